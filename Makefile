@@ -1,0 +1,36 @@
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+JOBS ?= auto
+
+.PHONY: help setup test test-all lint format clean
+
+help:  ## Show these targets.
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+
+setup: $(VENV)/installed  ## Make .venv with the package and everything it is developed with.
+
+$(VENV)/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --constraint constraints.txt "setuptools>=77" torch
+	$(BIN)/pip install --quiet --constraint constraints.txt --no-build-isolation --editable ".[dev]"
+	touch $@
+
+test: setup  ## Run the tests, minutes on two cores.
+	$(BIN)/pytest -n $(JOBS) -m "not slow"
+
+test-all: setup  ## Run all tests, the slow ones too.
+	$(BIN)/pytest -n $(JOBS)
+
+lint: setup  ## Check style and types.
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: setup  ## Lay out the code.
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:  ## Remove .venv and caches.
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

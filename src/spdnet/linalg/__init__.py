@@ -1,0 +1,45 @@
+"""Functions of symmetric matrices: no parameters, no manifolds."""
+
+from spdnet.linalg.cholesky import cholesky
+from spdnet.linalg.eigh import eigh
+from spdnet.linalg.matrix_functions import clamp_eig, expm, invsqrtm, logm, powm, sqrtm
+from spdnet.linalg.scalar import (
+    Clamp,
+    Exp,
+    InvSqrt,
+    Log,
+    Power,
+    ScalarFunction,
+    Sigmoid,
+    Softplus,
+    Sqrt,
+)
+from spdnet.linalg.spectral import spectral_derivative, spectral_map
+from spdnet.linalg.symmetric import congruence, symmetrize
+from spdnet.linalg.vech import unvech, vech
+
+__all__ = [
+    "Clamp",
+    "Exp",
+    "InvSqrt",
+    "Log",
+    "Power",
+    "ScalarFunction",
+    "Sigmoid",
+    "Softplus",
+    "Sqrt",
+    "cholesky",
+    "clamp_eig",
+    "congruence",
+    "eigh",
+    "expm",
+    "invsqrtm",
+    "logm",
+    "powm",
+    "spectral_derivative",
+    "spectral_map",
+    "sqrtm",
+    "symmetrize",
+    "unvech",
+    "vech",
+]

@@ -1,0 +1,49 @@
+"""The batched Cholesky factor of SPD matrices."""
+
+import torch
+from torch import Tensor
+
+from spdnet._checks import (
+    is_concrete,
+    refuse_indefinite,
+    require_floating,
+    require_square,
+    require_symmetric,
+)
+from spdnet.linalg.precision import working_dtype
+
+
+def cholesky(X: Tensor, *, check: bool = True, who: str = "cholesky", name: str = "X") -> Tensor:
+    r"""Lower triangular :math:`L` with a positive diagonal and :math:`L L^\top = X`.
+
+    Parameters
+    ----------
+    X : Tensor, shape (..., n, n)
+        Symmetric positive definite.
+    check : bool
+        Refuse input that is not finite, symmetric and positive definite; without it the factor of
+        such a matrix is meaningless.
+    who, name : str
+        The caller and the argument that an error names.
+
+    Returns
+    -------
+    Tensor, shape (..., n, n)
+
+    Examples
+    --------
+    >>> import torch
+    >>> cholesky(torch.tensor([[4.0, 2.0], [2.0, 5.0]]))
+    tensor([[2., 0.],
+            [1., 2.]])
+    """
+    require_square(who, X, name)
+    require_floating(who, X, name)
+    if check:
+        require_symmetric(who, X, name)
+    lifted = X.to(working_dtype(X.dtype))
+    L, info = torch.linalg.cholesky_ex(lifted)
+    if check and is_concrete(X) and (info != 0).any():
+        lowest = torch.linalg.eigvalsh(lifted.detach()).amin(-1)
+        refuse_indefinite(who, info != 0, lowest, name)
+    return L.to(X.dtype)

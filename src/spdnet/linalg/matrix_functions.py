@@ -1,0 +1,153 @@
+"""The named functions of a symmetric matrix, each one line over :func:`spectral_map`."""
+
+from torch import Tensor
+
+from spdnet._checks import require_number
+from spdnet.linalg.scalar import Clamp, Exp, InvSqrt, Log, Power, Sqrt
+from spdnet.linalg.spectral import spectral_map
+
+
+def logm(X: Tensor, *, check: bool = True) -> Tensor:
+    r"""Matrix logarithm :math:`U \log(S) U^\top` of SPD matrices.
+
+    Parameters
+    ----------
+    X : Tensor, shape (..., n, n)
+        Symmetric positive definite.
+    check : bool
+        Refuse input that is not finite, symmetric and positive definite.
+
+    Returns
+    -------
+    Tensor, shape (..., n, n)
+
+    Examples
+    --------
+    >>> import torch
+    >>> logm(torch.tensor([[1.0, 0.0], [0.0, 2.0]])).diagonal().round(decimals=4)
+    tensor([0.0000, 0.6931])
+    """
+    return spectral_map(X, Log(), check=check, who="logm")
+
+
+def expm(X: Tensor, *, check: bool = True) -> Tensor:
+    r"""Matrix exponential :math:`U \exp(S) U^\top` of symmetric matrices.
+
+    Parameters
+    ----------
+    X : Tensor, shape (..., n, n)
+        Symmetric.
+    check : bool
+        Refuse input that is not finite and symmetric.
+
+    Returns
+    -------
+    Tensor, shape (..., n, n)
+        Positive definite.
+
+    Examples
+    --------
+    >>> import torch
+    >>> expm(torch.zeros(2, 2)).diagonal().round(decimals=4)
+    tensor([1., 1.])
+    """
+    return spectral_map(X, Exp(), check=check, who="expm")
+
+
+def sqrtm(X: Tensor, *, check: bool = True) -> Tensor:
+    r"""Square root :math:`X^{1/2}` of SPD matrices, positive definite.
+
+    Parameters
+    ----------
+    X : Tensor, shape (..., n, n)
+        Symmetric positive definite.
+    check : bool
+        Refuse input that is not finite, symmetric and positive definite.
+
+    Returns
+    -------
+    Tensor, shape (..., n, n)
+
+    Examples
+    --------
+    >>> import torch
+    >>> sqrtm(4 * torch.eye(2)).diagonal().round(decimals=4)
+    tensor([2., 2.])
+    """
+    return spectral_map(X, Sqrt(), check=check, who="sqrtm")
+
+
+def invsqrtm(X: Tensor, *, check: bool = True) -> Tensor:
+    r"""Inverse square root :math:`X^{-1/2}` of SPD matrices, positive definite.
+
+    Parameters
+    ----------
+    X : Tensor, shape (..., n, n)
+        Symmetric positive definite.
+    check : bool
+        Refuse input that is not finite, symmetric and positive definite.
+
+    Returns
+    -------
+    Tensor, shape (..., n, n)
+
+    Examples
+    --------
+    >>> import torch
+    >>> invsqrtm(4 * torch.eye(2)).diagonal().round(decimals=4)
+    tensor([0.5000, 0.5000])
+    """
+    return spectral_map(X, InvSqrt(), check=check, who="invsqrtm")
+
+
+def powm(X: Tensor, p: float, *, check: bool = True) -> Tensor:
+    r"""Real power :math:`X^p = U S^p U^\top` of SPD matrices.
+
+    Parameters
+    ----------
+    X : Tensor, shape (..., n, n)
+        Symmetric positive definite.
+    p : float
+        Any real number.
+    check : bool
+        Refuse input that is not finite, symmetric and positive definite.
+
+    Returns
+    -------
+    Tensor, shape (..., n, n)
+
+    Examples
+    --------
+    >>> import torch
+    >>> powm(4 * torch.eye(2), -1).diagonal().round(decimals=4)
+    tensor([0.2500, 0.2500])
+    """
+    require_number("powm", "p", p)
+    return spectral_map(X, Power(float(p)), check=check, who="powm")
+
+
+def clamp_eig(X: Tensor, eps: float | Tensor, *, check: bool = True) -> Tensor:
+    r"""Raise small eigenvalues to a threshold, :math:`U \max(\epsilon, S) U^\top`.
+
+    Parameters
+    ----------
+    X : Tensor, shape (..., n, n)
+        Symmetric.
+    eps : float or 0-d Tensor
+        Threshold; a tensor counts as a constant.
+    check : bool
+        Refuse input that is not finite and symmetric.
+
+    Returns
+    -------
+    Tensor, shape (..., n, n)
+
+    Examples
+    --------
+    >>> import torch
+    >>> clamp_eig(torch.tensor([[1.0, 0.0], [0.0, -1.0]]), 0.5).diagonal().round(decimals=4)
+    tensor([1.0000, 0.5000])
+    """
+    if not isinstance(eps, Tensor):
+        require_number("clamp_eig", "eps", eps)
+    return spectral_map(X, Clamp(eps), check=check, who="clamp_eig")

@@ -1,0 +1,266 @@
+r"""The Stiefel manifold: matrices ``(n, k)`` with orthonormal columns, :math:`W^\top W = I`.
+
+Every function takes any leading batch shape. The tangent space at ``W`` are the ``V`` with
+:math:`W^\top V` skew-symmetric.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from spdnet._checks import require_choice, require_floating, require_matrix, require_same_shape
+from spdnet.linalg.precision import accurate_dtype
+from spdnet.linalg.symmetric import symmetrize
+
+METRICS = ("embedded", "canonical", "grassmann")
+RETRACTIONS = ("qr", "polar", "cayley")
+
+
+class StiefelParameter(torch.nn.Parameter):
+    """A parameter whose last two dimensions ``(n, k)`` have orthonormal columns.
+
+    The type is the mark by which optimisers know it; it survives ``deepcopy``, pickling, ``.to()``
+    and ``load_state_dict``. In a ``state_dict`` it is a plain tensor.
+    """
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return _rebuild, (self.data, self.requires_grad)
+
+
+def _rebuild(data: Tensor, requires_grad: bool) -> StiefelParameter:
+    return StiefelParameter(data, requires_grad)
+
+
+def random_point(
+    *size: int,
+    generator: torch.Generator | None = None,
+    device: torch.device | str | None = None,
+    dtype: torch.dtype | None = None,
+) -> Tensor:
+    """Uniformly (Haar) distributed points, from the global generator unless one is given.
+
+    Parameters
+    ----------
+    *size : int
+        ``(..., n, k)`` with ``n >= k``, as in :func:`torch.randn`.
+
+    Returns
+    -------
+    Tensor, shape (..., n, k)
+
+    Examples
+    --------
+    >>> W = random_point(5, 3)
+    >>> (W.mT @ W - torch.eye(3)).abs().max() < 1e-6
+    tensor(True)
+    """
+    A = torch.empty(size, device=device, dtype=dtype)
+    require_matrix("random_point", A, "size")
+    require_floating("random_point", A, "dtype")
+    A.normal_(generator=generator)
+    return _orthonormalize(A.to(accurate_dtype(A))).to(A.dtype)
+
+
+def project(A: Tensor) -> Tensor:
+    r"""Nearest point: the polar factor :math:`A (A^\top A)^{-1/2}`.
+
+    Parameters
+    ----------
+    A : Tensor, shape (..., n, k)
+        Full column rank, ``n >= k``.
+
+    Returns
+    -------
+    Tensor, shape (..., n, k)
+
+    Examples
+    --------
+    >>> project(torch.tensor([[2.0, 0.0], [0.0, 3.0], [0.0, 0.0]]))
+    tensor([[1., 0.],
+            [0., 1.],
+            [0., 0.]])
+    """
+    require_matrix("project", A, "A")
+    require_floating("project", A, "A")
+    return _polar(A.to(accurate_dtype(A))).to(A.dtype)
+
+
+def project_tangent(W: Tensor, V: Tensor) -> Tensor:
+    r"""Orthogonal projection to the tangent space, :math:`V - W \, \mathrm{sym}(W^\top V)`.
+
+    Parameters
+    ----------
+    W : Tensor, shape (..., n, k)
+        Points.
+    V : Tensor, shape (..., n, k)
+        Any matrices.
+
+    Returns
+    -------
+    Tensor, shape (..., n, k)
+
+    Examples
+    --------
+    >>> W = torch.eye(3)[:, :2]
+    >>> project_tangent(W, torch.ones(3, 2))
+    tensor([[0., 0.],
+            [0., 0.],
+            [1., 1.]])
+    """
+    require_same_shape("project_tangent", W=W, V=V)
+    return V - W @ symmetrize(W.mT @ V)
+
+
+def inner(W: Tensor, U: Tensor, V: Tensor, metric: str = "embedded") -> Tensor:
+    r"""Inner product of tangent vectors at ``W``.
+
+    :math:`\mathrm{tr}(U^\top V)`, and for the canonical metric
+    :math:`\mathrm{tr}(U^\top (I - \tfrac12 W W^\top) V)`.
+
+    Parameters
+    ----------
+    W, U, V : Tensor, shape (..., n, k)
+    metric : {"embedded", "canonical", "grassmann"}
+
+    Returns
+    -------
+    Tensor, shape (...)
+
+    Examples
+    --------
+    >>> inner(torch.eye(3)[:, :2], torch.ones(3, 2), torch.ones(3, 2))
+    tensor(6.)
+    """
+    require_choice("inner", "metric", metric, METRICS)
+    product = (U * V).sum((-2, -1))
+    if metric == "canonical":
+        product = product - ((W.mT @ U) * (W.mT @ V)).sum((-2, -1)) / 2
+    return product
+
+
+def riemannian_gradient(W: Tensor, G: Tensor, metric: str = "embedded") -> Tensor:
+    r"""Riemannian gradient from the Euclidean gradient ``G``.
+
+    =============  ====================================  ==========================
+    ``embedded``   :math:`G - W\,\mathrm{sym}(W^\top G)`  the authors' released code
+    ``canonical``  :math:`G - W G^\top W`                 Edelman et al., 1998
+    ``grassmann``  :math:`G - W W^\top G`                 Eq. 7 of the paper as printed
+    =============  ====================================  ==========================
+
+    The last one never turns the columns within their span, a direction that a later layer absorbs.
+
+    Parameters
+    ----------
+    W, G : Tensor, shape (..., n, k)
+    metric : {"embedded", "canonical", "grassmann"}
+
+    Returns
+    -------
+    Tensor, shape (..., n, k)
+        Tangent at ``W``.
+
+    Examples
+    --------
+    >>> W = torch.eye(3)[:, :2]
+    >>> riemannian_gradient(W, torch.tensor([[1.0, 2.0], [0.0, 1.0], [5.0, 5.0]]))
+    tensor([[ 0.,  1.],
+            [-1.,  0.],
+            [ 5.,  5.]])
+    """
+    require_choice("riemannian_gradient", "metric", metric, METRICS)
+    require_same_shape("riemannian_gradient", W=W, G=G)
+    if metric == "embedded":
+        return project_tangent(W, G)
+    if metric == "canonical":
+        return G - W @ (G.mT @ W)
+    return G - W @ (W.mT @ G)
+
+
+def retract(W: Tensor, V: Tensor, method: str = "qr") -> Tensor:
+    r"""Move from ``W`` along the tangent vector ``V`` and come back to the manifold.
+
+    ``qr``: the Q factor of :math:`W + V` with :math:`\mathrm{diag}(R) > 0`; ``polar``: the nearest
+    point to :math:`W + V`; ``cayley``: :math:`(I - \tfrac12 A)^{-1} (I + \tfrac12 A) W` with the
+    skew :math:`A` that has :math:`A W = V`. All agree with the geodesic to first order, and all end
+    on the manifold to the precision of the dtype whatever the error in ``W``, so that it does not
+    drift; single precision is computed in double.
+
+    Parameters
+    ----------
+    W : Tensor, shape (..., n, k)
+        Points.
+    V : Tensor, shape (..., n, k)
+        Tangent vectors, the step included.
+    method : {"qr", "polar", "cayley"}
+
+    Returns
+    -------
+    Tensor, shape (..., n, k)
+
+    Examples
+    --------
+    >>> W = torch.eye(3)[:, :1]
+    >>> retract(W, torch.tensor([[0.0], [1.0], [0.0]]))
+    tensor([[0.7071],
+            [0.7071],
+            [0.0000]])
+    """
+    require_choice("retract", "method", method, RETRACTIONS)
+    require_matrix("retract", W)
+    require_same_shape("retract", W=W, V=V)
+    dtype, accurate = W.dtype, accurate_dtype(W)
+    W, V = W.to(accurate), V.to(accurate)
+    if method == "qr":
+        moved = _orthonormalize(W + V)
+    elif method == "polar":
+        moved = _polar(W + V)
+    else:
+        moved = _cayley(W, V)
+    return moved.to(dtype)
+
+
+def transport(W: Tensor, target: Tensor, V: Tensor) -> Tensor:
+    """Carry a tangent vector from ``W`` to ``target`` by projection to the tangent space there.
+
+    Parameters
+    ----------
+    W, target : Tensor, shape (..., n, k)
+        Points.
+    V : Tensor, shape (..., n, k)
+        Tangent at ``W``.
+
+    Returns
+    -------
+    Tensor, shape (..., n, k)
+        Tangent at ``target``.
+
+    Examples
+    --------
+    >>> W, target = random_point(4, 2), random_point(4, 2)
+    >>> V = transport(W, target, project_tangent(W, torch.randn(4, 2)))
+    >>> bool((target.mT @ V + V.mT @ target).abs().max() < 1e-5)
+    True
+    """
+    require_same_shape("transport", W=W, target=target, V=V)
+    return project_tangent(target, V)
+
+
+def _orthonormalize(A: Tensor) -> Tensor:
+    Q, R = torch.linalg.qr(A)
+    return Q * torch.where(R.diagonal(dim1=-2, dim2=-1) < 0, -1.0, 1.0)[..., None, :]
+
+
+def _polar(A: Tensor) -> Tensor:
+    U, _, Vh = torch.linalg.svd(A, full_matrices=False)
+    return U @ Vh
+
+
+def _cayley(W: Tensor, V: Tensor) -> Tensor:
+    # A = left @ right^T has rank 2k: a system of that size instead of n (Sherman-Morrison-Woodbury)
+    horizontal = V - W @ (W.mT @ V) / 2
+    left, right = torch.cat([horizontal, W], -1), torch.cat([W, -horizontal], -1)
+    eye = torch.eye(left.shape[-1], dtype=W.dtype, device=W.device)
+    moved = W + left @ torch.linalg.solve(eye - right.mT @ left / 2, right.mT @ W)
+    # the transform keeps whatever error W^T W has; a Newton-Schulz step removes it
+    return moved @ (1.5 * eye[: W.shape[-1], : W.shape[-1]] - moved.mT @ moved / 2)

@@ -1,0 +1,5 @@
+"""Networks."""
+
+from spdnet.models.spdnet import SPDNet
+
+__all__ = ["SPDNet"]

@@ -1,0 +1,132 @@
+"""SPDNet, the network of the paper."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from spdnet._checks import (
+    require_choice,
+    require_count,
+    require_positive_semidefinite,
+    require_shrinking,
+    require_square,
+    require_symmetric,
+)
+from spdnet.nn import BiMap, LogEig, ReEig, Vech
+
+
+class SPDNet(nn.Module):
+    r"""BiMap and ReEig blocks, LogEig, and a linear classifier.
+
+    ``SPDNet((400, 200, 100, 50), 7)`` is the paper's SPDNet-3BiRe: three BiMaps with ReEigs between
+    them. ``(400, 50)`` is 1BiRe, ``(400,)`` is 0BiRe.
+
+    Parameters
+    ----------
+    dims : sequence of int
+        Size of the input matrices, then of the output of each BiMap; they never grow.
+    n_classes : int
+        Number of outputs.
+    eps : float or str
+        Threshold of the ReEigs, a number or a percentage: see :class:`spdnet.nn.ReEig`.
+    log : bool
+        False leaves LogEig out, the paper's ablation.
+    bias : bool
+        Whether the classifier has a bias; the paper's has none.
+    vectorize : {"full", "vech"}
+        All ``d * d`` entries as in the paper, or the upper triangle with off-diagonal entries
+        times the square root of 2.
+    init : {"uniform", "authors"}
+        Of the BiMaps: see :class:`spdnet.nn.BiMap`. The classifier starts from ``0.01 * randn``.
+    check : bool
+        Refuse input that is not finite, not symmetric or not positive semi-definite; also an
+        argument of each call.
+
+    Attributes
+    ----------
+    bimaps : ModuleList of BiMap
+    reeigs : ModuleList of ReEig
+        One fewer.
+    classifier : Linear
+
+    References
+    ----------
+    Z. Huang, L. Van Gool, "A Riemannian Network for SPD Matrix Learning", AAAI 2017.
+    https://doi.org/10.1609/aaai.v31i1.10866
+
+    Examples
+    --------
+    >>> import torch
+    >>> model = SPDNet((6, 4, 2), 3)
+    >>> model(torch.eye(6).expand(8, 6, 6)).shape
+    torch.Size([8, 3])
+    """
+
+    def __init__(
+        self,
+        dims: Sequence[int],
+        n_classes: int,
+        *,
+        eps: float | str = 1e-4,
+        log: bool = True,
+        bias: bool = False,
+        vectorize: str = "full",
+        init: str = "uniform",
+        check: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        require_shrinking("SPDNet", dims)
+        require_count("SPDNet", "n_classes", n_classes)
+        require_choice("SPDNet", "vectorize", vectorize, ("full", "vech"))
+        where: dict[str, Any] = {"device": device, "dtype": dtype}
+        d = dims[-1]
+        self.dims = tuple(dims)
+        self.check = check
+        self.bimaps = nn.ModuleList(BiMap(i, o, init=init, **where) for i, o in pairwise(dims))
+        self.reeigs = nn.ModuleList(ReEig(eps, **where) for _ in self.bimaps[1:])
+        self.logeig = LogEig() if log else None
+        self.vectorize = nn.Flatten(-2) if vectorize == "full" else Vech()
+        n_features = d * d if vectorize == "full" else d * (d + 1) // 2
+        self.classifier = nn.Linear(n_features, n_classes, bias=bias, **where)
+        self._reset_classifier()
+
+    def reset_parameters(self) -> None:
+        """Draw new weights, and forget the eigenvalues that ReEigs have seen."""
+        for layer in self.modules():
+            if isinstance(layer, (BiMap, ReEig)):
+                layer.reset_parameters()
+        self._reset_classifier()
+
+    @torch.no_grad()
+    def _reset_classifier(self) -> None:
+        self.classifier.weight.normal_(std=0.01)
+        if self.classifier.bias is not None:
+            self.classifier.bias.zero_()
+
+    def forward(self, X: Tensor, check: bool | None = None) -> Tensor:
+        """Logits ``(..., n_classes)`` of matrices ``(..., d_0, d_0)``."""
+        return self.classifier(self.features(X, check=check))
+
+    def features(self, X: Tensor, check: bool | None = None) -> Tensor:
+        """The vector that the classifier sees: ``(..., d * d)``, or ``(..., d * (d + 1) / 2)``."""
+        check = self.check if check is None else check
+        require_square("SPDNet", X, n=self.dims[0])  # (..., d_0, d_0)
+        if check:
+            require_symmetric("SPDNet", X)
+            require_positive_semidefinite("SPDNet", X)
+        for i, bimap in enumerate(self.bimaps):
+            if i > 0:
+                X = self.reeigs[i - 1](X, check=False)  # (..., d_i, d_i), eigenvalues >= eps
+            X = bimap(X, check=False)  # (..., d_{i+1}, d_{i+1})
+        if self.logeig is not None:
+            X = self.logeig(X, check=check)  # (..., d, d), flat
+        return self.vectorize(X)  # (..., d * d)
+
+    def extra_repr(self) -> str:
+        """Settings for ``repr``."""
+        return f"dims={self.dims}, n_classes={self.classifier.out_features}"

@@ -1,0 +1,7 @@
+"""Layers on SPD matrices."""
+
+from spdnet.nn.bimap import BiMap
+from spdnet.nn.eig import ExpEig, LogEig, ReEig, SpectralActivation
+from spdnet.nn.vech import Vech
+
+__all__ = ["BiMap", "ExpEig", "LogEig", "ReEig", "SpectralActivation", "Vech"]

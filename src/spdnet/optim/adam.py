@@ -1,0 +1,137 @@
+"""Adam on Stiefel manifolds."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim.adam import adam
+
+from spdnet._checks import require_number
+from spdnet.manifolds.stiefel import inner, retract, transport
+from spdnet.optim.riemannian import RiemannianOptimizer, gradients, stacked_gradient, write_back
+
+
+class RiemannianAdam(RiemannianOptimizer):
+    r"""Adam that keeps Stiefel parameters on their manifold.
+
+    For a Stiefel parameter the first moment is a tangent vector, carried along, and the second
+    moment is one number for each matrix, the running mean of the squared norm of the Riemannian
+    gradient: a number for each entry would not respect the geometry, because the entries have no
+    meaning of their own there. A step then has a length of about ``lr`` for the whole matrix.
+    Weight decay never touches it. All other parameters are updated by :class:`torch.optim.Adam`'s
+    own code.
+
+    Parameters
+    ----------
+    params : iterable
+        ``model.parameters()``, or groups as in any torch optimiser.
+    lr : float
+        Learning rate.
+    betas : pair of float
+    eps, weight_decay : float
+    amsgrad, maximize : bool
+        As in :class:`torch.optim.Adam`.
+    metric : {"embedded", "canonical", "grassmann"}
+        Of the Riemannian gradient: see :func:`spdnet.manifolds.stiefel.riemannian_gradient`.
+    retraction : {"qr", "polar", "cayley"}
+        See :func:`spdnet.manifolds.stiefel.retract`.
+
+    References
+    ----------
+    G. Becigneul, O.-E. Ganea, "Riemannian Adaptive Optimization Methods", ICLR 2019.
+    https://doi.org/10.48550/arXiv.1810.00760
+
+    Examples
+    --------
+    >>> import torch
+    >>> from spdnet import SPDNet
+    >>> model = SPDNet((6, 3), 2)
+    >>> optimizer = RiemannianAdam(model.parameters(), lr=0.01)
+    >>> model(torch.eye(6)).sum().backward()
+    >>> optimizer.step()
+    """
+
+    def __init__(
+        self,
+        params: Any,
+        lr: float | Tensor = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        amsgrad: bool = False,
+        *,
+        maximize: bool = False,
+        metric: str = "embedded",
+        retraction: str = "qr",
+    ) -> None:
+        defaults = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "amsgrad": amsgrad,
+            "maximize": maximize,
+            "metric": metric,
+            "retraction": retraction,
+        }
+        super().__init__(params, defaults)
+
+    def _check_group(self, group: dict[str, Any]) -> None:
+        require_number("RiemannianAdam", "eps", group["eps"], at_least=0)
+        for i, beta in enumerate(group["betas"]):
+            require_number("RiemannianAdam", f"betas[{i}]", beta, at_least=0)
+            if beta >= 1:
+                raise ValueError(f"RiemannianAdam: expected betas[{i}] < 1, got {beta}")
+
+    def _step_euclidean(self, group: dict[str, Any], params: list[Tensor]) -> None:
+        if not params:
+            return
+        states = [self._state(p, group, torch.zeros_like(p)) for p in params]
+        adam(
+            params,
+            gradients(params),
+            [s["exp_avg"] for s in states],
+            [s["exp_avg_sq"] for s in states],
+            [s["max_exp_avg_sq"] for s in states] if group["amsgrad"] else [],
+            [s["step"] for s in states],
+            amsgrad=group["amsgrad"],
+            beta1=group["betas"][0],
+            beta2=group["betas"][1],
+            lr=group["lr"],
+            weight_decay=group["weight_decay"],
+            eps=group["eps"],
+            maximize=group["maximize"],
+        )
+
+    def _step_stiefel(self, group: dict[str, Any], params: list[Tensor]) -> None:
+        W, G = stacked_gradient(group, params)
+        beta1, beta2 = group["betas"]
+        states = [self._state(p, group, torch.zeros_like(p[..., :1, :1])) for p in params]
+        for state in states:
+            state["step"] += 1
+        steps = torch.stack([s["step"] for s in states]).to(W).view(-1, *[1] * (W.ndim - 1))
+
+        norm2 = inner(W, G, G, group["metric"])[..., None, None]
+        m = torch.lerp(torch.stack([s["exp_avg"] for s in states]), G, 1 - beta1)
+        v = torch.lerp(torch.stack([s["exp_avg_sq"] for s in states]), norm2, 1 - beta2)
+        write_back([s["exp_avg_sq"] for s in states], v)
+        if group["amsgrad"]:
+            v = torch.maximum(torch.stack([s["max_exp_avg_sq"] for s in states]), v)
+            write_back([s["max_exp_avg_sq"] for s in states], v)
+
+        scale = (v / (1 - beta2**steps)).sqrt() + group["eps"]
+        direction = m / (1 - beta1**steps) / scale
+        moved = retract(W, -group["lr"] * direction, group["retraction"])
+        write_back(params, moved)
+        write_back([s["exp_avg"] for s in states], transport(W, moved, m))
+
+    def _state(self, p: Tensor, group: dict[str, Any], second_moment: Tensor) -> dict[str, Any]:
+        """The state of a parameter; made on first use, with a second moment of the given shape."""
+        state = self.state[p]
+        if not state:
+            state["step"] = torch.tensor(0.0, dtype=torch.get_default_dtype())
+            state["exp_avg"] = torch.zeros_like(p)
+            state["exp_avg_sq"] = second_moment
+            if group["amsgrad"]:
+                state["max_exp_avg_sq"] = second_moment.clone()
+        return state

@@ -1,0 +1,118 @@
+"""Stochastic gradient descent on Stiefel manifolds (Eqs. 7 and 8)."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim.sgd import sgd
+
+from spdnet._checks import require_number
+from spdnet.manifolds.stiefel import retract, transport
+from spdnet.optim.riemannian import RiemannianOptimizer, gradients, stacked_gradient, write_back
+
+
+class RiemannianSGD(RiemannianOptimizer):
+    r"""SGD that keeps Stiefel parameters on their manifold.
+
+    A Stiefel parameter ``W`` with Riemannian gradient ``G`` moves to ``retract(W, -lr * G)``. Its
+    momentum buffer is a tangent vector: it starts from the Riemannian gradient and is carried
+    along. Weight decay never touches it. All other parameters are updated by
+    :class:`torch.optim.SGD`'s own code.
+
+    Parameters
+    ----------
+    params : iterable
+        ``model.parameters()``, or groups as in any torch optimiser.
+    lr : float
+        Learning rate.
+    momentum, dampening, weight_decay : float
+    nesterov, maximize : bool
+        As in :class:`torch.optim.SGD`.
+    metric : {"embedded", "canonical", "grassmann"}
+        Of the Riemannian gradient: see :func:`spdnet.manifolds.stiefel.riemannian_gradient`.
+    retraction : {"qr", "polar", "cayley"}
+        See :func:`spdnet.manifolds.stiefel.retract`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from spdnet import SPDNet
+    >>> model = SPDNet((6, 3), 2)
+    >>> optimizer = RiemannianSGD(model.parameters(), lr=0.01)
+    >>> model(torch.eye(6)).sum().backward()
+    >>> optimizer.step()
+    """
+
+    def __init__(
+        self,
+        params: Any,
+        lr: float | Tensor = 1e-2,
+        momentum: float = 0.0,
+        nesterov: bool = False,
+        weight_decay: float = 0.0,
+        *,
+        dampening: float = 0.0,
+        maximize: bool = False,
+        metric: str = "embedded",
+        retraction: str = "qr",
+    ) -> None:
+        defaults = {
+            "lr": lr,
+            "momentum": momentum,
+            "nesterov": nesterov,
+            "weight_decay": weight_decay,
+            "dampening": dampening,
+            "maximize": maximize,
+            "metric": metric,
+            "retraction": retraction,
+        }
+        super().__init__(params, defaults)
+
+    def _check_group(self, group: dict[str, Any]) -> None:
+        require_number("RiemannianSGD", "momentum", group["momentum"], at_least=0)
+        require_number("RiemannianSGD", "dampening", group["dampening"])
+        if group["nesterov"] and (group["momentum"] == 0 or group["dampening"] != 0):
+            raise ValueError(
+                "RiemannianSGD: expected momentum > 0 and dampening = 0 with nesterov=True, got "
+                f"momentum={group['momentum']} and dampening={group['dampening']}"
+            )
+
+    def _step_euclidean(self, group: dict[str, Any], params: list[Tensor]) -> None:
+        if not params:
+            return
+        buffers = [self.state[p].get("momentum_buffer") for p in params]
+        sgd(
+            params,
+            gradients(params),
+            buffers,
+            has_sparse_grad=any(g.is_sparse for g in gradients(params)),
+            weight_decay=group["weight_decay"],
+            momentum=group["momentum"],
+            lr=group["lr"],
+            dampening=group["dampening"],
+            nesterov=group["nesterov"],
+            maximize=group["maximize"],
+        )
+        if group["momentum"] != 0:
+            for p, buffer in zip(params, buffers, strict=True):
+                self.state[p]["momentum_buffer"] = buffer
+
+    def _step_stiefel(self, group: dict[str, Any], params: list[Tensor]) -> None:
+        W, G = stacked_gradient(group, params)
+        momentum = group["momentum"]
+        if momentum == 0:
+            write_back(params, retract(W, -group["lr"] * G, group["retraction"]))
+            return
+        buffer = torch.stack([self._momentum(p, g, group) for p, g in zip(params, G, strict=True)])
+        direction = G + momentum * buffer if group["nesterov"] else buffer
+        moved = retract(W, -group["lr"] * direction, group["retraction"])
+        write_back(params, moved)
+        write_back([self.state[p]["momentum_buffer"] for p in params], transport(W, moved, buffer))
+
+    def _momentum(self, p: Tensor, G: Tensor, group: dict[str, Any]) -> Tensor:
+        """The momentum of one parameter with its gradient taken in."""
+        state = self.state[p]
+        if "momentum_buffer" not in state:
+            state["momentum_buffer"] = torch.zeros_like(G)
+            return G
+        return group["momentum"] * state["momentum_buffer"] + (1 - group["dampening"]) * G

@@ -1,0 +1,197 @@
+"""The law kit: what every layer and manifold of this library has to satisfy, for yours too.
+
+>>> import torch
+>>> from spdnet.nn import ReEig
+>>> from spdnet.testing import check_layer
+>>> X = torch.diag(torch.tensor([3.0, 2.0, 0.1], dtype=torch.float64)).repeat(2, 1, 1)
+>>> check_layer(ReEig(eps=0.5), X)
+"""
+
+import copy
+import io
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd import gradcheck, gradgradcheck
+
+from spdnet.linalg import symmetrize
+from spdnet.manifolds.stiefel import StiefelParameter
+
+
+def assert_symmetric(X: Tensor) -> None:
+    """Every matrix of ``(..., n, n)`` is finite and equals its transpose exactly."""
+    if not X.isfinite().all():
+        raise AssertionError("expected finite matrices, got NaN or infinity")
+    if not torch.equal(X, X.mT):
+        raise AssertionError(
+            f"expected exactly symmetric matrices, got |X - X^T| up to {(X - X.mT).abs().max()}"
+        )
+
+
+def assert_spd(X: Tensor) -> None:
+    """Every matrix of ``(..., n, n)`` is finite, exactly symmetric and positive definite."""
+    assert_symmetric(X)
+    if X.numel() > 0:
+        lowest = torch.linalg.eigvalsh(X).min()
+        if not lowest > 0:
+            raise AssertionError(f"expected positive eigenvalues, got a smallest one of {lowest}")
+
+
+def assert_on_stiefel(W: Tensor, *, tol: float | None = None) -> None:
+    """The columns of every matrix ``(..., n, k)`` are orthonormal, in Frobenius norm.
+
+    ``tol`` is 1e-12 for float64 and 1e-5 for float32 when not given.
+    """
+    tol = _orthonormality(W.dtype) if tol is None else tol
+    A = W.detach().double()
+    error = (A.mT @ A - torch.eye(A.shape[-1], dtype=A.dtype, device=A.device)).norm(dim=(-2, -1))
+    if not (error <= tol).all():
+        raise AssertionError(f"expected |W^T W - I| <= {tol:g}, got {error.max():g}")
+
+
+def assert_tangent(W: Tensor, V: Tensor, *, tol: float = 1e-12) -> None:
+    """``V`` is tangent to the Stiefel manifold at ``W``: ``W^T V`` is skew-symmetric."""
+    error = (W.mT @ V + V.mT @ W).detach().abs().max()
+    if not error <= tol * max(1.0, V.detach().abs().max().item()):
+        raise AssertionError(f"expected W^T V skew-symmetric, got a symmetric part of {error:g}")
+
+
+def check_layer(
+    layer: nn.Module, X: Tensor, *, spd: bool = True, second: bool = True, gradients: bool = True
+) -> None:
+    """Check the laws of a layer on SPD matrices; raise an AssertionError where one fails.
+
+    SPD in, SPD out; any leading shape; no influence between the matrices of a batch, to the last
+    bit; first and second derivatives in reverse and forward mode; vmap; whole after ``deepcopy``,
+    pickling and a ``state_dict`` round trip, with Stiefel parameters on the manifold.
+
+    Parameters
+    ----------
+    layer : Module
+        In the state to be tested; layers with running statistics in evaluation mode.
+    X : Tensor, shape (B, n, n)
+        Float64, at least one matrix, where the layer is differentiable.
+    spd : bool
+        Whether the output is SPD; otherwise it only has to be finite.
+    second, gradients : bool
+        Leave out second derivatives, or all.
+    """
+    tolerances = [_orthonormality(p.dtype) for p in layer.parameters()]  # before it is widened
+    layer = layer.to(torch.float64)
+    with torch.no_grad():
+        Y = layer(X)
+        if spd:
+            assert_spd(Y)
+        _check_shapes(layer, X, Y)
+        torch.testing.assert_close(torch.func.vmap(layer)(X), Y)
+        _check_copies(layer, X, Y)
+    _check_alone(layer, X)
+    if gradients:
+        _check_gradients(layer, X, second)
+    for parameter, tol in zip(layer.parameters(), tolerances, strict=True):
+        if isinstance(parameter, StiefelParameter):
+            assert_on_stiefel(parameter, tol=tol)
+
+
+def check_manifold(manifold: Any, X: Tensor, Y: Tensor, V: Tensor) -> None:
+    """Check the laws of a manifold of SPD matrices; raise an AssertionError where one fails.
+
+    Parameters
+    ----------
+    manifold : module or object
+        With the functions ``inner distance geodesic exp log transport mean``.
+    X, Y : Tensor, shape (B, n, n)
+        Points, float64.
+    V : Tensor, shape (B, n, n)
+        Tangent vectors at ``X``.
+    """
+    close = torch.testing.assert_close
+    d, towards = manifold.distance(X, Y), manifold.log(X, Y)
+    assert_spd(manifold.exp(X, V))
+    close(manifold.exp(X, towards), Y)
+    close(manifold.log(X, manifold.exp(X, V)), V)
+    close(manifold.inner(X, towards, towards).sqrt(), d)
+    close(manifold.distance(Y, X), d)
+    close(manifold.distance(X, X), torch.zeros_like(d), atol=1e-6, rtol=0)
+    for t in (0.0, 0.3, 1.0):
+        point = manifold.geodesic(X, Y, t)
+        assert_spd(point)
+        close(point, manifold.exp(X, t * towards))
+        close(manifold.distance(X, point), t * d, atol=1e-6, rtol=1e-6)
+    moved = manifold.transport(X, Y, V)
+    close(manifold.inner(Y, moved, moved), manifold.inner(X, V, V))
+    close(manifold.transport(X, Y, towards), -manifold.log(Y, X))
+    M = manifold.mean(torch.cat([X, Y]))
+    pull = manifold.log(M.expand_as(X), X).sum(0) + manifold.log(M.expand_as(Y), Y).sum(0)
+    close(pull, torch.zeros_like(pull), atol=1e-7, rtol=0)
+    close(manifold.mean(X[:1]), X[0])
+
+
+def _orthonormality(dtype: torch.dtype) -> float:
+    return 1e-12 if dtype == torch.float64 else 1e-5
+
+
+def _check_shapes(layer: nn.Module, X: Tensor, Y: Tensor) -> None:
+    n, tail = X.shape[-1], Y.shape[1:]
+    torch.testing.assert_close(layer(X[0]), Y[0])
+    torch.testing.assert_close(layer(X[:, None]), Y[:, None])
+    for batch in ((0,), (2, 0)):
+        out = layer(X.new_empty(*batch, n, n))
+        if out.shape != (*batch, *tail):
+            raise AssertionError(f"expected {(*batch, *tail)} for an empty batch, got {out.shape}")
+
+
+def _check_alone(layer: nn.Module, X: Tensor) -> None:
+    """A matrix has the same output and gradient, to the last bit, whatever shares its batch."""
+    strange = torch.eye(X.shape[-1], dtype=X.dtype) * 1e3
+    out, grad = _output_and_gradient(layer, X)
+    for i in range(len(X)):
+        mates = strange.repeat(len(X), 1, 1)
+        mates[i] = X[i]
+        other_out, other_grad = _output_and_gradient(layer, mates)
+        if not (torch.equal(out[i], other_out[i]) and torch.equal(grad[i], other_grad[i])):
+            raise AssertionError(f"the result for matrix {i} depends on its batch-mates")
+
+
+def _output_and_gradient(layer: nn.Module, X: Tensor) -> tuple[Tensor, Tensor]:
+    X = X.clone().requires_grad_()
+    out = layer(X)
+    weight = torch.linspace(0, 1, out[0].numel(), dtype=out.dtype).view(out.shape[1:])
+    return out.detach(), torch.autograd.grad((out * weight).sum(), X)[0]
+
+
+def _check_gradients(layer: nn.Module, X: Tensor, second: bool) -> None:
+    names, values = zip(*layer.named_parameters()) if list(layer.parameters()) else ((), ())
+
+    def function(X: Tensor, *parameters: Tensor) -> Tensor:
+        # only the symmetric part, so that differences in one entry keep the input valid
+        return torch.func.functional_call(layer, dict(zip(names, parameters)), (symmetrize(X),))
+
+    inputs = [x.detach().clone().requires_grad_() for x in (X, *values)]
+    if not gradcheck(function, inputs, check_forward_ad=True):
+        raise AssertionError("the first derivative is wrong")
+    if second and not gradgradcheck(function, inputs, check_fwd_over_rev=True):
+        raise AssertionError("the second derivative is wrong")
+
+
+def _check_copies(layer: nn.Module, X: Tensor, Y: Tensor) -> None:
+    loaded = copy.deepcopy(layer)
+    file = io.BytesIO()
+    torch.save(layer.state_dict(), file)
+    file.seek(0)
+    loaded.load_state_dict(torch.load(file, weights_only=True))
+    copies: dict[str, Callable[[], nn.Module]] = {
+        "deepcopy": lambda: copy.deepcopy(layer),
+        "pickle": lambda: pickle.loads(pickle.dumps(layer)),
+        "state_dict": lambda: loaded,
+    }
+    for name, make in copies.items():
+        twin = make()
+        if not torch.equal(twin(X), Y):
+            raise AssertionError(f"another output after {name}")
+        for p, q in zip(layer.parameters(), twin.parameters(), strict=True):
+            if type(p) is not type(q):
+                raise AssertionError(f"{type(p).__name__} became {type(q).__name__} by {name}")

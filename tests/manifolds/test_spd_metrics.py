@@ -1,0 +1,164 @@
+import warnings
+
+import pytest
+import torch
+from torch.autograd import gradcheck, gradgradcheck
+from torch.func import jacrev, vmap
+
+from spdnet.linalg import expm, logm, symmetrize
+from spdnet.manifolds import affine_invariant, log_euclidean
+from spdnet.testing import assert_spd, check_manifold
+from tests.cases import ILL_CONDITIONED, SPECTRA, random_spd, random_symmetric, with_spectrum
+
+MANIFOLDS = [log_euclidean, affine_invariant]
+every_manifold = pytest.mark.parametrize(
+    "manifold", MANIFOLDS, ids=lambda m: m.__name__.split(".")[-1]
+)
+every_case = pytest.mark.parametrize("case", SPECTRA)
+
+
+@every_manifold
+@every_case
+def test_laws(manifold, case):
+    X = with_spectrum(SPECTRA[case])
+    n = X.shape[-1]
+    Y, V = random_spd(2, n), 0.05 * random_symmetric(2, n, seed=1)
+    check_manifold(manifold, X.expand(2, n, n), Y, V)
+    check_manifold(manifold, Y, X.expand(2, n, n), V)
+
+
+@every_manifold
+@every_case
+def test_derivatives(manifold, case):
+    X = with_spectrum(SPECTRA[case])
+    n = X.shape[-1]
+    Y, V = random_spd(n), random_symmetric(n, seed=1)
+    functions = {
+        "distance": lambda X, Y, V: manifold.distance(X, Y),
+        "geodesic": lambda X, Y, V: manifold.geodesic(X, Y, 0.3),
+        "exp": lambda X, Y, V: manifold.exp(X, V),
+        "log": lambda X, Y, V: manifold.log(X, Y),
+        "transport": lambda X, Y, V: manifold.transport(X, Y, V),
+    }
+    inputs = [A.clone().requires_grad_() for A in (X, Y, V)]
+    for name, f in functions.items():
+        on_symmetric = lambda *args, f=f: f(*map(symmetrize, args))  # noqa: E731
+        assert gradcheck(on_symmetric, inputs, check_forward_ad=True)
+        if manifold is log_euclidean and name in ("exp", "log", "transport"):
+            with pytest.raises(NotImplementedError, match="third derivative"):
+                gradgradcheck(on_symmetric, inputs)
+        elif case in ("generic", "exact ties"):
+            assert gradgradcheck(on_symmetric, inputs)
+
+
+@every_manifold
+def test_finite_gradients_at_coinciding_points(manifold):
+    X = torch.eye(3, dtype=torch.float64).requires_grad_()
+    for Y in (X, X.detach()):
+        (gradient,) = torch.autograd.grad(manifold.distance(X, Y), X)
+        assert gradient.isfinite().all()
+    for f in (manifold.log, lambda A, B: manifold.geodesic(A, B, 0.5)):
+        (gradient,) = torch.autograd.grad(f(X, X).sum(), X)
+        assert gradient.isfinite().all()
+
+
+@every_manifold
+def test_broadcasting_and_a_tensor_of_times(manifold):
+    X, Y = random_spd(4, 3), random_spd(5, 3, seed=1)
+    pairs = manifold.distance(X[:, None], Y)
+    assert pairs.shape == (4, 5)
+    torch.testing.assert_close(pairs[2, 3], manifold.distance(X[2], Y[3]))
+    t = torch.linspace(0, 1, 4, dtype=torch.float64)
+    path = manifold.geodesic(X[0], Y[0], t)
+    torch.testing.assert_close(path[1], manifold.geodesic(X[0], Y[0], 1 / 3))
+    torch.testing.assert_close(vmap(manifold.distance)(X, Y[:4]), manifold.distance(X, Y[:4]))
+
+
+def test_distances_against_their_definitions():
+    X, Y = random_spd(4), random_spd(4, seed=1)
+    expected = torch.linalg.eigvals(torch.linalg.solve(X, Y)).real.log().norm()
+    torch.testing.assert_close(affine_invariant.distance(X, Y), expected)
+    torch.testing.assert_close(log_euclidean.distance(X, Y), (logm(X) - logm(Y)).norm())
+
+
+def test_affine_invariance():
+    X, Y = random_spd(4), random_spd(4, seed=1)
+    A = random_symmetric(4, seed=2)
+    moved = [symmetrize(A @ Z @ A.mT) for Z in (X, Y)]
+    torch.testing.assert_close(
+        affine_invariant.distance(*moved), affine_invariant.distance(X, Y), rtol=1e-9, atol=0
+    )
+
+
+@every_manifold
+def test_mean_of_commuting_matrices_is_geometric(manifold):
+    X = torch.stack([torch.diag(d) for d in torch.tensor([[1.0, 4], [9, 1], [3, 2]]).double()])
+    w = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
+    logs = X.diagonal(dim1=-2, dim2=-1).log()
+    expected = torch.diag(((w / 6)[:, None] * logs).sum(0).exp())
+    torch.testing.assert_close(manifold.mean(X, w), expected)
+    torch.testing.assert_close(manifold.mean(X, 10 * w), expected)
+
+
+@pytest.mark.parametrize("spread", [0.1, 1.0, 3.0])
+@pytest.mark.parametrize("n", [2, 6])
+def test_affine_invariant_mean_converges(spread, n):
+    X = expm(spread * random_symmetric(7, n))
+    w = torch.arange(1.0, 8.0).double()
+    M = affine_invariant.mean(X, w)
+    assert_spd(M)
+    pull = (w[:, None, None] / w.sum() * affine_invariant.log(M, X)).sum(0)
+    assert affine_invariant.inner(M, pull, pull).sqrt() < 1e-8
+
+
+def test_affine_invariant_mean_of_ill_conditioned_matrices():
+    X = torch.stack([with_spectrum(ILL_CONDITIONED, seed=s) for s in range(4)])
+    M = affine_invariant.mean(X, tol=1e-6)
+    assert_spd(M)
+
+
+@pytest.mark.parametrize("points", ["generic", "commuting", "equal"])
+def test_derivatives_of_the_affine_invariant_mean(points):
+    X = {
+        "generic": random_spd(3, 3),
+        "commuting": torch.diag_embed(torch.arange(1.0, 10).view(3, 3)).double(),
+        "equal": torch.eye(3).double().repeat(3, 1, 1),
+    }[points]
+    w = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
+    inputs = (X.clone().requires_grad_(), w.requires_grad_())
+
+    def mean(X, w):
+        return affine_invariant.mean(symmetrize(X), w)
+
+    assert gradcheck(mean, inputs, check_forward_ad=True)
+    assert gradgradcheck(mean, inputs)
+
+
+def test_derivative_of_the_log_euclidean_mean():
+    inputs = (random_spd(3, 3).requires_grad_(), torch.rand(3).double().requires_grad_())
+    assert gradcheck(lambda X, w: log_euclidean.mean(symmetrize(X), w), inputs)
+    assert jacrev(log_euclidean.mean)(inputs[0].detach()).shape == (3, 3, 3, 3, 3)
+
+
+@every_manifold
+def test_means_of_a_batch_do_not_influence_each_other(manifold):
+    X = torch.stack([random_spd(5, 3), expm(3 * random_symmetric(5, 3)), random_spd(5, 3, seed=1)])
+    together = manifold.mean(X)
+    for i in range(3):
+        assert torch.equal(together[i], manifold.mean(X[i : i + 1])[0])
+
+
+def test_mean_in_float32():
+    X = random_spd(5, 4, dtype=torch.float32)
+    M = affine_invariant.mean(X)
+    assert M.dtype == torch.float32
+    torch.testing.assert_close(M.double(), affine_invariant.mean(X.double()), rtol=1e-6, atol=1e-6)
+
+
+def test_warns_when_not_converged():
+    X = expm(3 * random_symmetric(5, 3))
+    with pytest.warns(RuntimeWarning, match=r"not converged after 1 iterations.*raise max_iter"):
+        affine_invariant.mean(X, max_iter=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        affine_invariant.mean(X, max_iter=1, tol=100.0)

@@ -1,0 +1,163 @@
+import copy
+import math
+import pickle
+
+import pytest
+import torch
+
+from spdnet.manifolds import stiefel
+from spdnet.manifolds.stiefel import METRICS, RETRACTIONS, StiefelParameter
+from spdnet.testing import assert_on_stiefel, assert_tangent
+
+SHAPES = [(5, 3), (4, 4), (6, 1), (1, 1), (2, 3, 7, 2), (0, 4, 2)]
+
+
+def point_and_tangent(*shape, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    W = stiefel.random_point(*shape, generator=generator, dtype=torch.float64)
+    V = torch.randn(shape, generator=generator, dtype=torch.float64)
+    return W, stiefel.project_tangent(W, V)
+
+
+def slope(error, steps):
+    """The exponent p of ``error(t) ~ t ** p``, between two steps."""
+    a, b = (error(t).abs().max().item() for t in steps)
+    return (math.log(a) - math.log(b)) / (math.log(steps[0]) - math.log(steps[1]))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_random_point(shape):
+    W = stiefel.random_point(*shape, dtype=torch.float64)
+    assert W.shape == shape
+    assert_on_stiefel(W)
+
+
+def test_random_point_is_uniform_and_follows_the_generators():
+    torch.manual_seed(0)
+    points = stiefel.random_point(4000, 3, 2)
+    torch.testing.assert_close(points.mean(0), torch.zeros(3, 2), atol=0.04, rtol=0)
+    torch.testing.assert_close(
+        points.square().mean(0), torch.full((3, 2), 1 / 3), atol=0.03, rtol=0
+    )
+    a, b = stiefel.random_point(5, 2), stiefel.random_point(5, 2)
+    assert not torch.equal(a, b)
+    seeds = [torch.Generator().manual_seed(7) for _ in range(2)]
+    assert torch.equal(*(stiefel.random_point(5, 2, generator=g) for g in seeds))
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_project(shape):
+    W, _ = point_and_tangent(*shape)
+    torch.testing.assert_close(stiefel.project(W), W)
+    A = W + 0.3 * torch.randn(
+        shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1)
+    )
+    P = stiefel.project(A)
+    assert_on_stiefel(P)
+    # the nearest point: what is left over has no tangent part
+    residual = stiefel.project_tangent(P, A - P)
+    torch.testing.assert_close(residual, torch.zeros_like(residual))
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_riemannian_gradient_is_tangent_and_represents_the_differential(metric, shape):
+    W, V = point_and_tangent(*shape)
+    G = torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    R = stiefel.riemannian_gradient(W, G, metric)
+    if W.numel():
+        assert_tangent(W, R)
+    if metric == "grassmann":  # horizontal vectors only
+        V = V - W @ (W.mT @ V)
+        torch.testing.assert_close(W.mT @ R, torch.zeros_like(W.mT @ R))
+    torch.testing.assert_close(stiefel.inner(W, R, V, metric), (G * V).sum((-2, -1)))
+
+
+@pytest.mark.parametrize("method", RETRACTIONS)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_retraction_stays_on_the_manifold_and_starts_along_the_vector(method, shape):
+    W, V = point_and_tangent(*shape)
+    torch.testing.assert_close(stiefel.retract(W, torch.zeros_like(V), method), W)
+    for size in (1e-3, 1.0, 100.0):
+        assert_on_stiefel(stiefel.retract(W, size * V, method))
+    if W.numel() and V.abs().max() > 1e-12:
+
+        def departure(t):
+            return stiefel.retract(W, t * V, method) - W - t * V
+
+        assert slope(departure, (1e-2, 1e-3)) == pytest.approx(2, abs=0.05)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("method", RETRACTIONS)
+def test_taylor_slope(metric, method):
+    """f(R(t V)) = f(W) + t <grad, V> + O(t^2)."""
+    W, V = point_and_tangent(6, 3)
+    if metric == "grassmann":
+        V = V - W @ (W.mT @ V)
+    A = torch.randn(6, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+
+    def f(W):
+        return (W.mT @ A @ W @ torch.diag(torch.arange(1.0, 4.0)).double()).sin().sum()
+
+    gradient = stiefel.riemannian_gradient(W, torch.func.grad(f)(W), metric)
+    first = stiefel.inner(W, gradient, V, metric)
+
+    def remainder(t):
+        return f(stiefel.retract(W, t * V, method)) - f(W) - t * first
+
+    assert slope(remainder, (1e-3, 1e-4)) == pytest.approx(2, abs=0.05)
+
+
+def test_cayley_and_polar_against_their_definitions():
+    W, V = point_and_tangent(6, 2)
+    P = torch.eye(6).double() - W @ W.mT / 2
+    A = P @ V @ W.mT - W @ V.mT @ P
+    eye = torch.eye(6).double()
+    expected = torch.linalg.solve(eye - A / 2, (eye + A / 2) @ W)
+    torch.testing.assert_close(stiefel.retract(W, V, "cayley"), expected)
+    gram = torch.eye(2).double() + V.mT @ V
+    root = torch.linalg.inv(torch.linalg.cholesky(gram)).mT
+    polar = stiefel.retract(W, V, "polar")
+    torch.testing.assert_close(polar @ polar.mT, (W + V) @ root @ root.mT @ (W + V).mT)
+    symmetric = polar.mT @ (W + V)
+    torch.testing.assert_close(symmetric, symmetric.mT)
+
+
+def test_qr_has_a_positive_diagonal():
+    W, V = point_and_tangent(5, 3)
+    R = stiefel.retract(W, V, "qr").mT @ (W + V)
+    assert (R.diagonal() > 0).all()
+    torch.testing.assert_close(R, R.triu())
+
+
+@pytest.mark.parametrize("method", RETRACTIONS)
+def test_batched_over_equal_shapes(method):
+    W, V = point_and_tangent(2, 3, 5, 2)
+    batched = stiefel.retract(W, V, method)
+    torch.testing.assert_close(batched[1, 2], stiefel.retract(W[1, 2], V[1, 2], method))
+
+
+def test_transport():
+    W, V = point_and_tangent(5, 3)
+    target, _ = point_and_tangent(5, 3, seed=1)
+    assert_tangent(target, stiefel.transport(W, target, V))
+    torch.testing.assert_close(stiefel.transport(W, W, V), V)
+
+
+@pytest.mark.parametrize("method", RETRACTIONS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_lower_precision_is_as_orthonormal_as_its_rounding(method, dtype):
+    W, V = point_and_tangent(40, 20)
+    moved = stiefel.retract(W.to(dtype), V.to(dtype), method)
+    assert moved.dtype == dtype
+    assert_on_stiefel(moved, tol=10 * torch.finfo(dtype).eps)
+
+
+def test_stiefel_parameter_survives():
+    p = StiefelParameter(stiefel.random_point(4, 2), requires_grad=False)
+    for q in (copy.deepcopy(p), pickle.loads(pickle.dumps(p))):
+        assert type(q) is StiefelParameter
+        assert torch.equal(p, q)
+        assert not q.requires_grad
+    assert type(p.detach()) is torch.Tensor

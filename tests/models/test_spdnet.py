@@ -1,0 +1,209 @@
+import copy
+import io
+import pickle
+
+import pytest
+import torch
+from torch import nn
+
+from spdnet import SPDNet
+from spdnet.linalg import logm, vech
+from spdnet.manifolds.stiefel import StiefelParameter
+from spdnet.nn import BiMap, LogEig, ReEig
+from spdnet.optim import RiemannianSGD
+from spdnet.testing import assert_on_stiefel, check_layer
+from tests.cases import SPECTRA, random_spd, with_spectrum
+
+SETTINGS = [
+    {},
+    {"eps": 0.5},
+    {"eps": "30%"},
+    {"log": False},
+    {"bias": True, "vectorize": "vech"},
+    {"init": "authors"},
+]
+
+
+def make(settings, dims=(5, 4, 3), dtype=torch.float64):
+    torch.manual_seed(0)
+    model = SPDNet(dims, 3, dtype=dtype, **settings)
+    model(random_spd(16, dims[0], seed=5, dtype=dtype))  # what a percentage has to see
+    return model.eval()
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+def test_laws(settings):
+    check_layer(make(settings), random_spd(2, 5), spd=False, second=False)
+
+
+@pytest.mark.parametrize("case", [c for c in SPECTRA if c != "one by one"])
+def test_second_derivatives_at_ties(case):
+    X = with_spectrum(SPECTRA[case])
+    check_layer(make({}, dims=(4, 3, 2)), X[None], spd=False)
+
+
+def test_the_papers_architectures():
+    model = SPDNet((400, 200, 100, 50), 7)
+    assert [tuple(b.weight.shape) for b in model.bimaps] == [(400, 200), (200, 100), (100, 50)]
+    assert len(model.reeigs) == 2
+    assert model.classifier.weight.shape == (7, 2500)
+    assert model.classifier.bias is None
+    for bimap in model.bimaps:
+        assert_on_stiefel(bimap.weight)
+    one = SPDNet((400, 50), 7)
+    assert (len(one.bimaps), len(one.reeigs)) == (1, 0)
+    none = SPDNet((20,), 7)
+    assert (len(none.bimaps), len(none.reeigs), none.classifier.in_features) == (0, 0, 400)
+
+
+def test_forward_is_the_composition_of_its_layers():
+    model, X = make({"eps": 0.4}, dims=(6, 5, 4, 3)), random_spd(7, 6)
+    (b1, b2, b3), (r1, r2) = model.bimaps, model.reeigs
+    features = logm(b3(r2(b2(r1(b1(X)))))).flatten(-2)
+    torch.testing.assert_close(model.features(X), features)
+    torch.testing.assert_close(model(X), features @ model.classifier.weight.mT)
+    half = copy.deepcopy(model)
+    half.vectorize = torch.nn.Identity()
+    vector = make({"eps": 0.4, "vectorize": "vech"}, dims=(6, 5, 4, 3)).features(X)
+    torch.testing.assert_close(vector, vech(half.features(X)))
+    flat = make({"eps": 0.4, "log": False}, dims=(6, 5, 4, 3)).features(X)
+    torch.testing.assert_close(flat, b3(r2(b2(r1(b1(X))))).flatten(-2))
+
+
+@pytest.mark.parametrize("shape", [(), (4,), (2, 3), (0,)])
+def test_leading_shapes(shape):
+    model = make({})
+    X = random_spd(*shape, 5)
+    assert model(X).shape == (*shape, 3)
+    assert model.features(X).shape == (*shape, 9)
+
+
+def test_initialisation():
+    torch.manual_seed(3)
+    model = SPDNet((30, 20, 20, 20), 50)
+    assert not torch.equal(model.bimaps[1].weight, model.bimaps[2].weight)
+    assert model.classifier.weight.std().item() == pytest.approx(0.01, rel=0.05)
+    torch.manual_seed(3)
+    twin = SPDNet((30, 20, 20, 20), 50)
+    for p, q in zip(model.parameters(), twin.parameters(), strict=True):
+        assert torch.equal(p, q)
+    twin.reset_parameters()
+    for p, q in zip(model.parameters(), twin.parameters(), strict=True):
+        assert not torch.equal(p, q)
+    biased = SPDNet((5, 3), 2, bias=True)
+    assert biased.classifier.bias.tolist() == [0, 0]
+
+
+def test_dtype_and_device():
+    model = SPDNet((5, 3), 2, eps="10%", dtype=torch.float64, device="cpu")
+    assert {t.dtype for t in model.state_dict().values()} <= {torch.float64, torch.long}
+    meta = SPDNet((5, 3), 2, device="meta")
+    assert meta(torch.empty(4, 5, 5, device="meta")).shape == (4, 2)
+    assert type(meta.to_empty(device="cpu").bimaps[0].weight) is StiefelParameter
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+def test_compiles_in_one_graph(settings):
+    torch.compiler.reset()
+    model, X = make(settings), random_spd(4, 5)
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(X), model(X))
+    grads = [torch.autograd.grad(m(X).sin().sum(), list(m.parameters())) for m in (compiled, model)]
+    torch.testing.assert_close(*grads)
+
+
+@pytest.mark.slow
+def test_compiles_with_inductor_and_trains_as_eager_does():
+    torch.compiler.reset()
+    X, y = random_spd(6, 5), torch.arange(6) % 3
+    curves = []
+    for wrap in (lambda m: m, lambda m: torch.compile(m, fullgraph=True)):
+        model = make({}).train()
+        function = wrap(model)
+        optimizer = RiemannianSGD(function.parameters(), lr=0.05, momentum=0.9)
+        losses = []
+        for _ in range(5):
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(function(X), y)
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        curves.append(losses)
+        for bimap in model.bimaps:
+            assert_on_stiefel(bimap.weight)
+    assert curves[0] == pytest.approx(curves[1], rel=1e-9)
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+@pytest.mark.parametrize("strict", [False, True])
+def test_exports(settings, strict):
+    model, X = make(settings), random_spd(4, 5)
+    shapes = ({0: torch.export.Dim("batch")},)
+    program = torch.export.export(model, (X,), dynamic_shapes=shapes, strict=strict)
+    file = io.BytesIO()
+    torch.export.save(program, file)
+    file.seek(0)
+    loaded = torch.export.load(file).module()
+    for batch in (X, X[:2]):
+        torch.testing.assert_close(loaded(batch), model(batch))
+
+
+def test_autocast_lowers_the_classifier_only():
+    model, X = make({}, dtype=torch.float32), random_spd(4, 5, dtype=torch.float32)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        features, logits = model.features(X), model(X)
+    assert torch.equal(features, model.features(X))
+    assert logits.dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+def test_whole_after_saving(settings):
+    model, X = make(settings), random_spd(4, 5)
+    file = io.BytesIO()
+    torch.save(model.state_dict(), file)
+    file.seek(0)
+    loaded = SPDNet((5, 4, 3), 3, dtype=torch.float64, **settings).eval()
+    loaded.load_state_dict(torch.load(file, weights_only=True))
+    file = io.BytesIO()
+    torch.save(model, file)
+    file.seek(0)
+    whole = torch.load(file, weights_only=False)
+    for twin in (loaded, whole, copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert torch.equal(twin(X), model(X))
+        for bimap in twin.bimaps:
+            assert type(bimap.weight) is StiefelParameter
+            assert_on_stiefel(bimap.weight)
+
+
+def test_state_dict_holds_weights_and_nothing_else():
+    assert list(SPDNet((5, 4, 3), 2).state_dict()) == [
+        "bimaps.0.weight",
+        "bimaps.1.weight",
+        "classifier.weight",
+    ]
+
+
+def test_layers_compose_in_a_sequential():
+    model = nn.Sequential(BiMap(5, 3), ReEig(), LogEig(), nn.Flatten(), nn.Linear(9, 2))
+    optimizer = RiemannianSGD(model.parameters(), lr=0.1)
+    model(random_spd(4, 5, dtype=torch.float32)).sum().backward()
+    optimizer.step()
+    assert_on_stiefel(model[0].weight)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_low_rank_covariances_train_without_nan(dtype):
+    """Rank 3 + c I, as real covariances are: ties before and after every layer."""
+    A = torch.randn(20, 12, 3, dtype=dtype)
+    X = A @ A.mT / 3 + 1e-3 * torch.eye(12, dtype=dtype)
+    y = torch.arange(20) % 4
+    for eps in (1e-4, 1e-2, "40%"):
+        model = SPDNet((12, 9, 7, 5), 4, eps=eps, dtype=dtype)
+        optimizer = RiemannianSGD(model.parameters(), lr=0.05, momentum=0.9)
+        for _ in range(20):
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(model(X), y)
+            loss.backward()
+            assert all(p.grad.isfinite().all() for p in model.parameters())
+            optimizer.step()
+        assert loss.isfinite()

@@ -1,0 +1,330 @@
+import copy
+import io
+
+import pytest
+import torch
+from torch import nn
+
+from spdnet import SPDNet
+from spdnet.manifolds import stiefel
+from spdnet.manifolds.stiefel import METRICS, RETRACTIONS, StiefelParameter
+from spdnet.nn import BiMap
+from spdnet.optim import RiemannianAdam, RiemannianSGD
+from spdnet.testing import assert_on_stiefel, assert_tangent
+from tests.cases import random_spd
+
+SGD_SETTINGS = [
+    {},
+    {"weight_decay": 0.1},
+    {"momentum": 0.9},
+    {"momentum": 0.9, "nesterov": True, "weight_decay": 0.1},
+    {"momentum": 0.9, "dampening": 0.5, "maximize": True},
+]
+ADAM_SETTINGS = [
+    {},
+    {"weight_decay": 0.1},
+    {"amsgrad": True},
+    {"betas": (0.5, 0.7), "eps": 1e-3, "maximize": True, "amsgrad": True, "weight_decay": 0.1},
+]
+OPTIMIZERS = [(RiemannianSGD, torch.optim.SGD, s) for s in SGD_SETTINGS] + [
+    (RiemannianAdam, torch.optim.Adam, s) for s in ADAM_SETTINGS
+]
+every_optimizer = pytest.mark.parametrize(("ours", "torchs", "settings"), OPTIMIZERS)
+
+
+def model_and_data(dtype=torch.float64, **settings):
+    torch.manual_seed(0)
+    model = SPDNet((6, 4, 4, 4), 3, bias=True, dtype=dtype, **settings)
+    return model, random_spd(8, 6, dtype=dtype), torch.arange(8) % 3
+
+
+def train(model, optimizer, X, y, steps):
+    losses = []
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(model(X), y)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
+@every_optimizer
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_equals_torch_on_plain_parameters(ours, torchs, settings, dtype):
+    """To the last digit, also when a parameter has no gradient in some steps."""
+    a = nn.Sequential(nn.Linear(5, 4), nn.ReLU(), nn.Linear(4, 3)).to(dtype)
+    b = copy.deepcopy(a)
+    optimizers = (
+        ours(a.parameters(), lr=0.1, **settings),
+        torchs(b.parameters(), lr=0.1, **settings),
+    )
+    X = torch.randn(10, 5, dtype=dtype)
+    for step in range(6):
+        for model, optimizer in zip((a, b), optimizers, strict=True):
+            optimizer.zero_grad()
+            hidden = model[0](X)
+            out = hidden.sum() if step % 3 == 1 else model[2](model[1](hidden)).square().sum()
+            out.backward()
+            optimizer.step()
+        for p, q in zip(a.parameters(), b.parameters(), strict=True):
+            assert torch.equal(p, q)
+
+
+@every_optimizer
+def test_plain_parameters_beside_stiefel_ones_are_stepped_as_torch_does(ours, torchs, settings):
+    model, X, y = model_and_data()
+    twin = copy.deepcopy(model)
+    a = ours(model.parameters(), lr=0.01, **settings)
+    b = torchs(twin.classifier.parameters(), lr=0.01, **settings)
+    for m in (model, twin):
+        nn.functional.cross_entropy(m(X), y).backward()
+    a.step()
+    b.step()
+    for p, q in zip(model.classifier.parameters(), twin.classifier.parameters(), strict=True):
+        assert torch.equal(p, q)
+
+
+@every_optimizer
+def test_finds_stiefel_weights_and_keeps_them_there(ours, torchs, settings):
+    model, X, y = model_and_data()
+    optimizer = ours(model.parameters(), lr=0.05, **settings)
+    before = [b.weight.detach().clone() for b in model.bimaps]
+    losses = train(model, optimizer, X, y, 10)
+    for bimap, old in zip(model.bimaps, before, strict=True):
+        assert_on_stiefel(bimap.weight)
+        assert not torch.equal(bimap.weight, old)
+    assert (losses[-1] > losses[0]) == settings.get("maximize", False)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("retraction", RETRACTIONS)
+@pytest.mark.parametrize("optimizer", [RiemannianSGD, RiemannianAdam])
+def test_every_metric_and_retraction(optimizer, metric, retraction):
+    model, X, y = model_and_data()
+    step = optimizer(model.parameters(), lr=0.02, metric=metric, retraction=retraction)
+    losses = train(model, step, X, y, 20)
+    assert losses[-1] < losses[0]
+    for bimap in model.bimaps:
+        assert_on_stiefel(bimap.weight)
+
+
+def test_sgd_step_is_the_formula():
+    W = StiefelParameter(stiefel.random_point(5, 3, dtype=torch.float64))
+    G = torch.randn(5, 3, dtype=torch.float64)
+    for metric in METRICS:
+        for retraction in RETRACTIONS:
+            p = copy.deepcopy(W)
+            p.grad = G.clone()
+            RiemannianSGD([p], lr=0.1, metric=metric, retraction=retraction).step()
+            R = stiefel.riemannian_gradient(W, G, metric)
+            torch.testing.assert_close(p.data, stiefel.retract(W, -0.1 * R, retraction).data)
+
+
+def test_momentum_is_a_tangent_vector_that_starts_from_the_gradient():
+    model, X, y = model_and_data()
+    optimizer = RiemannianSGD(model.parameters(), lr=0.05, momentum=0.9)
+    W = model.bimaps[0].weight
+    old = W.detach().clone()
+    train(model, optimizer, X, y, 1)
+    G = stiefel.riemannian_gradient(old, W.grad)
+    expected = stiefel.transport(old, W.detach(), G)
+    torch.testing.assert_close(optimizer.state[W]["momentum_buffer"], expected)
+    for _ in range(5):
+        train(model, optimizer, X, y, 1)
+        for bimap in model.bimaps:
+            assert_tangent(bimap.weight, optimizer.state[bimap.weight]["momentum_buffer"])
+
+
+def test_adam_has_one_second_moment_for_each_matrix():
+    model, X, y = model_and_data()
+    optimizer = RiemannianAdam(model.parameters(), lr=0.05)
+    W = model.bimaps[0].weight
+    old = W.detach().clone()
+    train(model, optimizer, X, y, 1)
+    state = optimizer.state[W]
+    G = stiefel.riemannian_gradient(old, W.grad)
+    torch.testing.assert_close(state["exp_avg_sq"], 0.001 * G.square().sum().view(1, 1))
+    # the first step has length lr, whatever the size of the gradient
+    torch.testing.assert_close(W.detach(), stiefel.retract(old, -0.05 * G / G.norm()))
+    for _ in range(5):
+        train(model, optimizer, X, y, 1)
+        assert_tangent(W, state["exp_avg"])
+
+
+def test_channels_of_a_parameter_are_matrices_of_their_own():
+    W = StiefelParameter(stiefel.random_point(2, 3, 5, 2, dtype=torch.float64))
+    W.grad = torch.randn_like(W)
+    single = StiefelParameter(W[1, 2].detach().clone())
+    single.grad = W.grad[1, 2].clone()
+    for p in (W, single):
+        optimizer = RiemannianAdam([p], lr=0.1)
+        optimizer.step()
+        optimizer.step()
+    torch.testing.assert_close(W[1, 2].data, single.data)
+
+
+@every_optimizer
+def test_equal_shapes_go_in_one_call(ours, torchs, settings, monkeypatch):
+    calls = []
+
+    def counted(W, V, method):
+        calls.append(tuple(W.shape))
+        return stiefel.retract(W, V, method)
+
+    monkeypatch.setattr(f"{ours.__module__}.retract", counted)
+    model, X, y = model_and_data()
+    together = ours(model.parameters(), lr=0.05, **settings)
+    train(model, together, X, y, 1)
+    assert sorted(calls) == [(1, 6, 4), (2, 4, 4)]
+
+
+@every_optimizer
+def test_a_parameter_gets_the_same_step_alone_and_together(ours, torchs, settings):
+    model, X, y = model_and_data()
+    twin = copy.deepcopy(model)
+    together = ours(model.parameters(), lr=0.05, **settings)
+    alone = [ours([p], lr=0.05, **settings) for p in twin.parameters()]
+    for _ in range(4):
+        for m in (model, twin):
+            m.zero_grad()
+            nn.functional.cross_entropy(m(X), y).backward()
+        together.step()
+        for optimizer in alone:
+            optimizer.step()
+        for p, q in zip(model.parameters(), twin.parameters(), strict=True):
+            torch.testing.assert_close(p, q, rtol=1e-12, atol=1e-12)
+
+
+@every_optimizer
+def test_gradients_stay_untouched(ours, torchs, settings):
+    model, X, y = model_and_data()
+    optimizer = ours(model.parameters(), lr=0.05, **settings)
+    nn.functional.cross_entropy(model(X), y).backward()
+    before = [p.grad.clone() for p in model.parameters()]
+    for _ in range(2):
+        optimizer.step()
+    for p, g in zip(model.parameters(), before, strict=True):
+        assert torch.equal(p.grad, g)
+
+
+@every_optimizer
+def test_state_is_saved_and_loaded(ours, torchs, settings):
+    model, X, y = model_and_data()
+    optimizer = ours(model.parameters(), lr=0.05, **settings)
+    train(model, optimizer, X, y, 3)
+    file = io.BytesIO()
+    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, file)
+    file.seek(0)
+    saved = torch.load(file, weights_only=True)
+    twin, _, _ = model_and_data()
+    other = ours(twin.parameters(), lr=1.0)
+    twin.load_state_dict(saved["model"])
+    other.load_state_dict(saved["optimizer"])
+    assert train(model, optimizer, X, y, 3) == train(twin, other, X, y, 3)
+    for p, q in zip(model.parameters(), twin.parameters(), strict=True):
+        assert torch.equal(p, q)
+        assert type(p) is type(q)
+
+
+@every_optimizer
+def test_whole_after_deepcopy(ours, torchs, settings):
+    model, X, y = model_and_data()
+    optimizer = ours(model.parameters(), lr=0.05, **settings)
+    train(model, optimizer, X, y, 2)
+    twin, other = copy.deepcopy((model, optimizer))
+    assert train(model, optimizer, X, y, 2) == train(twin, other, X, y, 2)
+    for bimap in twin.bimaps:
+        assert_on_stiefel(bimap.weight)
+
+
+def test_weight_decay_never_touches_a_stiefel_weight():
+    for optimizer in (RiemannianSGD, RiemannianAdam):
+        runs = []
+        for decay in (0.0, 0.5):
+            layer = BiMap(5, 3, dtype=torch.float64)
+            with torch.no_grad():
+                layer.weight.copy_(torch.eye(5, 3))
+            step = optimizer(layer.parameters(), lr=0.1, weight_decay=decay)
+            layer(random_spd(2, 5)).sin().sum().backward()
+            step.step()
+            runs.append(layer.weight.detach())
+        assert torch.equal(*runs)
+
+
+def test_closure_and_parameters_without_gradient():
+    model, X, y = model_and_data()
+    frozen = model.bimaps[0].weight.requires_grad_(False)
+    before = frozen.clone()
+    for optimizer in (RiemannianSGD, RiemannianAdam):
+        step = optimizer(model.parameters(), lr=0.1, **{})
+
+        def closure(step=step):
+            step.zero_grad()
+            loss = nn.functional.cross_entropy(model(X), y)
+            loss.backward()
+            return loss
+
+        assert step.step(closure).item() > 0
+    assert torch.equal(frozen, before)
+
+
+def test_groups_and_schedulers():
+    model, X, y = model_and_data()
+    optimizer = RiemannianSGD(
+        [
+            {"params": model.bimaps.parameters(), "lr": 0.5, "retraction": "polar"},
+            {"params": model.classifier.parameters()},
+        ],
+        lr=0.1,
+    )
+    scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=2)
+    train(model, optimizer, X, y, 1)
+    scheduler.step()
+    assert [g["lr"] for g in optimizer.param_groups] == pytest.approx([0.25, 0.05])
+    assert [g["retraction"] for g in optimizer.param_groups] == ["polar", "qr"]
+
+
+def test_a_step_inside_autocast_is_not_lowered():
+    model, X, y = model_and_data(torch.float32)
+    twin = copy.deepcopy(model)
+    for m, enabled in ((model, False), (twin, True)):
+        optimizer = RiemannianSGD(m.parameters(), lr=0.1, momentum=0.9)
+        nn.functional.cross_entropy(m(X), y).backward()
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=enabled):
+            optimizer.step()
+            optimizer.step()
+    assert torch.equal(model.bimaps[0].weight, twin.bimaps[0].weight)
+
+
+def drift(optimizer, shape, steps, **settings):
+    W = StiefelParameter(stiefel.random_point(*shape))
+    step = optimizer([W], lr=0.1, **settings)
+    directions = torch.randn(16, *shape)
+    worst = 0.0
+    for i in range(steps):
+        W.grad = directions[i % 16]
+        step.step()
+        if i % 500 == 0 or i == steps - 1:
+            A = W.detach().double()
+            eye = torch.eye(shape[-1], dtype=torch.float64)
+            worst = max(worst, (A.mT @ A - eye).norm().item())
+    return worst
+
+
+@pytest.mark.parametrize("retraction", RETRACTIONS)
+def test_orthonormality_does_not_drift_in_float32(retraction):
+    for optimizer in (RiemannianSGD, RiemannianAdam):
+        assert drift(optimizer, (30, 12), 500, retraction=retraction) < 1e-6
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("retraction", RETRACTIONS)
+@pytest.mark.parametrize("settings", [{}, {"momentum": 0.9}])
+def test_ten_thousand_steps_in_float32(retraction, settings):
+    assert drift(RiemannianSGD, (100, 50), 10_000, retraction=retraction, **settings) < 1e-5
+
+
+@pytest.mark.slow
+def test_ten_thousand_steps_of_adam_in_float32():
+    assert drift(RiemannianAdam, (100, 50), 10_000) < 1e-5

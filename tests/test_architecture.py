@@ -1,0 +1,75 @@
+"""The house: imports go downwards only, and importing the library stays light."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import spdnet
+
+SOURCE = Path(spdnet.__file__).parent
+#: a room may import itself and the rooms below it
+FLOORS = [
+    {"_checks"},
+    {"linalg"},
+    {"manifolds"},
+    {"nn", "optim"},
+    {"models"},
+    {"testing"},
+]
+#: third-party libraries, and the only rooms that may import them
+ALLOWED = {"torch": None, "numpy": None}
+
+
+def room(path):
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def imported(path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+FILES = sorted(p for p in SOURCE.rglob("*.py") if room(p) != "__init__")
+
+
+def floor(name):
+    return next(i for i, rooms in enumerate(FLOORS) if name in rooms)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SOURCE)))
+def test_imports_go_downwards(path):
+    here = room(path)
+    for name in imported(path):
+        top, *rest = name.split(".")
+        if top == "spdnet" and rest:
+            there = rest[0]
+            assert there == here or floor(there) < floor(here), f"{here} imports {name}"
+        elif top not in sys.stdlib_module_names and top != "spdnet":
+            assert top in ALLOWED, f"{here} imports {name}"
+            assert ALLOWED[top] is None or here in ALLOWED[top], f"{here} imports {name}"
+
+
+def test_every_room_has_a_floor():
+    assert {room(p) for p in FILES} == set().union(*FLOORS)
+
+
+def test_importing_is_light():
+    heavy = "sklearn scipy matplotlib typer rich pandas lightning_fabric torch._dynamo"
+    code = f"import sys, spdnet; print([m for m in {heavy.split()} if m in sys.modules])"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"
+
+
+def test_public_names_exist_and_are_documented():
+    for module in (spdnet.linalg, spdnet.manifolds, spdnet.nn, spdnet.optim, spdnet.models):
+        for name in module.__all__:
+            assert getattr(module, name).__doc__, f"{module.__name__}.{name}"
+    assert spdnet.__version__

@@ -1,0 +1,378 @@
+"""Bad input: every message says who, what was expected, what came, and what to do."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from spdnet import SPDNet, linalg
+from spdnet.linalg import (
+    cholesky,
+    clamp_eig,
+    eigh,
+    expm,
+    logm,
+    powm,
+    spectral_derivative,
+    unvech,
+    vech,
+)
+from spdnet.manifolds import affine_invariant, log_euclidean, stiefel
+from spdnet.nn import BiMap, ExpEig, LogEig, ReEig, SpectralActivation, Vech
+from spdnet.optim import RiemannianAdam, RiemannianSGD
+
+eye = torch.eye(3)
+batch = eye.repeat(4, 1, 1)
+
+
+def broken(value, index=(2,), **other):
+    X = batch.clone()
+    X[(*index, 0, 1)] = value
+    return X
+
+
+nan, inf, asymmetric = broken(float("nan")), broken(float("inf")), broken(0.5)
+indefinite = batch.clone()
+indefinite[1] = torch.diag(torch.tensor([1.0, 2.0, -0.5]))
+singular = batch.clone()
+singular[3, 0, 0] = 0.0
+nan_in_channel = torch.stack([batch, batch])
+nan_in_channel[1, 3, 2, 2] = float("nan")
+weight = nn.Parameter(torch.zeros(2))
+W = stiefel.random_point(4, 2)
+
+SHAPE = r"expected X of shape \(..., "
+CASES = {
+    # shapes and types
+    "not a tensor": (
+        lambda: logm(np.eye(3)),
+        TypeError,
+        "logm: .*torch.Tensor, got numpy.ndarray.*as_tensor",
+    ),
+    "a list": (lambda: LogEig()([[1.0]]), TypeError, "LogEig: .*torch.Tensor, got list"),
+    "vector": (lambda: logm(torch.ones(3)), ValueError, rf"logm: {SHAPE}n, n\), got \(3,\)"),
+    "not square": (
+        lambda: expm(torch.ones(2, 3)),
+        ValueError,
+        rf"expm: {SHAPE}n, n\), got \(2, 3\)",
+    ),
+    "no rows": (
+        lambda: eigh(torch.ones(5, 0, 0)),
+        ValueError,
+        rf"eigh: {SHAPE}n, n\), got \(5, 0, 0\)",
+    ),
+    "wrong size": (
+        lambda: BiMap(5, 3)(batch),
+        ValueError,
+        rf"BiMap: {SHAPE}5, 5\), got \(4, 3, 3\)",
+    ),
+    "wrong size of the net": (
+        lambda: SPDNet((5, 3), 2)(batch),
+        ValueError,
+        rf"SPDNet: {SHAPE}5, 5\)",
+    ),
+    "integers": (
+        lambda: LogEig()(batch.long()),
+        TypeError,
+        r"LogEig: .*floating.*int64.*X.to\(torch.float64",
+    ),
+    "complex": (
+        lambda: expm(batch.cfloat()),
+        TypeError,
+        "expm: .*real floating dtype, got torch.complex64",
+    ),
+    "integers in bimap": (lambda: BiMap(3, 2)(batch.long()), TypeError, "BiMap: .*floating.*int64"),
+    "another dtype": (
+        lambda: BiMap(3, 2)(batch.double()),
+        TypeError,
+        r"BiMap: .*weights, torch.float32, got torch.float64; use X.to\(torch.float32\)",
+    ),
+    "vech of a vector": (lambda: Vech()(torch.ones(3)), ValueError, "vech: expected X of shape"),
+    "unvech length": (
+        lambda: unvech(torch.ones(2, 4)),
+        ValueError,
+        r"unvech: .*\(n \+ 1\) / 2.*got \(2, 4\)",
+    ),
+    "unvech scalar": (lambda: unvech(torch.tensor(1.0)), ValueError, r"unvech: .*got \(\)"),
+    "direction": (
+        lambda: spectral_derivative(eye, torch.ones(2, 2), linalg.Log()),
+        ValueError,
+        r"spectral_derivative: expected E of shape \(..., 3, 3\), got \(2, 2\)",
+    ),
+    # values
+    "nan": (
+        lambda: LogEig()(nan),
+        ValueError,
+        r"LogEig: .*finite.*X\[2\] contains NaN.*1 of 4 matrices",
+    ),
+    "nan in a channel": (
+        lambda: ReEig()(nan_in_channel),
+        ValueError,
+        r"ReEig: .*X\[1, 3\] contains NaN",
+    ),
+    "nan in one matrix": (
+        lambda: expm(nan[2]),
+        ValueError,
+        "expm: .*but X contains NaN or infinity; drop",
+    ),
+    "infinity": (lambda: BiMap(3, 2)(inf), ValueError, r"BiMap: .*X\[2\] contains NaN or infinity"),
+    "nan in the net": (
+        lambda: SPDNet((3, 2), 2)(nan),
+        ValueError,
+        r"SPDNet: .*X\[2\] contains NaN",
+    ),
+    "nan in percent": (lambda: ReEig("5%")(nan), ValueError, r"ReEig: .*X\[2\] contains NaN"),
+    "asymmetric": (
+        lambda: LogEig()(asymmetric),
+        ValueError,
+        r"LogEig: .*symmetric.*X\[2\] is not symmetric \(.* 0.5\).*symmetrize",
+    ),
+    "asymmetric in bimap": (
+        lambda: BiMap(3, 2)(asymmetric),
+        ValueError,
+        r"X\[2\] is not symmetric",
+    ),
+    "asymmetric in exp": (
+        lambda: ExpEig()(asymmetric),
+        ValueError,
+        r"ExpEig: .*X\[2\] is not symmetric",
+    ),
+    "asymmetric in the net": (
+        lambda: SPDNet((3, 2), 2)(asymmetric),
+        ValueError,
+        "SPDNet: .*symmetric",
+    ),
+    "asymmetric activation": (
+        lambda: SpectralActivation()(asymmetric),
+        ValueError,
+        "SpectralActivation: .*symmetric",
+    ),
+    "indefinite": (
+        lambda: LogEig()(indefinite),
+        ValueError,
+        r"LogEig: .*X\[1\] is not positive definite \(smallest eigenvalue -0.5\).*regularise",
+    ),
+    "singular": (lambda: LogEig()(singular), ValueError, r"X\[3\] is not positive definite"),
+    "zero matrix": (lambda: logm(torch.zeros(3, 3)), ValueError, "logm: .*not positive definite"),
+    "indefinite in the net": (
+        lambda: SPDNet((3, 2), 2)(indefinite),
+        ValueError,
+        r"SPDNet: .*X\[1\] is not positive definite \(smallest eigenvalue -0.5\)",
+    ),
+    "indefinite power": (lambda: powm(indefinite, 0.5), ValueError, r"powm: .*X\[1\]"),
+    "indefinite cholesky": (lambda: cholesky(indefinite), ValueError, r"cholesky: .*X\[1\].*-0.5"),
+    "second argument": (
+        lambda: affine_invariant.distance(batch, indefinite),
+        ValueError,
+        r"affine_invariant.distance: .*Y\[1\] is not positive definite",
+    ),
+    "second argument, log-Euclidean": (
+        lambda: log_euclidean.distance(batch, indefinite),
+        ValueError,
+        r"log_euclidean.distance: .*Y\[1\] is not positive definite",
+    ),
+    "mean of indefinite": (
+        lambda: affine_invariant.mean(indefinite),
+        ValueError,
+        r"mean: .*X\[1\]",
+    ),
+    "sizes of two points": (
+        lambda: affine_invariant.log(eye, torch.eye(2)),
+        ValueError,
+        r"affine_invariant.log: expected Y of shape \(..., 3, 3\), got \(2, 2\)",
+    ),
+    "mean of one matrix": (
+        lambda: log_euclidean.mean(eye),
+        ValueError,
+        r"\(..., N, n, n\).*got \(3, 3\)",
+    ),
+    "mean of nothing": (lambda: affine_invariant.mean(batch[:0]), ValueError, "N >= 1.*stack"),
+    "number of weights": (
+        lambda: log_euclidean.mean(batch, torch.ones(3)),
+        ValueError,
+        r"log_euclidean.mean: expected weights of shape \(..., 4\).*got \(3,\)",
+    ),
+    "negative weights": (
+        lambda: affine_invariant.mean(batch, torch.tensor([1.0, 1, 1, -1])),
+        ValueError,
+        "not negative.*from -1 to 1",
+    ),
+    "zero weights": (lambda: log_euclidean.mean(batch, torch.zeros(4)), ValueError, "not all zero"),
+    "tol": (lambda: affine_invariant.mean(batch, tol=0), ValueError, "expected tol > 0"),
+    "max_iter": (
+        lambda: affine_invariant.mean(batch, max_iter=0),
+        ValueError,
+        "expected max_iter >= 1",
+    ),
+    # construction
+    "growing bimap": (
+        lambda: BiMap(3, 5),
+        ValueError,
+        "BiMap: .*never grow, got 3 -> 5.*orthonormal",
+    ),
+    "empty bimap": (lambda: BiMap(3, 0), ValueError, "BiMap: .*>= 1, got 0"),
+    "float bimap": (lambda: BiMap(3.0, 2), TypeError, "BiMap: .*whole number, got 3.0"),
+    "bimap init": (
+        lambda: BiMap(3, 2, init="random"),
+        ValueError,
+        "'uniform', 'authors', got 'random'",
+    ),
+    "growing dims": (
+        lambda: SPDNet((9, 4, 5), 3),
+        ValueError,
+        r"SPDNet: .*grow, got 4 -> 5 in \(9, 4, 5\)",
+    ),
+    "zero dims": (lambda: SPDNet((9, 0), 3), ValueError, r"SPDNet: expected dims\[1\] >= 1, got 0"),
+    "no dims": (
+        lambda: SPDNet((), 3),
+        TypeError,
+        r"SPDNet: .*sequence.*\(93, 70, 50, 30\), got \(\)",
+    ),
+    "dims a number": (lambda: SPDNet(9, 3), TypeError, "SPDNet: .*sequence of matrix sizes.*got 9"),
+    "no classes": (lambda: SPDNet((9,), 0), ValueError, "SPDNet: expected n_classes >= 1, got 0"),
+    "vectorize": (
+        lambda: SPDNet((9,), 3, vectorize="all"),
+        ValueError,
+        "'full', 'vech', got 'all'",
+    ),
+    "eps zero": (lambda: ReEig(0.0), ValueError, "ReEig: expected eps > 0 and finite, got 0.0"),
+    "eps negative": (
+        lambda: SPDNet((9, 5, 3), 3, eps=-1e-4),
+        ValueError,
+        "expected eps > 0.*-0.0001",
+    ),
+    "eps nan": (lambda: ReEig(float("nan")), ValueError, "expected eps > 0 and finite, got nan"),
+    "eps word": (lambda: ReEig("small"), ValueError, "percentage between 0% and 100%.*'small'"),
+    "eps no percent": (lambda: ReEig("0.1"), ValueError, "percentage.*'0.1'"),
+    "eps too much": (lambda: ReEig("100%"), ValueError, "percentage.*'100%'"),
+    "eps type": (lambda: ReEig(None), TypeError, "expected eps to be a number, got None"),
+    "momentum of eps": (lambda: ReEig("5%", momentum=0), ValueError, "expected momentum > 0"),
+    "kind": (lambda: SpectralActivation("relu"), ValueError, "'softplus', 'sigmoid', got 'relu'"),
+    "beta": (lambda: SpectralActivation(beta=0), ValueError, "expected beta > 0 and finite, got 0"),
+    "power": (lambda: powm(eye, float("inf")), ValueError, "powm: expected p and finite, got inf"),
+    "power type": (lambda: powm(eye, "2"), TypeError, "powm: expected p to be a number, got '2'"),
+    "threshold": (lambda: clamp_eig(eye, float("nan")), ValueError, "clamp_eig: expected eps"),
+    # Stiefel and optimisers
+    "wide point": (lambda: stiefel.random_point(2, 3), ValueError, r"n >= k, got \(2, 3\)"),
+    "one dimension": (lambda: stiefel.random_point(3), ValueError, "random_point: .*n, k"),
+    "integer point": (
+        lambda: stiefel.project(torch.ones(3, 2).long()),
+        TypeError,
+        "project: .*floating",
+    ),
+    "metric": (
+        lambda: stiefel.riemannian_gradient(W, W, "euclid"),
+        ValueError,
+        "metric.*got 'euclid'",
+    ),
+    "retraction": (
+        lambda: stiefel.retract(W, W, "exp"),
+        ValueError,
+        "'qr', 'polar', 'cayley', got 'exp'",
+    ),
+    "shapes": (
+        lambda: stiefel.retract(W, W.mT),
+        ValueError,
+        r"expected V .*\(4, 2\), got \(2, 4\)",
+    ),
+    "lr": (
+        lambda: RiemannianSGD([weight], lr=-0.1),
+        ValueError,
+        "RiemannianSGD: expected lr >= 0.*-0.1",
+    ),
+    "lr of adam": (
+        lambda: RiemannianAdam([weight], lr=-0.1),
+        ValueError,
+        "RiemannianAdam: expected lr",
+    ),
+    "lr of a group": (
+        lambda: RiemannianSGD([{"params": [weight], "lr": -1.0}], lr=0.1),
+        ValueError,
+        "RiemannianSGD: expected lr >= 0 and finite, got -1.0",
+    ),
+    "momentum": (
+        lambda: RiemannianSGD([weight], 0.1, momentum=-1),
+        ValueError,
+        "expected momentum >= 0",
+    ),
+    "decay": (
+        lambda: RiemannianAdam([weight], weight_decay=-1),
+        ValueError,
+        "expected weight_decay >= 0",
+    ),
+    "nesterov": (
+        lambda: RiemannianSGD([weight], nesterov=True),
+        ValueError,
+        "momentum > 0.*nesterov",
+    ),
+    "betas": (
+        lambda: RiemannianAdam([weight], betas=(0.9, 1.0)),
+        ValueError,
+        r"expected betas\[1\] < 1",
+    ),
+    "optimizer metric": (
+        lambda: RiemannianSGD([weight], metric="flat"),
+        ValueError,
+        "metric.*'flat'",
+    ),
+    "optimizer retraction": (
+        lambda: RiemannianAdam([weight], retraction="exp"),
+        ValueError,
+        "RiemannianAdam: expected retraction.*'exp'",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_message(case):
+    call, kind, pattern = CASES[case]
+    with pytest.raises(kind, match=pattern):
+        call()
+
+
+def test_checks_can_be_switched_off_in_the_call_and_at_construction():
+    for layer in (LogEig(), ReEig(), ExpEig(), SpectralActivation(), BiMap(3, 2)):
+        assert layer(asymmetric, check=False).isfinite().all()
+        layer.check = False
+        assert layer(asymmetric).isfinite().all()
+    for layer in (LogEig(check=False), BiMap(3, 2, check=False), ReEig("10%", check=False)):
+        assert layer(asymmetric).isfinite().all()
+    assert logm(asymmetric, check=False).isfinite().all()
+    model = SPDNet((3, 2), 2)
+    assert model(asymmetric, check=False).isfinite().all()
+    assert SPDNet((3, 2), 2, check=False)(asymmetric).isfinite().all()
+    with pytest.raises(ValueError, match="symmetric"):
+        SPDNet((3, 2), 2, check=False)(asymmetric, check=True)
+
+
+def test_a_network_without_checks_never_looks_at_the_data(monkeypatch):
+    """What a training step runs: no pass over the data but the layers' own."""
+    looked = []
+    real = torch.Tensor.isfinite
+    monkeypatch.setattr(torch.Tensor, "isfinite", lambda X: looked.append(1) or real(X))
+    model = SPDNet((3, 3, 2), 2)
+    model(batch, check=False).sum().backward()
+    assert not looked
+    model(batch)
+    assert looked
+
+
+def test_rounding_errors_are_accepted():
+    for dtype in (torch.float32, torch.float64):
+        A = torch.randn(20, 8, 30, dtype=dtype)
+        X = A @ A.mT / 30
+        X = X + X * torch.randn(X.shape).sign().to(dtype) * 4 * torch.finfo(dtype).eps
+        SPDNet((8, 4), 2, dtype=dtype)(X)
+
+
+def test_semidefinite_input_of_the_network_is_accepted():
+    A = torch.randn(5, 8, 4, dtype=torch.float64)
+    X = A @ A.mT  # rank 4
+    assert SPDNet((8, 6, 3), 2, dtype=torch.float64)(X).isfinite().all()
+    with pytest.raises(ValueError, match=r"LogEig: .*not positive definite"):
+        SPDNet((8,), 2, dtype=torch.float64)(torch.zeros(1, 8, 8, dtype=torch.float64))
+
+
+def test_only_matrices_in_the_last_two_dimensions_count():
+    with pytest.raises(ValueError, match=r"got \(3, 3, 4\)"):
+        vech(torch.ones(3, 3, 4))
