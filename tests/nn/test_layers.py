@@ -4,11 +4,12 @@ import copy
 
 import pytest
 import torch
+from torch.func import grad, jacfwd, jacrev, jvp, vmap
 
 from spdnet.manifolds.stiefel import StiefelParameter
 from spdnet.nn import BiMap, ExpEig, LogEig, ReEig, SpectralActivation, Vech
 from spdnet.testing import assert_on_stiefel, assert_spd, assert_symmetric, check_layer
-from tests.cases import SPECTRA, random_spd, with_spectrum
+from tests.cases import SPECTRA, random_spd, random_symmetric, with_spectrum
 
 SPD_LAYERS = {
     "BiMap": lambda n: BiMap(n, max(1, n - 1)),
@@ -68,6 +69,20 @@ def test_autocast_lowers_nothing(name):
 
 
 @every_layer
+def test_torch_func(name):
+    layer, X = make(name, 4).double(), random_spd(3, 4)
+    E = random_symmetric(3, 4)
+    J = vmap(jacrev(layer))(X)
+    _, D = jvp(layer, (X,), (E,))
+    torch.testing.assert_close(torch.einsum("b...kl,bkl->b...", J, E), D)
+    torch.testing.assert_close(vmap(jacfwd(layer))(X), J)
+    per_sample = vmap(grad(lambda X: layer(X).sin().sum()))(X)
+    X.requires_grad_()
+    (together,) = torch.autograd.grad(layer(X).sin().sum(), X)
+    torch.testing.assert_close(per_sample, together)
+
+
+@every_layer
 def test_compiles_in_one_graph(name):
     torch.compiler.reset()
     layer = make(name, 4).double()
@@ -122,10 +137,24 @@ def test_bimap_weight_is_known_after_every_move():
         copy.deepcopy(layer).to("meta").to_empty(device="cpu"),
         copy.deepcopy(layer).requires_grad_(False),
     ]
+    copies[1].load_state_dict(layer.state_dict(), assign=True)
     for moved in copies:
         assert type(moved.weight) is StiefelParameter
         assert [p is moved.weight for p in moved.parameters()] == [True]
     assert not copies[-1].weight.requires_grad
+
+
+def test_bimap_weight_stays_the_object_that_the_optimiser_holds():
+    layer = BiMap(5, 3)
+    weight = layer.weight
+    try:
+        torch.__future__.set_swap_module_params_on_conversion(True)
+        layer.to(torch.float64)
+    finally:
+        torch.__future__.set_swap_module_params_on_conversion(False)
+    assert layer.weight is weight
+    assert type(weight) is StiefelParameter
+    assert weight.dtype == torch.float64
 
 
 def test_half_precision_input_is_lifted_to_the_weights():

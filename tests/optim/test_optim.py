@@ -1,5 +1,6 @@
 import copy
 import io
+import pickle
 
 import pytest
 import torch
@@ -228,14 +229,16 @@ def test_state_is_saved_and_loaded(ours, torchs, settings):
 
 
 @every_optimizer
-def test_whole_after_deepcopy(ours, torchs, settings):
+def test_whole_after_deepcopy_and_pickling(ours, torchs, settings):
     model, X, y = model_and_data()
     optimizer = ours(model.parameters(), lr=0.05, **settings)
     train(model, optimizer, X, y, 2)
-    twin, other = copy.deepcopy((model, optimizer))
-    assert train(model, optimizer, X, y, 2) == train(twin, other, X, y, 2)
-    for bimap in twin.bimaps:
-        assert_on_stiefel(bimap.weight)
+    pairs = [copy.deepcopy((model, optimizer)), pickle.loads(pickle.dumps((model, optimizer)))]
+    expected = train(model, optimizer, X, y, 2)
+    for twin, other in pairs:
+        assert train(twin, other, X, y, 2) == expected
+        for bimap in twin.bimaps:
+            assert_on_stiefel(bimap.weight)
 
 
 def test_weight_decay_never_touches_a_stiefel_weight():
@@ -295,6 +298,25 @@ def test_a_step_inside_autocast_is_not_lowered():
             optimizer.step()
             optimizer.step()
     assert torch.equal(model.bimaps[0].weight, twin.bimaps[0].weight)
+
+
+def test_weights_are_known_under_ddp(tmp_path):
+    distributed = torch.distributed
+    store = f"file://{tmp_path}/store"
+    distributed.init_process_group("gloo", init_method=store, rank=0, world_size=1)
+    try:
+        model, X, y = model_and_data()
+        wrapped = nn.parallel.DistributedDataParallel(model)
+        twin, _, _ = model_and_data()
+        runs = [
+            train(m, RiemannianSGD(m.parameters(), lr=0.1, momentum=0.9), X, y, 4)
+            for m in (wrapped, twin)
+        ]
+        assert runs[0] == runs[1]
+        for bimap in model.bimaps:
+            assert_on_stiefel(bimap.weight)
+    finally:
+        distributed.destroy_process_group()
 
 
 def drift(optimizer, shape, steps, **settings):

@@ -91,9 +91,14 @@ class BiMap(SPDLayer):
         """Settings for ``repr``."""
         return f"in_features={self.in_features}, out_features={self.out_features}"
 
+    # torch makes a plain Parameter where it cannot swap the data (from and to the meta device) and
+    # where it assigns a loaded tensor; the mark goes back on, on the same object
+
     def _apply(self, fn: Any, recurse: bool = True) -> Any:
-        # torch makes a plain Parameter where it cannot swap the data (from and to the meta device)
         super()._apply(fn, recurse)
-        if not isinstance(self.weight, StiefelParameter):
-            self.weight = StiefelParameter(self.weight.data, self.weight.requires_grad)
+        self.weight.__class__ = StiefelParameter
         return self
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        super()._load_from_state_dict(*args, **kwargs)
+        self.weight.__class__ = StiefelParameter

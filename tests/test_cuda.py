@@ -1,0 +1,124 @@
+"""The same laws on a GPU; skipped where there is none."""
+
+import copy
+
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from spdnet import SPDNet
+from spdnet.linalg import logm, spectral_map
+from spdnet.manifolds import affine_invariant, log_euclidean, stiefel
+from spdnet.optim import RiemannianAdam, RiemannianSGD
+from spdnet.testing import assert_on_stiefel
+from tests.cases import SPECTRA, random_spd, random_symmetric, with_spectrum
+from tests.linalg.test_spectral import FUNCTIONS, on_symmetric_part, output_and_gradient
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+DTYPES = [torch.float32, torch.float64]
+
+
+@pytest.mark.parametrize("f", FUNCTIONS, ids=str)
+@pytest.mark.parametrize("n", [4, 17, 40])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_functions_equal_the_cpu(f, n, dtype):
+    X, G = random_spd(5, n, dtype=dtype), random_symmetric(n).to(dtype)
+    expected = output_and_gradient(f, X.double(), G.double())
+    got = output_and_gradient(f, X.cuda(), G.cuda()).cpu().double()
+    tolerance = 1e-4 if dtype == torch.float32 else 1e-11
+    torch.testing.assert_close(got, expected, rtol=0, atol=tolerance * expected.abs().max().item())
+
+
+@pytest.mark.parametrize("f", FUNCTIONS, ids=str)
+@pytest.mark.parametrize("case", ["exact ties", "identity", "low rank + c I"])
+def test_derivatives_at_ties(f, case):
+    X = with_spectrum(SPECTRA[case]).cuda().requires_grad_()
+    assert torch.autograd.gradcheck(on_symmetric_part(f), X, check_forward_ad=True)
+    assert torch.autograd.gradgradcheck(on_symmetric_part(f), X)
+
+
+@pytest.mark.parametrize("f", FUNCTIONS, ids=str)
+@pytest.mark.parametrize("n", [8, 50])
+def test_batch_mates_do_not_matter(f, n):
+    X, mates = random_spd(6, n).cuda(), random_spd(6, n, seed=1).cuda() * 1e4
+    G = random_symmetric(n).cuda()
+    mates[2] = X[2]
+    assert torch.equal(output_and_gradient(f, X, G)[:, 2], output_and_gradient(f, mates, G)[:, 2])
+
+
+def test_float32_log_with_half_the_eigenvalues_tied():
+    X = with_spectrum([1e-3] * 20 + torch.linspace(2e-3, 10.0, 20).tolist()).float()
+    G = random_symmetric(40).float()
+    grads = []
+    for x in (X.cuda(), X.double()):
+        x.requires_grad_()
+        grads.append(torch.autograd.grad(logm(x), x, G.to(x))[0].double().cpu())
+    assert (grads[0] - grads[1]).norm() / grads[1].norm() < 2e-6
+
+
+@pytest.mark.parametrize("manifold", [log_euclidean, affine_invariant])
+def test_manifolds_equal_the_cpu(manifold):
+    X, Y, V = random_spd(3, 5), random_spd(3, 5, seed=1), random_symmetric(3, 5)
+    for name, arguments in {
+        "distance": (X, Y),
+        "exp": (X, 0.1 * V),
+        "log": (X, Y),
+        "transport": (X, Y, V),
+        "mean": (X,),
+    }.items():
+        f = getattr(manifold, name)
+        torch.testing.assert_close(f(*(a.cuda() for a in arguments)).cpu(), f(*arguments))
+
+
+@pytest.mark.parametrize("method", stiefel.RETRACTIONS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_retractions(method, dtype):
+    W = stiefel.random_point(3, 40, 20, device="cuda", dtype=dtype)
+    V = stiefel.project_tangent(W, torch.randn_like(W))
+    assert_on_stiefel(stiefel.retract(W, V, method))
+
+
+@pytest.mark.parametrize("optimizer", [RiemannianSGD, RiemannianAdam])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_training_equals_the_cpu(optimizer, compiled):
+    torch.compiler.reset()
+    X, y = random_spd(12, 8), torch.arange(12) % 3
+    model = SPDNet((8, 6, 4), 3, eps=0.1, dtype=torch.float64)
+    curves = []
+    for device in ("cpu", "cuda"):
+        twin = copy.deepcopy(model).to(device)
+        run = torch.compile(twin, fullgraph=True) if compiled and device == "cuda" else twin
+        step = optimizer(run.parameters(), lr=0.02)
+        losses = []
+        for _ in range(10):
+            step.zero_grad()
+            loss = cross_entropy(run(X.to(device), check=False), y.to(device))
+            loss.backward()
+            step.step()
+            losses.append(loss.item())
+        curves.append(losses)
+        for bimap in twin.bimaps:
+            assert_on_stiefel(bimap.weight)
+    assert curves[0] == pytest.approx(curves[1], rel=1e-8)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_autocast_and_half_precision(dtype):
+    model = SPDNet((8, 6, 4), 3, eps=0.1).cuda()
+    X = random_spd(5, 8, dtype=torch.float32).cuda()
+    with torch.autocast("cuda", dtype=dtype):
+        features = model.features(X)
+        assert model(X).dtype == dtype
+    assert torch.equal(features, model.features(X))
+    for f in FUNCTIONS:
+        assert spectral_map(X.to(dtype), f).dtype == dtype
+
+
+def test_errors_name_the_matrix():
+    X = torch.eye(3, device="cuda").repeat(4, 1, 1)
+    X[2, 0, 0] = -1
+    with pytest.raises(ValueError, match=r"X\[2\] is not positive definite"):
+        logm(X)
+    X[3, 1, 1] = float("nan")
+    with pytest.raises(ValueError, match=r"X\[3\] contains NaN"):
+        SPDNet((3, 2), 2).cuda()(X)
