@@ -3,13 +3,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= auto
 
-.PHONY: help setup test test-all lint format clean
+.PHONY: help setup test test-slow test-all lint format clean
 
 help:  ## Show these targets.
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
 setup: $(VENV)/installed  ## Make .venv with the package and everything it is developed with.
 
+# torch by itself and first, so that its pinned build is the one that everything else meets
 $(VENV)/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --constraint constraints.txt "setuptools>=77" torch
@@ -19,8 +20,10 @@ $(VENV)/installed: pyproject.toml constraints.txt
 test: setup  ## Run the tests, minutes on two cores.
 	$(BIN)/pytest -n $(JOBS) -m "not slow"
 
-test-all: setup  ## Run all tests, the slow ones too.
-	$(BIN)/pytest -n $(JOBS)
+test-slow: setup  ## Run the slow tests only.
+	$(BIN)/pytest -n $(JOBS) -m slow
+
+test-all: test test-slow  ## Run all tests.
 
 lint: setup  ## Check style and types.
 	$(BIN)/ruff format --check .

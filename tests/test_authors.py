@@ -1,8 +1,8 @@
-"""Every value that the authors' released code gave, to nine digits.
+"""Every double-precision value that the authors' released code gave, to nine digits.
 
 The files in tests/data were written by that code in double precision. Their layout: SPD stacks
 ``(n, d, d)``, ``W (d_in, d_out)``, classifier ``(d^2, C)``, logits ``(C, n)``, 1-based labels,
-losses summed over the batch.
+losses summed over the batch. What is named ``shipped`` there is single precision and not used.
 """
 
 from pathlib import Path

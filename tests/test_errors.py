@@ -1,11 +1,13 @@
 """Bad input: every message says who, what was expected, what came, and what to do."""
 
+import sys
+
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from spdnet import SPDNet, linalg
+from spdnet import SPDNet, _checks, linalg
 from spdnet.linalg import (
     cholesky,
     clamp_eig,
@@ -25,9 +27,9 @@ eye = torch.eye(3)
 batch = eye.repeat(4, 1, 1)
 
 
-def broken(value, index=(2,), **other):
+def broken(value):
     X = batch.clone()
-    X[(*index, 0, 1)] = value
+    X[2, 0, 1] = value
     return X
 
 
@@ -82,6 +84,63 @@ CASES = {
         "expm: .*real floating dtype, got torch.complex64",
     ),
     "integers in bimap": (lambda: BiMap(3, 2)(batch.long()), TypeError, "BiMap: .*floating.*int64"),
+    "integers in the net": (
+        lambda: SPDNet((3, 2), 2)(batch.long()),
+        TypeError,
+        "SPDNet: .*floating dtype, got torch.int64",
+    ),
+    "another dtype in the net": (
+        lambda: SPDNet((3,), 2)(batch.double()),
+        TypeError,
+        "SPDNet: .*weights, torch.float32, got torch.float64",
+    ),
+    "integers in vech": (lambda: vech(batch.long()), TypeError, "vech: .*floating"),
+    "integers in unvech": (
+        lambda: unvech(torch.arange(3)),
+        TypeError,
+        "unvech: expected v .*floating",
+    ),
+    "not a function": (
+        lambda: linalg.spectral_map(eye, "log"),
+        TypeError,
+        r"spectral_map: expected f to be a ScalarFunction such as spdnet.linalg.Log\(\), got 'log'",
+    ),
+    "a list as direction": (
+        lambda: spectral_derivative(eye, [1.0], linalg.Log()),
+        TypeError,
+        "spectral_derivative: expected E to be a torch.Tensor, got list",
+    ),
+    "a list as tangent": (
+        lambda: affine_invariant.exp(eye, [1.0]),
+        TypeError,
+        "affine_invariant.exp: expected V to be a torch.Tensor, got list",
+    ),
+    "tangent, log-Euclidean": (
+        lambda: log_euclidean.exp(eye, torch.ones(2, 2)),
+        ValueError,
+        r"log_euclidean.exp: expected V of shape \(..., 3, 3\), got \(2, 2\)",
+    ),
+    "tangent, inner": (
+        lambda: affine_invariant.inner(eye, eye, torch.ones(2, 2)),
+        ValueError,
+        "affine_invariant.inner: expected V of shape",
+    ),
+    "nan in a tangent": (
+        lambda: affine_invariant.exp(batch, nan),
+        ValueError,
+        r"affine_invariant.exp: .*V\[2\] contains NaN",
+    ),
+    "nan in a direction": (
+        lambda: log_euclidean.transport(batch, batch, nan),
+        ValueError,
+        r"log_euclidean.transport: .*V\[2\] contains NaN",
+    ),
+    "nan in eigh": (lambda: eigh(nan), ValueError, r"eigh: .*X\[2\] contains NaN"),
+    "list of weights": (
+        lambda: log_euclidean.mean(batch, [1, 1, 1, 1]),
+        TypeError,
+        "log_euclidean.mean: expected weights to be a torch.Tensor, got list",
+    ),
     "another dtype": (
         lambda: BiMap(3, 2)(batch.double()),
         TypeError,
@@ -157,7 +216,7 @@ CASES = {
     "indefinite in the net": (
         lambda: SPDNet((3, 2), 2)(indefinite),
         ValueError,
-        r"SPDNet: .*X\[1\] is not positive definite \(smallest eigenvalue -0.5\)",
+        r"SPDNet: .*X\[1\] is not positive semi-definite \(smallest eigenvalue -0.5\)",
     ),
     "indefinite power": (lambda: powm(indefinite, 0.5), ValueError, r"powm: .*X\[1\]"),
     "indefinite cholesky": (lambda: cholesky(indefinite), ValueError, r"cholesky: .*X\[1\].*-0.5"),
@@ -220,7 +279,7 @@ CASES = {
     "growing dims": (
         lambda: SPDNet((9, 4, 5), 3),
         ValueError,
-        r"SPDNet: .*grow, got 4 -> 5 in \(9, 4, 5\)",
+        r"SPDNet: .*grow, got 4 -> 5 in dims \(9, 4, 5\)",
     ),
     "zero dims": (lambda: SPDNet((9, 0), 3), ValueError, r"SPDNet: expected dims\[1\] >= 1, got 0"),
     "no dims": (
@@ -230,6 +289,8 @@ CASES = {
     ),
     "dims a number": (lambda: SPDNet(9, 3), TypeError, "SPDNet: .*sequence of matrix sizes.*got 9"),
     "no classes": (lambda: SPDNet((9,), 0), ValueError, "SPDNet: expected n_classes >= 1, got 0"),
+    "eps without a ReEig": (lambda: SPDNet((9,), 3, eps="junk"), ValueError, "SPDNet: .*'junk'"),
+    "init without a BiMap": (lambda: SPDNet((9,), 3, init="junk"), ValueError, "SPDNet: .*init"),
     "vectorize": (
         lambda: SPDNet((9,), 3, vectorize="all"),
         ValueError,
@@ -247,13 +308,28 @@ CASES = {
     "eps too much": (lambda: ReEig("100%"), ValueError, "percentage.*'100%'"),
     "eps type": (lambda: ReEig(None), TypeError, "expected eps to be a number, got None"),
     "momentum of eps": (lambda: ReEig("5%", momentum=0), ValueError, "expected momentum > 0"),
+    "too much momentum": (lambda: ReEig("5%", momentum=2), ValueError, "momentum > 0 and <= 1"),
     "kind": (lambda: SpectralActivation("relu"), ValueError, "'softplus', 'sigmoid', got 'relu'"),
     "beta": (lambda: SpectralActivation(beta=0), ValueError, "expected beta > 0 and finite, got 0"),
-    "power": (lambda: powm(eye, float("inf")), ValueError, "powm: expected p and finite, got inf"),
+    "power": (
+        lambda: powm(eye, float("inf")),
+        ValueError,
+        "powm: expected p to be finite, got inf",
+    ),
     "power type": (lambda: powm(eye, "2"), TypeError, "powm: expected p to be a number, got '2'"),
+    "threshold for each eigenvalue": (
+        lambda: clamp_eig(batch[:3], torch.ones(3, 3)),
+        ValueError,
+        r"clamp_eig: expected eps with the leading shape of X, \(3,\).*got \(3, 3\)",
+    ),
+    "nan in thresholds": (
+        lambda: clamp_eig(batch, torch.tensor([1.0, 1, float("nan"), 1])),
+        ValueError,
+        r"clamp_eig: .*eps\[2\] contains NaN",
+    ),
     "threshold": (lambda: clamp_eig(eye, float("nan")), ValueError, "clamp_eig: expected eps"),
     # Stiefel and optimisers
-    "wide point": (lambda: stiefel.random_point(2, 3), ValueError, r"n >= k, got \(2, 3\)"),
+    "wide point": (lambda: stiefel.random_point(2, 3), ValueError, r"n >= k >= 1, got \(2, 3\)"),
     "one dimension": (lambda: stiefel.random_point(3), ValueError, "random_point: .*n, k"),
     "integer point": (
         lambda: stiefel.project(torch.ones(3, 2).long()),
@@ -308,7 +384,25 @@ CASES = {
     "betas": (
         lambda: RiemannianAdam([weight], betas=(0.9, 1.0)),
         ValueError,
-        r"expected betas\[1\] < 1",
+        r"betas\[1\] >= 0 and < 1 and finite, got 1.0",
+    ),
+    "one beta": (
+        lambda: RiemannianAdam([weight], betas=(0.9,)),
+        TypeError,
+        "betas .*two|betas .*pair",
+    ),
+    "betas a number": (lambda: RiemannianAdam([weight], betas=0.9), TypeError, "betas .*got 0.9"),
+    "lr a tensor": (lambda: RiemannianSGD([weight], lr=torch.tensor(-1.0)), ValueError, "lr >= 0"),
+    "integer retraction": (
+        lambda: stiefel.retract(torch.eye(3, 2).long(), torch.eye(3, 2).long()),
+        TypeError,
+        "retract: .*floating",
+    ),
+    "inner shapes": (lambda: stiefel.inner(W, W, W.mT), ValueError, "inner: expected V"),
+    "transport metric": (
+        lambda: stiefel.transport(W, W, W, "flat"),
+        ValueError,
+        "transport: .*metric",
     ),
     "optimizer metric": (
         lambda: RiemannianSGD([weight], metric="flat"),
@@ -348,13 +442,61 @@ def test_checks_can_be_switched_off_in_the_call_and_at_construction():
 def test_a_network_without_checks_never_looks_at_the_data(monkeypatch):
     """What a training step runs: no pass over the data but the layers' own."""
     looked = []
-    real = torch.Tensor.isfinite
-    monkeypatch.setattr(torch.Tensor, "isfinite", lambda X: looked.append(1) or real(X))
-    model = SPDNet((3, 3, 2), 2)
-    model(batch, check=False).sum().backward()
+    for module in (_checks, sys.modules["spdnet.linalg.cholesky"], sys.modules["spdnet.nn.eig"]):
+        monkeypatch.setattr(module, "is_concrete", lambda X: looked.append(1) or True)
+    for eps in (1e-4, "10%"):
+        model = SPDNet((3, 3, 2), 2, eps=eps)
+        model(batch, check=False).sum().backward()
     assert not looked
     model(batch)
     assert looked
+
+
+def test_manifold_functions_without_checks():
+    V = torch.zeros(4, 3, 3)
+    for manifold in (log_euclidean, affine_invariant):
+        for check in (True, False):
+            for call in (
+                lambda manifold=manifold, check=check: manifold.distance(
+                    asymmetric, batch, check=check
+                ),
+                lambda manifold=manifold, check=check: manifold.geodesic(
+                    batch, asymmetric, 0.5, check=check
+                ),
+                lambda manifold=manifold, check=check: manifold.exp(asymmetric, V, check=check),
+                lambda manifold=manifold, check=check: manifold.log(asymmetric, batch, check=check),
+                lambda manifold=manifold, check=check: manifold.transport(
+                    asymmetric, batch, V, check=check
+                ),
+                lambda manifold=manifold, check=check: manifold.inner(
+                    asymmetric, V, V, check=check
+                ),
+                lambda manifold=manifold, check=check: manifold.mean(asymmetric, check=check),
+            ):
+                if check:
+                    with pytest.raises(ValueError, match="not symmetric"):
+                        call()
+                else:
+                    assert call().isfinite().all()
+
+
+@pytest.mark.parametrize("function", ["logm", "expm", "sqrtm", "invsqrtm", "cholesky", "eigh"])
+def test_functions_without_checks(function):
+    f = getattr(linalg, function)
+    with pytest.raises(ValueError, match=f"{function}: .*not symmetric"):
+        f(asymmetric)
+    f(asymmetric, check=False)
+    for power in (powm, clamp_eig):
+        with pytest.raises(ValueError, match="not symmetric"):
+            power(asymmetric, 0.5)
+        assert power(asymmetric, 0.5, check=False).isfinite().all()
+
+
+def test_numbers_of_numpy_are_numbers():
+    model = SPDNet(np.array([6, 4, 3]), np.int64(2), eps=np.float32(0.1))
+    assert model.dims == (6, 4, 3)
+    BiMap(np.int32(4), np.int64(2))
+    RiemannianSGD(model.parameters(), lr=np.float32(0.1))
 
 
 def test_rounding_errors_are_accepted():

@@ -1,16 +1,21 @@
 """Shape, SPD and range checks: the text of every error a user sees.
 
 Each message says who complains, what was expected, what came, and what to do. The ``require_``
-functions on shapes and types are free; those that pass over the data are named in their
-docstrings, and are skipped where values cannot be looked at (compilation, export, vmap).
+functions on shapes and types are free; those that pass over the data say so in their docstrings,
+and are skipped where values cannot be looked at (compilation, export, vmap).
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from itertools import pairwise
+from numbers import Integral, Real
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from spdnet._autograd import is_transformed
+from spdnet._precision import HALF, working_dtype
 
 
 def require_tensor(who: str, X: Any, name: str = "X") -> None:
@@ -23,7 +28,7 @@ def require_tensor(who: str, X: Any, name: str = "X") -> None:
 
 
 def require_square(who: str, X: Tensor, name: str = "X", n: int | None = None) -> None:
-    """``X`` is ``(..., n, n)``."""
+    """``X`` is ``(..., n, n)`` with a real floating dtype."""
     require_tensor(who, X, name)
     size = "n" if n is None else n
     rows, cols = X.shape[-2:] if X.ndim >= 2 else (0, 0)
@@ -32,21 +37,25 @@ def require_square(who: str, X: Tensor, name: str = "X", n: int | None = None) -
             f"{who}: expected {name} of shape (..., {size}, {size}), got {tuple(X.shape)}; "
             "pass symmetric matrices in the last two dimensions"
         )
+    require_floating(who, X, name)
 
 
-def require_matrix(who: str, X: Tensor, name: str = "W") -> None:
-    """``X`` is ``(..., n, k)`` with ``n >= k``."""
-    require_tensor(who, X, name)
-    if X.ndim < 2 or X.shape[-2] < X.shape[-1]:
+def require_tall(who: str, W: Tensor, name: str = "W") -> None:
+    """``W`` is ``(..., n, k)`` with ``n >= k >= 1`` and a real floating dtype."""
+    require_tensor(who, W, name)
+    rows, cols = W.shape[-2:] if W.ndim >= 2 else (0, 0)
+    if rows < cols or cols == 0:
         raise ValueError(
-            f"{who}: expected {name} of shape (..., n, k) with n >= k, got {tuple(X.shape)}; "
+            f"{who}: expected {name} of shape (..., n, k) with n >= k >= 1, got {tuple(W.shape)}; "
             "k orthonormal columns need at least k rows"
         )
+    require_floating(who, W, name)
 
 
 def require_same_shape(who: str, **tensors: Tensor) -> None:
-    """All tensors have the shape of the first."""
+    """All are tensors of the shape of the first."""
     (first, X), *rest = tensors.items()
+    require_tensor(who, X, first)
     for name, Y in rest:
         require_tensor(who, Y, name)
         if Y.shape != X.shape:
@@ -67,7 +76,7 @@ def require_floating(who: str, X: Tensor, name: str = "X") -> None:
 
 def require_same_dtype(who: str, X: Tensor, weight: Tensor) -> None:
     """``X`` has the dtype of the weights, or a half type that is lifted to it."""
-    if X.dtype != weight.dtype and X.dtype not in (torch.float16, torch.bfloat16):
+    if X.dtype != weight.dtype and X.dtype not in HALF:
         raise TypeError(
             f"{who}: expected X with the dtype of the weights, {weight.dtype}, got {X.dtype}; "
             f"use X.to({weight.dtype}), or move the module with .to({X.dtype})"
@@ -84,40 +93,74 @@ def require_choice(who: str, name: str, got: Any, choices: Iterable[str]) -> Non
 
 
 def require_number(
-    who: str, name: str, got: Any, *, above: float = -math.inf, at_least: float = -math.inf
+    who: str,
+    name: str,
+    got: Any,
+    *,
+    above: float = -math.inf,
+    at_least: float = -math.inf,
+    at_most: float = math.inf,
+    below: float = math.inf,
 ) -> None:
-    """``got`` is a finite number, larger than ``above`` and not below ``at_least``."""
-    if isinstance(got, bool) or not isinstance(got, (int, float)):
+    """``got`` is a finite number within the bounds."""
+    if isinstance(got, bool) or not isinstance(got, Real):
         raise TypeError(f"{who}: expected {name} to be a number, got {got!r}")
-    if not math.isfinite(got) or got <= above or got < at_least:
-        bound = f" > {above:g}" if above > -math.inf else ""
-        bound = f" >= {at_least:g}" if at_least > -math.inf else bound
-        raise ValueError(f"{who}: expected {name}{bound} and finite, got {got!r}")
+    value = float(got)
+    bounds = {">": above, ">=": at_least, "<=": at_most, "<": below}
+    inside = above < value < below and at_least <= value <= at_most
+    if not (math.isfinite(value) and inside):
+        text = " and ".join(f"{sign} {b:g}" for sign, b in bounds.items() if math.isfinite(b))
+        wanted = f"{name} {text} and finite" if text else f"{name} to be finite"
+        raise ValueError(f"{who}: expected {wanted}, got {got!r}")
 
 
 def require_count(who: str, name: str, got: Any) -> None:
     """``got`` is a whole number of at least 1."""
-    if isinstance(got, bool) or not isinstance(got, int):
+    if isinstance(got, bool) or not isinstance(got, Integral):
         raise TypeError(f"{who}: expected {name} to be a whole number, got {got!r}")
     if got < 1:
         raise ValueError(f"{who}: expected {name} >= 1, got {got}")
 
 
-def require_shrinking(who: str, dims: Sequence[int], name: str = "dims") -> None:
-    """``dims`` are positive whole numbers that never grow."""
-    if isinstance(dims, (str, int)) or not isinstance(dims, Sequence) or len(dims) == 0:
+def require_shrinking(who: str, dims: Any) -> tuple[int, ...]:
+    """The sizes as a tuple, after checking that they are whole, positive and never grow."""
+    if isinstance(dims, str) or not hasattr(dims, "__len__") or len(dims) == 0:
         raise TypeError(
-            f"{who}: expected {name} to be a sequence of matrix sizes such as (93, 70, 50, 30), "
+            f"{who}: expected dims to be a sequence of matrix sizes such as (93, 70, 50, 30), "
             f"got {dims!r}"
         )
     for i, d in enumerate(dims):
-        require_count(who, f"{name}[{i}]", d)
-    for i in range(1, len(dims)):
-        if dims[i] > dims[i - 1]:
-            raise ValueError(
-                f"{who}: expected {name} that never grow, got {dims[i - 1]} -> {dims[i]} in "
-                f"{tuple(dims)}; a BiMap with orthonormal columns can only keep or reduce the size"
-            )
+        require_count(who, f"dims[{i}]", d)
+    for before, after in pairwise(dims):
+        require_reducing(who, before, after, f"in dims {tuple(dims)}")
+    return tuple(int(d) for d in dims)
+
+
+def require_reducing(who: str, before: int, after: int, where: str) -> None:
+    """A BiMap from size ``before`` to ``after`` can have orthonormal columns."""
+    if after > before:
+        raise ValueError(
+            f"{who}: expected sizes that never grow, got {before} -> {after} {where}; a BiMap with "
+            "orthonormal columns can only keep or reduce the size"
+        )
+
+
+def require_threshold(who: str, eps: Any) -> float | None:
+    """Check a threshold; the share of a percentage such as ``"10%"``, None for a number."""
+    if not isinstance(eps, str):
+        require_number(who, "eps", eps, above=0)
+        return None
+    number = eps.strip().removesuffix("%")
+    try:
+        share = float(number) / 100
+    except ValueError:
+        share = math.nan
+    if number == eps.strip() or not 0 < share < 1:
+        raise ValueError(
+            f"{who}: expected eps to be a number > 0, or a percentage between 0% and 100% such as "
+            f"'10%', got {eps!r}"
+        )
+    return share
 
 
 def is_concrete(X: Tensor) -> bool:
@@ -125,29 +168,37 @@ def is_concrete(X: Tensor) -> bool:
     return not (
         torch.compiler.is_compiling()
         or X.device.type == "meta"
-        or torch._C._functorch.is_functorch_wrapped_tensor(X)
+        or is_transformed(X)
+        or isinstance(X, torch._subclasses.FakeTensor)
     )
 
 
-def require_symmetric(who: str, X: Tensor, name: str = "X") -> None:
-    """Every matrix is finite and symmetric (a pass over the data).
-
-    The asymmetry may be the square root of the rounding unit, relative to the largest entry of
-    the same matrix.
-    """
+def require_finite(who: str, X: Tensor, name: str = "X") -> None:
+    """Every matrix is finite (a pass over the data)."""
     if not is_concrete(X) or X.numel() == 0:
         return
-    X = X.detach()
+    size = X.detach().abs().amax((-2, -1))  # NaN and infinity go through the maximum
     _refuse(
         who,
         name,
-        ~X.isfinite().all(-1).all(-1),
+        ~size.isfinite(),
         "finite entries",
         "contains NaN or infinity",
         "drop or repair it before this call",
     )
-    gap = (X - X.mT).abs().amax((-2, -1))
-    size = X.abs().amax((-2, -1))
+
+
+def require_symmetric(who: str, X: Tensor, name: str = "X") -> None:
+    """Every matrix is finite and symmetric (two passes over the data).
+
+    The asymmetry may be the square root of the rounding unit, relative to the largest entry of
+    the same matrix.
+    """
+    require_finite(who, X, name)
+    if not is_concrete(X) or X.numel() == 0:
+        return
+    X = X.detach()
+    gap, size = (X - X.mT).abs().amax((-2, -1)), X.abs().amax((-2, -1))
     _refuse(
         who,
         name,
@@ -164,15 +215,14 @@ def require_positive_semidefinite(who: str, X: Tensor, name: str = "X") -> None:
     """No eigenvalue is negative beyond rounding (a Cholesky decomposition of the data)."""
     if not is_concrete(X) or X.numel() == 0:
         return
-    X = X.detach()
-    if X.dtype in (torch.float16, torch.bfloat16):
-        X = X.float()
+    X = X.detach().to(working_dtype(X.dtype))
     slack = torch.finfo(X.dtype).eps ** 0.5 * X.abs().amax((-2, -1))
     slack = torch.where(slack == 0, 1.0, slack)  # a zero matrix is semi-definite
     shifted = X + torch.diag_embed(slack[..., None].expand(X.shape[:-1]))
     bad = torch.linalg.cholesky_ex(shifted).info != 0
     if bad.any():  # the eigenvalue is only for the message
-        refuse_indefinite(who, bad, torch.linalg.eigvalsh(X).amin(-1), name)
+        lowest = torch.linalg.eigvalsh(X).amin(-1)
+        refuse_indefinite(who, bad, lowest, name, "positive semi-definite")
 
 
 def require_positive_eigenvalues(who: str, s: Tensor, name: str = "X") -> None:
@@ -182,15 +232,20 @@ def require_positive_eigenvalues(who: str, s: Tensor, name: str = "X") -> None:
         refuse_indefinite(who, lowest <= 0, lowest, name)
 
 
-def refuse_indefinite(who: str, bad: Tensor, lowest: Tensor, name: str = "X") -> None:
+def refuse_indefinite(
+    who: str, bad: Tensor, lowest: Tensor, name: str = "X", wanted: str = "positive definite"
+) -> None:
     """Raise for the matrices marked ``bad``, showing their smallest eigenvalue."""
+    remedy = f"regularise it, for example {name} + 1e-3 * trace({name}) / n * I"
+    if lowest.dtype == torch.float32:
+        remedy += ", or use float64: float32 resolves eigenvalues down to 1e-7 of the largest"
     _refuse(
         who,
         name,
         bad,
-        "positive definite matrices",
-        "is not positive definite",
-        f"regularise it, for example {name} + 1e-3 * trace({name}) / n * I",
+        f"{wanted} matrices",
+        f"is not {wanted}",
+        remedy,
         lowest,
         "smallest eigenvalue",
     )

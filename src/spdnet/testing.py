@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.autograd import gradcheck, gradgradcheck
+from torch.autograd.gradcheck import GradcheckError
 
 from spdnet.linalg import symmetrize
 from spdnet.manifolds.stiefel import StiefelParameter
@@ -80,7 +81,7 @@ def check_layer(
         Leave out second derivatives, or all.
     """
     tolerances = [_orthonormality(p.dtype) for p in layer.parameters()]  # before it is widened
-    layer = layer.to(torch.float64)
+    layer = copy.deepcopy(layer).to(torch.float64)
     with torch.no_grad():
         Y = layer(X)
         if spd:
@@ -146,7 +147,7 @@ def _check_shapes(layer: nn.Module, X: Tensor, Y: Tensor) -> None:
 
 def _check_alone(layer: nn.Module, X: Tensor) -> None:
     """A matrix has the same output and gradient, to the last bit, whatever shares its batch."""
-    strange = torch.eye(X.shape[-1], dtype=X.dtype) * 1e3
+    strange = torch.eye(X.shape[-1], dtype=X.dtype, device=X.device) * 1e3
     out, grad = _output_and_gradient(layer, X)
     for i in range(len(X)):
         mates = strange.repeat(len(X), 1, 1)
@@ -159,8 +160,9 @@ def _check_alone(layer: nn.Module, X: Tensor) -> None:
 def _output_and_gradient(layer: nn.Module, X: Tensor) -> tuple[Tensor, Tensor]:
     X = X.clone().requires_grad_()
     out = layer(X)
-    weight = torch.linspace(0, 1, out[0].numel(), dtype=out.dtype).view(out.shape[1:])
-    return out.detach(), torch.autograd.grad((out * weight).sum(), X)[0]
+    weight = torch.linspace(0, 1, out[0].numel(), dtype=out.dtype, device=out.device)
+    loss = (out * weight.view(out.shape[1:])).sum()
+    return out.detach(), torch.autograd.grad(loss, X)[0]
 
 
 def _check_gradients(layer: nn.Module, X: Tensor, second: bool) -> None:
@@ -171,10 +173,15 @@ def _check_gradients(layer: nn.Module, X: Tensor, second: bool) -> None:
         return torch.func.functional_call(layer, dict(zip(names, parameters)), (symmetrize(X),))
 
     inputs = [x.detach().clone().requires_grad_() for x in (X, *values)]
-    if not gradcheck(function, inputs, check_forward_ad=True):
-        raise AssertionError("the first derivative is wrong")
-    if second and not gradgradcheck(function, inputs, check_fwd_over_rev=True):
-        raise AssertionError("the second derivative is wrong")
+    try:
+        gradcheck(function, inputs, check_forward_ad=True)
+    except GradcheckError as error:
+        raise AssertionError("the first derivative is wrong") from error
+    try:
+        if second:
+            gradgradcheck(function, inputs, check_fwd_over_rev=True)
+    except GradcheckError as error:
+        raise AssertionError("the second derivative is wrong") from error
 
 
 def _check_copies(layer: nn.Module, X: Tensor, Y: Tensor) -> None:

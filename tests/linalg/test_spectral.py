@@ -80,16 +80,29 @@ def test_second_derivative(f, case):
 
 @every_function
 def test_ill_conditioned(f):
-    """Condition 1e8 with a tie at the bottom, against 60 digits."""
+    """Condition 1e8 with a tie at the bottom, against 120 digits."""
     X = with_spectrum(ILL_CONDITIONED)
-    E = X * random_symmetric(4, seed=1)
-    exact = reference.spectral_derivative(X, E, f)
-    Y, D = spectral_map(X, f), spectral_derivative(X, E, f)
-    tolerance = 1e-7  # the solver's 1e-16 times the condition, and some
-    close = {"rtol": 0, "atol": tolerance * exact.abs().max().item()}
-    torch.testing.assert_close(D, exact, **close)
-    value = reference.to_tensor(reference.spectral_map(X, f))
-    torch.testing.assert_close(Y, value, rtol=0, atol=tolerance * value.abs().max().item())
+    G, V = X * random_symmetric(4, seed=1), X * random_symmetric(4, seed=2)
+    _, second = jvp(lambda X: spectral_derivative(X, G, f), (X,), (V,))
+    pairs = [
+        (spectral_map(X, f), reference.to_tensor(reference.spectral_map(X, f))),
+        (spectral_derivative(X, G, f), reference.spectral_derivative(X, G, f)),
+        (second, reference.spectral_second_derivative(X, G, V, f)),
+    ]
+    for got, exact in pairs:
+        # the solver's 1e-16 times the condition, and some
+        torch.testing.assert_close(got, exact, rtol=0, atol=1e-7 * exact.abs().max().item())
+
+
+@every_function
+def test_ill_conditioned_against_differences(f):
+    """gradcheck and gradgradcheck with a step below the smallest eigenvalue."""
+    X = with_spectrum(ILL_CONDITIONED).requires_grad_()
+    first, second = jacrev(on_symmetric_part(f))(X), hessian(on_symmetric_part(f))(X)
+    step = {"eps": 1e-9, "rtol": 1e-3}
+    assert gradcheck(on_symmetric_part(f), X, atol=1e-3 * first.abs().max().item(), **step)
+    size = max(second.abs().max().item(), first.abs().max().item())
+    assert gradgradcheck(on_symmetric_part(f), X, atol=1e-3 * size, **step)
 
 
 @every_function
@@ -284,6 +297,38 @@ def test_named_functions():
     torch.testing.assert_close(clamp_eig(X, 1e-6), X)
     assert torch.linalg.eigvalsh(clamp_eig(X, 0.5)).min() > 0.5 - 1e-12
     assert torch.linalg.eigvalsh(clamp_eig(-X, torch.tensor(0.5))).min() > 0.5 - 1e-12
+
+
+def test_a_tensor_threshold_is_one_for_each_matrix():
+    X = random_spd(3, 2, 4)
+    eps = torch.tensor([0.1, 0.5, 2.0], dtype=torch.float64)
+    Y = clamp_eig(X, eps)
+    for i in range(3):
+        torch.testing.assert_close(Y[i], clamp_eig(X[i], eps[i].item()))
+    torch.testing.assert_close(vmap(clamp_eig)(X, eps), Y)
+    every = vmap(clamp_eig, in_dims=(None, 0))(X[0], eps)
+    torch.testing.assert_close(every[2], clamp_eig(X[0], 2.0))
+    gradient = vmap(jacrev(clamp_eig))(X[:, 0], eps)
+    torch.testing.assert_close(gradient[1], jacrev(clamp_eig)(X[1, 0], 0.5))
+
+
+def test_a_threshold_changed_after_the_forward_pass_is_noticed():
+    X, eps = random_spd(4).requires_grad_(), torch.tensor(1.0, dtype=torch.float64)
+    Y = clamp_eig(X, eps)
+    eps.fill_(0.0)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        Y.sum().backward()
+
+
+def test_sigmoid_of_a_spectrum_on_both_sides_of_zero():
+    X = with_spectrum([-100.0, 0.0, 90.0])
+    H = hessian(lambda X: spectral_map(X, Sigmoid(100.0)).sum())(X)
+    assert H.isfinite().all()
+
+
+def test_fake_tensors_are_not_looked_at():
+    with torch._subclasses.FakeTensorMode():
+        assert logm(torch.empty(2, 3, 3)).shape == (2, 3, 3)
 
 
 def test_second_derivative_of_large_matrices_goes_in_slices():

@@ -4,6 +4,7 @@ import pickle
 
 import pytest
 import torch
+from torch.autograd import gradcheck, gradgradcheck
 
 from spdnet.manifolds import stiefel
 from spdnet.manifolds.stiefel import METRICS, RETRACTIONS, StiefelParameter
@@ -124,6 +125,20 @@ def test_cayley_and_polar_against_their_definitions():
     torch.testing.assert_close(symmetric, symmetric.mT)
 
 
+@pytest.mark.parametrize("method", RETRACTIONS)
+def test_retractions_are_differentiable_at_the_point_itself(method):
+    W, V = point_and_tangent(5, 3)
+    for U in (torch.zeros_like(V), V):
+        inputs = (W.clone().requires_grad_(), U.clone().requires_grad_())
+        assert gradcheck(lambda W, V: stiefel.retract(W, V, method), inputs)
+
+
+def test_project_is_twice_differentiable_on_the_manifold():
+    W = point_and_tangent(5, 3)[0].requires_grad_()
+    assert gradcheck(stiefel.project, W)
+    assert gradgradcheck(stiefel.project, W)
+
+
 def test_qr_has_a_positive_diagonal():
     W, V = point_and_tangent(5, 3)
     R = stiefel.retract(W, V, "qr").mT @ (W + V)
@@ -138,10 +153,35 @@ def test_batched_over_equal_shapes(method):
     torch.testing.assert_close(batched[1, 2], stiefel.retract(W[1, 2], V[1, 2], method))
 
 
+@pytest.mark.parametrize("method", RETRACTIONS)
+def test_retraction_corrects_a_point_that_is_off(method):
+    W, V = point_and_tangent(6, 3)
+    assert_on_stiefel(stiefel.retract(W + 0.01 * torch.ones_like(W), V, method))
+
+
+def test_autocast_lowers_nothing():
+    W, V = (x.float() for x in point_and_tangent(6, 3))
+    calls = [lambda m=m: stiefel.riemannian_gradient(W, V, m) for m in METRICS]
+    calls += [lambda: stiefel.project_tangent(W, V), lambda: stiefel.transport(W, W, V)]
+    calls += [lambda m=m: stiefel.inner(W, V, V, m) for m in METRICS]
+    calls += [lambda m=m: stiefel.retract(W, V, m) for m in RETRACTIONS]
+    for call in calls:
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            lowered = call()
+        assert torch.equal(lowered, call())
+
+
+def test_random_point_takes_a_shape():
+    assert stiefel.random_point((2, 5, 3)).shape == (2, 5, 3)
+
+
 def test_transport():
     W, V = point_and_tangent(5, 3)
     target, _ = point_and_tangent(5, 3, seed=1)
-    assert_tangent(target, stiefel.transport(W, target, V))
+    for metric in METRICS:
+        assert_tangent(target, stiefel.transport(W, target, V, metric))
+    horizontal = target.mT @ stiefel.transport(W, target, V, "grassmann")
+    torch.testing.assert_close(horizontal, torch.zeros_like(horizontal))
     torch.testing.assert_close(stiefel.transport(W, W, V), V)
 
 

@@ -21,12 +21,15 @@ SETTINGS = [
     {"log": False},
     {"bias": True, "vectorize": "vech"},
     {"init": "authors"},
+    {"dims": (5,)},
 ]
 
 
 def make(settings, dims=(5, 4, 3), dtype=torch.float64):
     torch.manual_seed(0)
-    model = SPDNet(dims, 3, dtype=dtype, **settings)
+    settings = {"dims": dims, **settings}
+    dims = settings["dims"]
+    model = SPDNet(n_classes=3, dtype=dtype, **settings)
     model(random_spd(16, dims[0], seed=5, dtype=dtype))  # what a percentage has to see
     return model.eval()
 
@@ -95,8 +98,8 @@ def test_initialisation():
 
 
 def test_dtype_and_device():
-    model = SPDNet((5, 3), 2, eps="10%", dtype=torch.float64, device="cpu")
-    assert {t.dtype for t in model.state_dict().values()} <= {torch.float64, torch.long}
+    model = SPDNet((5, 4, 3), 2, eps="10%", dtype=torch.float64, device="cpu")
+    assert {t.dtype for t in model.state_dict().values()} == {torch.float64, torch.long}
     meta = SPDNet((5, 3), 2, device="meta")
     assert meta(torch.empty(4, 5, 5, device="meta")).shape == (4, 2)
     assert type(meta.to_empty(device="cpu").bimaps[0].weight) is StiefelParameter
@@ -108,17 +111,19 @@ def test_compiles_in_one_graph(settings):
     model, X = make(settings), random_spd(4, 5)
     compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
     torch.testing.assert_close(compiled(X), model(X))
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(X), model(X))
     grads = [torch.autograd.grad(m(X).sin().sum(), list(m.parameters())) for m in (compiled, model)]
     torch.testing.assert_close(*grads)
 
 
-@pytest.mark.slow
-def test_compiles_with_inductor_and_trains_as_eager_does():
+@pytest.mark.parametrize("settings", [{}, {"eps": "30%"}], ids=str)
+def test_compiles_with_inductor_and_trains_as_eager_does(settings):
     torch.compiler.reset()
     X, y = random_spd(6, 5), torch.arange(6) % 3
     curves = []
     for wrap in (lambda m: m, lambda m: torch.compile(m, fullgraph=True)):
-        model = make({}).train()
+        model = make(settings).train()
         function = wrap(model)
         optimizer = RiemannianSGD(function.parameters(), lr=0.05, momentum=0.9)
         losses = []
@@ -128,6 +133,8 @@ def test_compiles_with_inductor_and_trains_as_eager_does():
             loss.backward()
             optimizer.step()
             losses.append(loss.item())
+        with torch.no_grad():
+            losses.append(nn.functional.cross_entropy(function(X), y).item())
         curves.append(losses)
         for bimap in model.bimaps:
             assert_on_stiefel(bimap.weight)
@@ -162,12 +169,17 @@ def test_whole_after_saving(settings):
     file = io.BytesIO()
     torch.save(model.state_dict(), file)
     file.seek(0)
-    loaded = SPDNet((5, 4, 3), 3, dtype=torch.float64, **settings).eval()
+    loaded = SPDNet(n_classes=3, dtype=torch.float64, **{"dims": (5, 4, 3), **settings}).eval()
     loaded.load_state_dict(torch.load(file, weights_only=True))
     file = io.BytesIO()
     torch.save(model, file)
     file.seek(0)
     whole = torch.load(file, weights_only=False)
+    file = io.BytesIO()
+    torch.save(model.state_dict(keep_vars=True), file)
+    file.seek(0)
+    kept = torch.load(file, weights_only=True)
+    assert all(type(kept[n]) is type(p) for n, p in model.named_parameters())
     for twin in (loaded, whole, copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
         assert torch.equal(twin(X), model(X))
         for bimap in twin.bimaps:
@@ -189,6 +201,13 @@ def test_layers_compose_in_a_sequential():
     model(random_spd(4, 5, dtype=torch.float32)).sum().backward()
     optimizer.step()
     assert_on_stiefel(model[0].weight)
+
+
+def test_half_precision_input_is_lifted_to_the_weights():
+    for dims in ((5,), (5, 3)):
+        model = SPDNet(dims, 2)
+        X = random_spd(4, 5, dtype=torch.float16)
+        torch.testing.assert_close(model(X), model(X.float()))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

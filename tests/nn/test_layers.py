@@ -6,8 +6,10 @@ import pytest
 import torch
 from torch.func import grad, jacfwd, jacrev, jvp, vmap
 
-from spdnet.manifolds.stiefel import StiefelParameter
+from spdnet.linalg import symmetrize
+from spdnet.manifolds.stiefel import StiefelParameter, random_point
 from spdnet.nn import BiMap, ExpEig, LogEig, ReEig, SpectralActivation, Vech
+from spdnet.nn.layer import SPDLayer
 from spdnet.testing import assert_on_stiefel, assert_spd, assert_symmetric, check_layer
 from tests.cases import SPECTRA, random_spd, random_symmetric, with_spectrum
 
@@ -89,14 +91,19 @@ def test_compiles_in_one_graph(name):
     X = random_spd(3, 4).requires_grad_()
     compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
     torch.testing.assert_close(compiled(X), layer(X))
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(X), layer(X))
+    torch.testing.assert_close(compiled(X.detach()), layer(X.detach()))
     (expected,) = torch.autograd.grad(layer(X).sin().sum(), X)
     torch.testing.assert_close(torch.autograd.grad(compiled(X).sin().sum(), X)[0], expected)
 
 
 @every_layer
-def test_exports(name):
+@pytest.mark.parametrize("strict", [False, True])
+def test_exports(name, strict):
     layer, X = make(name, 4).double(), random_spd(3, 4)
-    program = torch.export.export(layer, (X,), dynamic_shapes=({0: torch.export.Dim.AUTO},))
+    shapes = ({0: torch.export.Dim.AUTO},)
+    program = torch.export.export(layer, (X,), dynamic_shapes=shapes, strict=strict)
     torch.testing.assert_close(program.module()(X[:2]), layer(X[:2]))
 
 
@@ -157,12 +164,31 @@ def test_bimap_weight_stays_the_object_that_the_optimiser_holds():
     assert weight.dtype == torch.float64
 
 
+def test_a_layer_of_ones_own_keeps_the_mark():
+    class Rotation(SPDLayer):
+        def __init__(self):
+            super().__init__()
+            self.turn = StiefelParameter(random_point(3, 3))
+            self.scale = torch.nn.Parameter(torch.ones(()))
+
+    layer = Rotation()
+    state = layer.state_dict()
+    for moved in (
+        copy.deepcopy(layer).to("meta").to_empty(device="cpu"),
+        copy.deepcopy(layer).double(),
+    ):
+        moved.load_state_dict(state, assign=True)
+        assert type(moved.turn) is StiefelParameter
+        assert type(moved.scale) is torch.nn.Parameter
+
+
 def test_half_precision_input_is_lifted_to_the_weights():
     layer = BiMap(4, 2)
     Y = layer(random_spd(2, 4, dtype=torch.bfloat16))
     assert Y.dtype == torch.float32
-    layer = BiMap(4, 2, dtype=torch.bfloat16)
-    assert layer(random_spd(2, 4, dtype=torch.bfloat16)).dtype == torch.bfloat16
+    for init in ("uniform", "authors"):
+        layer = BiMap(4, 2, init=init, dtype=torch.bfloat16)
+        assert layer(random_spd(2, 4, dtype=torch.bfloat16)).dtype == torch.bfloat16
 
 
 @pytest.mark.parametrize("layer", [ReEig(), SpectralActivation(), SpectralActivation("sigmoid")])
@@ -208,13 +234,32 @@ class TestReEigInPercent:
         assert layer.num_batches_tracked == 2
 
     def test_stays_in_evaluation(self):
-        layer = ReEig("50%", dtype=torch.float64).eval()
+        layer = ReEig("50%", dtype=torch.float64)
         X = random_spd(3, 4)
-        torch.testing.assert_close(layer(X), X)  # has seen nothing: clips nothing
-        layer.train()(X)
+        layer(X)
         before = layer.threshold.clone()
         layer.eval()(100 * X)
         assert torch.equal(layer.threshold, before)
+
+    def test_refuses_evaluation_before_training(self):
+        layer = ReEig("50%").eval()
+        with pytest.raises(
+            RuntimeError, match=r"expected a training batch before evaluation.*'50%'"
+        ):
+            layer(torch.eye(3))
+        assert torch.equal(layer(torch.eye(3), check=False), torch.eye(3))
+
+    def test_singular_and_indefinite_input_becomes_spd(self):
+        A = random_spd(6, 5)[:, :, :2]
+        for X in (symmetrize(A @ A.mT), with_spectrum([-1.0, -0.5, -0.1, 2.0])):
+            assert_spd(ReEig("40%", dtype=torch.float64)(X))
+
+    @pytest.mark.parametrize("momentum", [0.1, 0.5, 1.0])
+    def test_momentum(self, momentum):
+        layer = ReEig("50%", momentum=momentum)
+        layer(torch.eye(2))
+        layer(3 * torch.eye(2))
+        torch.testing.assert_close(layer.threshold, torch.tensor(1 + 2 * momentum))
 
     def test_batch_mates_do_not_matter_after_the_first_batch(self):
         X = random_spd(4, 3)
@@ -234,6 +279,41 @@ class TestReEigInPercent:
         layer.reset_parameters()
         assert layer.threshold == layer.num_batches_tracked == 0
 
+    def test_a_forward_pass_keeps_its_threshold_for_the_gradient(self):
+        layer = ReEig("50%", dtype=torch.float64)
+        X = random_spd(4, 3).requires_grad_()
+        layer(X.detach())
+        for module in (layer.train(), layer.eval()):
+            loss = module(X).square().sum()
+            (before,) = torch.autograd.grad(loss, X, retain_graph=True)
+            layer.train()(100 * X.detach())
+            assert torch.equal(torch.autograd.grad(loss, X)[0], before)
+
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+    def test_compiled_training_moves_the_threshold(self, dtype):
+        torch.compiler.reset()
+        layers = [ReEig("50%", dtype=dtype) for _ in range(2)]
+        compiled = torch.compile(layers[1], fullgraph=True, backend="aot_eager")
+        for seed in range(3):
+            X = random_spd(4, 3, seed=seed, dtype=dtype).requires_grad_()
+            torch.testing.assert_close(compiled(X), layers[0](X))
+        torch.testing.assert_close(layers[1].threshold, layers[0].threshold)
+        assert layers[1].num_batches_tracked == 3
+
+    def test_ensembles(self):
+        layers = [ReEig(f"{share}%", dtype=torch.float64) for share in (20, 60)]
+        X = random_spd(5, 4)
+        expected = []
+        for layer in layers:
+            layer(X)
+            expected.append(layer.eval()(X))
+        _, buffers = torch.func.stack_module_state(layers)
+
+        def run(buffers):
+            return torch.func.functional_call(layers[0], buffers, (X,), {"check": False})
+
+        torch.testing.assert_close(vmap(run)(buffers), torch.stack(expected))
+
     def test_empty_batch_leaves_the_threshold(self):
         layer = ReEig("30%")
         layer(torch.empty(0, 3, 3))
@@ -247,6 +327,7 @@ class TestReEigInPercent:
 
 def test_repr_shows_the_settings():
     assert repr(BiMap(5, 3)) == "BiMap(in_features=5, out_features=3)"
-    assert repr(ReEig("10%")) == "ReEig(eps='10%')"
+    assert repr(ReEig(0.1)) == "ReEig(eps=0.1)"
+    assert repr(ReEig("10%")) == "ReEig(eps='10%', momentum=0.1)"
     assert repr(SpectralActivation()) == "SpectralActivation('softplus', eps=0.0001, beta=10000.0)"
     assert repr(SpectralActivation("sigmoid")) == "SpectralActivation('sigmoid', beta=1.0)"

@@ -137,6 +137,15 @@ def test_momentum_is_a_tangent_vector_that_starts_from_the_gradient():
             assert_tangent(bimap.weight, optimizer.state[bimap.weight]["momentum_buffer"])
 
 
+def test_momentum_of_the_grassmann_metric_stays_horizontal():
+    model, X, y = model_and_data()
+    optimizer = RiemannianSGD(model.parameters(), lr=0.05, momentum=0.9, metric="grassmann")
+    train(model, optimizer, X, y, 5)
+    for bimap in model.bimaps:
+        vertical = bimap.weight.mT @ optimizer.state[bimap.weight]["momentum_buffer"]
+        torch.testing.assert_close(vertical, torch.zeros_like(vertical))
+
+
 def test_adam_has_one_second_moment_for_each_matrix():
     model, X, y = model_and_data()
     optimizer = RiemannianAdam(model.parameters(), lr=0.05)
@@ -260,7 +269,7 @@ def test_closure_and_parameters_without_gradient():
     frozen = model.bimaps[0].weight.requires_grad_(False)
     before = frozen.clone()
     for optimizer in (RiemannianSGD, RiemannianAdam):
-        step = optimizer(model.parameters(), lr=0.1, **{})
+        step = optimizer(model.parameters(), lr=0.1)
 
         def closure(step=step):
             step.zero_grad()
@@ -282,7 +291,10 @@ def test_groups_and_schedulers():
         lr=0.1,
     )
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=2)
+    W, old = model.bimaps[0].weight, model.bimaps[0].weight.detach().clone()
     train(model, optimizer, X, y, 1)
+    G = stiefel.riemannian_gradient(old, W.grad)
+    torch.testing.assert_close(W.data, stiefel.retract(old, -0.5 * G, "polar"))
     scheduler.step()
     assert [g["lr"] for g in optimizer.param_groups] == pytest.approx([0.25, 0.05])
     assert [g["retraction"] for g in optimizer.param_groups] == ["polar", "qr"]
@@ -317,6 +329,67 @@ def test_weights_are_known_under_ddp(tmp_path):
             assert_on_stiefel(bimap.weight)
     finally:
         distributed.destroy_process_group()
+
+
+@pytest.mark.parametrize("optimizer", [RiemannianSGD, RiemannianAdam])
+@pytest.mark.parametrize("backend", ["eager", "inductor"])
+def test_a_compiled_step_stays_on_the_manifold(optimizer, backend):
+    torch.compiler.reset()
+    models = []
+    for compiled in (False, True):
+        model, X, y = model_and_data()
+        step = optimizer(model.parameters(), lr=0.1)
+        run = torch.compile(step.step, backend=backend) if compiled else step.step
+        for _ in range(3):
+            step.zero_grad()
+            nn.functional.cross_entropy(model(X), y).backward()
+            run()
+        for bimap in model.bimaps:
+            assert_on_stiefel(bimap.weight)
+        models.append(model)
+    for p, q in zip(*(m.parameters() for m in models), strict=True):
+        torch.testing.assert_close(p, q)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("optimizer", [RiemannianSGD, RiemannianAdam])
+def test_half_precision_weights_move(optimizer, dtype):
+    W = stiefel.random_point(20, 8)
+    p = StiefelParameter(W.to(dtype))
+    q = StiefelParameter(W.to(dtype).float())
+    steps = [optimizer([x], lr=0.1) for x in (p, q)]
+    for G in torch.randn(3, 20, 8):
+        for x, step in zip((p, q), steps, strict=True):
+            x.grad = G.to(x.dtype)
+            step.step()
+    torch.testing.assert_close(p.float(), q.data, rtol=0, atol=0.05)
+
+
+@every_optimizer
+def test_a_model_can_change_its_dtype_between_steps(ours, torchs, settings):
+    model, X, y = model_and_data(torch.float32)
+    optimizer = ours(model.bimaps.parameters(), lr=0.05, **settings)
+    train(model, optimizer, X, y, 2)
+    model.double()
+    train(model, optimizer, X.double(), y, 2)
+    for bimap in model.bimaps:
+        assert_on_stiefel(bimap.weight)
+
+
+def test_state_of_torchs_own_optimisers():
+    model, X, y = model_and_data()
+    theirs = torch.optim.SGD(model.parameters(), lr=0.3)
+    ours = RiemannianSGD(model.parameters(), lr=0.1, metric="canonical")
+    ours.load_state_dict(theirs.state_dict())
+    assert ours.param_groups[0]["lr"] == 0.3
+    assert ours.param_groups[0]["metric"] == "canonical"
+    train(model, ours, X, y, 1)
+    theirs = torch.optim.Adam(model.parameters())
+    train(model, theirs, X, y, 1)
+    ours = RiemannianAdam(model.parameters())
+    ours.load_state_dict(theirs.state_dict())
+    with pytest.raises(ValueError, match="one second moment for each Stiefel matrix"):
+        train(model, ours, X, y, 1)
 
 
 def drift(optimizer, shape, steps, **settings):

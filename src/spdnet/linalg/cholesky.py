@@ -6,11 +6,11 @@ from torch import Tensor
 from spdnet._checks import (
     is_concrete,
     refuse_indefinite,
-    require_floating,
     require_square,
     require_symmetric,
 )
-from spdnet.linalg.precision import working_dtype
+from spdnet._precision import working_dtype
+from spdnet.linalg.symmetric import symmetrize
 
 
 def cholesky(X: Tensor, *, check: bool = True, who: str = "cholesky", name: str = "X") -> Tensor:
@@ -33,15 +33,15 @@ def cholesky(X: Tensor, *, check: bool = True, who: str = "cholesky", name: str 
     Examples
     --------
     >>> import torch
+    >>> from spdnet.linalg import cholesky
     >>> cholesky(torch.tensor([[4.0, 2.0], [2.0, 5.0]]))
     tensor([[2., 0.],
             [1., 2.]])
     """
     require_square(who, X, name)
-    require_floating(who, X, name)
     if check:
         require_symmetric(who, X, name)
-    lifted = X.to(working_dtype(X.dtype))
+    lifted = symmetrize(X.to(working_dtype(X.dtype)))
     L, info = torch.linalg.cholesky_ex(lifted)
     if check and is_concrete(X) and (info != 0).any():
         lowest = torch.linalg.eigvalsh(lifted.detach()).amin(-1)

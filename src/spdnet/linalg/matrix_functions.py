@@ -2,7 +2,7 @@
 
 from torch import Tensor
 
-from spdnet._checks import require_number
+from spdnet._checks import require_finite, require_number
 from spdnet.linalg.scalar import Clamp, Exp, InvSqrt, Log, Power, Sqrt
 from spdnet.linalg.spectral import spectral_map
 
@@ -24,6 +24,7 @@ def logm(X: Tensor, *, check: bool = True) -> Tensor:
     Examples
     --------
     >>> import torch
+    >>> from spdnet.linalg import logm
     >>> logm(torch.tensor([[1.0, 0.0], [0.0, 2.0]])).diagonal().round(decimals=4)
     tensor([0.0000, 0.6931])
     """
@@ -48,6 +49,7 @@ def expm(X: Tensor, *, check: bool = True) -> Tensor:
     Examples
     --------
     >>> import torch
+    >>> from spdnet.linalg import expm
     >>> expm(torch.zeros(2, 2)).diagonal().round(decimals=4)
     tensor([1., 1.])
     """
@@ -71,6 +73,7 @@ def sqrtm(X: Tensor, *, check: bool = True) -> Tensor:
     Examples
     --------
     >>> import torch
+    >>> from spdnet.linalg import sqrtm
     >>> sqrtm(4 * torch.eye(2)).diagonal().round(decimals=4)
     tensor([2., 2.])
     """
@@ -94,6 +97,7 @@ def invsqrtm(X: Tensor, *, check: bool = True) -> Tensor:
     Examples
     --------
     >>> import torch
+    >>> from spdnet.linalg import invsqrtm
     >>> invsqrtm(4 * torch.eye(2)).diagonal().round(decimals=4)
     tensor([0.5000, 0.5000])
     """
@@ -119,6 +123,7 @@ def powm(X: Tensor, p: float, *, check: bool = True) -> Tensor:
     Examples
     --------
     >>> import torch
+    >>> from spdnet.linalg import powm
     >>> powm(4 * torch.eye(2), -1).diagonal().round(decimals=4)
     tensor([0.2500, 0.2500])
     """
@@ -133,8 +138,9 @@ def clamp_eig(X: Tensor, eps: float | Tensor, *, check: bool = True) -> Tensor:
     ----------
     X : Tensor, shape (..., n, n)
         Symmetric.
-    eps : float or 0-d Tensor
-        Threshold; a tensor counts as a constant.
+    eps : float or Tensor
+        Threshold; a tensor has the leading shape of ``X``, or fewer of its dimensions from the
+        front, and counts as a constant.
     check : bool
         Refuse input that is not finite and symmetric.
 
@@ -145,9 +151,17 @@ def clamp_eig(X: Tensor, eps: float | Tensor, *, check: bool = True) -> Tensor:
     Examples
     --------
     >>> import torch
+    >>> from spdnet.linalg import clamp_eig
     >>> clamp_eig(torch.tensor([[1.0, 0.0], [0.0, -1.0]]), 0.5).diagonal().round(decimals=4)
     tensor([1.0000, 0.5000])
     """
     if not isinstance(eps, Tensor):
         require_number("clamp_eig", "eps", eps)
+    elif eps.shape != X.shape[: eps.ndim] or eps.ndim > X.ndim - 2:
+        raise ValueError(
+            f"clamp_eig: expected eps with the leading shape of X, {tuple(X.shape[:-2])}, or none, "
+            f"got {tuple(eps.shape)}; give one threshold for each matrix"
+        )
+    elif check:
+        require_finite("clamp_eig", eps[..., None, None], "eps")
     return spectral_map(X, Clamp(eps), check=check, who="clamp_eig")

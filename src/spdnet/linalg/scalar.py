@@ -39,6 +39,15 @@ class ScalarFunction:
     #: a small eigenvalue matters relative to itself, not to the largest one
     needs_small_eigenvalues: ClassVar[bool] = False
 
+    @property
+    def parameter(self) -> Tensor | None:
+        """The tensor that the function holds, if any: a constant, of the leading shape of ``X``."""
+        return None
+
+    def bind(self, parameter: Tensor | None) -> "ScalarFunction":
+        """The same function with another tensor, or with none."""
+        return self
+
     def value(self, s: Tensor) -> Tensor:
         """``f(s)``."""
         raise NotImplementedError(f"{type(self).__name__} does not define value(s)")
@@ -168,7 +177,14 @@ class Power(ScalarFunction):
 class Clamp(ScalarFunction):
     """``max(eps, s)``, with derivative 0 at ``s == eps``."""
 
-    eps: float | Tensor
+    eps: float | Tensor | None
+
+    @property
+    def parameter(self) -> Tensor | None:
+        return self.eps if isinstance(self.eps, Tensor) else None
+
+    def bind(self, parameter: Tensor | None) -> "Clamp":
+        return Clamp(parameter)
 
     def value(self, s: Tensor) -> Tensor:
         return torch.clamp(s, min=self._threshold(s))
@@ -188,7 +204,8 @@ class Clamp(ScalarFunction):
         return torch.where((a > eps) & (c <= eps), some, 0.0)
 
     def _threshold(self, s: Tensor) -> Tensor:
-        return torch.as_tensor(self.eps, dtype=s.dtype, device=s.device)
+        eps = torch.as_tensor(self.eps, dtype=s.dtype, device=s.device)
+        return eps.reshape(eps.shape + (1,) * (s.ndim - eps.ndim))  # one for each matrix
 
 
 @dataclass(frozen=True)
@@ -240,18 +257,24 @@ class Sigmoid(ScalarFunction):
         return torch.sigmoid(self.beta * s)
 
     def first(self, a: Tensor, b: Tensor) -> Tensor:
-        hi, lo = _sort2(self.beta * a, self.beta * b)
-        return self.beta * torch.sigmoid(hi) * torch.sigmoid(-lo) * _phi1(lo - hi)
+        return self.beta * self._first(*_sort2(self.beta * a, self.beta * b))
 
     def second(self, a: Tensor, b: Tensor, c: Tensor) -> Tensor:
         a, b, c = _sort3(self.beta * a, self.beta * b, self.beta * c)
+        spread = a - c
+        apart = (self._first(a, b) - self._first(b, c)) / spread
         # odd about the origin: the side where exp(-x) does not overflow
         flip = a + c < 0
         a, b, c = torch.where(flip, -c, a), torch.where(flip, -b, b), torch.where(flip, -a, c)
         exp = Exp()
         bend = torch.sigmoid(c) * exp.first(-a, -c) * exp.first(-b, -c) - exp.second(-a, -b, -c)
-        result = self.beta**2 * torch.sigmoid(a) * torch.sigmoid(b) * bend
-        return torch.where(flip, -result, result)
+        close = torch.sigmoid(a) * torch.sigmoid(b) * bend
+        close = torch.where(flip, -close, close)
+        return self.beta**2 * torch.where(spread < 1, close, apart)
+
+    @staticmethod
+    def _first(hi: Tensor, lo: Tensor) -> Tensor:
+        return torch.sigmoid(hi) * torch.sigmoid(-lo) * _phi1(lo - hi)
 
 
 def _sort2(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:

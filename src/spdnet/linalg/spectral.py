@@ -19,14 +19,15 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
+from spdnet._autograd import batch_first
 from spdnet._checks import (
-    require_floating,
+    require_finite,
     require_positive_eigenvalues,
     require_square,
     require_symmetric,
 )
+from spdnet._precision import accurate_dtype, without_autocast, working_dtype
 from spdnet.linalg.eigh import eigh
-from spdnet.linalg.precision import accurate_dtype, without_autocast, working_dtype
 from spdnet.linalg.scalar import ScalarFunction
 from spdnet.linalg.symmetric import symmetrize
 
@@ -69,17 +70,24 @@ def spectral_map(
 
 
 def spectral_derivative(
-    X: Tensor, E: Tensor, f: ScalarFunction, *, check: bool = True, who: str = "spectral_derivative"
+    X: Tensor,
+    E: Tensor,
+    f: ScalarFunction,
+    *,
+    check: bool = True,
+    who: str = "spectral_derivative",
+    name: str = "E",
 ) -> Tensor:
     r"""Frechet derivative :math:`Df(X)[E]` of a spectral map in the symmetric direction ``E``.
 
     Parameters
     ----------
     X, E : Tensor, shape (..., n, n)
-        Symmetric matrices and directions; the leading shapes broadcast.
+        Symmetric matrices and directions, of which only the symmetric part counts; the leading
+        shapes broadcast.
     f : ScalarFunction
-    check, who
-        As in :func:`spectral_map`.
+    check, who, name
+        As in :func:`spectral_map`; ``name`` is that of the direction.
 
     Returns
     -------
@@ -92,7 +100,10 @@ def spectral_derivative(
     >>> spectral_derivative(2 * torch.eye(2), torch.eye(2), Log()).diagonal().round(decimals=4)
     tensor([0.5000, 0.5000])
     """
-    require_square(who, E, "E", n=X.shape[-1])
+    require_square(who, X)
+    require_square(who, E, name, n=X.shape[-1])
+    if check:
+        require_finite(who, E, name)
     s, U = decompose(X, f, check=check, who=who)
     shape = torch.broadcast_shapes(X.shape, E.shape)
     s, U = s.expand(shape[:-1]), U.expand(shape)
@@ -105,10 +116,14 @@ def decompose(
 ) -> tuple[Tensor, Tensor]:
     """Check ``X`` and decompose it for ``f``: constants ``s, U`` in the working dtype."""
     require_square(who, X, name)
-    require_floating(who, X, name)
+    if not isinstance(f, ScalarFunction):
+        raise TypeError(
+            f"{who}: expected f to be a ScalarFunction such as spdnet.linalg.Log(), got {f!r}"
+        )
     if check:
         require_symmetric(who, X, name)
-    s, U = eigh(X.detach().to(working_dtype(X.dtype)), accurate=f.needs_small_eigenvalues)
+    X = X.detach().to(working_dtype(X.dtype))
+    s, U = eigh(X, accurate=f.needs_small_eigenvalues, check=False)
     if check and f.needs_positive:
         require_positive_eigenvalues(who, s, name)
     return s, U
@@ -128,30 +143,33 @@ class _Derivative(Function):
     """
 
     @staticmethod
-    def forward(X: Tensor, s: Tensor, U: Tensor, f: ScalarFunction, *directions: Tensor) -> Tensor:
+    def forward(
+        X: Tensor, s: Tensor, U: Tensor, p: Tensor | None, f: ScalarFunction, *directions: Tensor
+    ) -> Tensor:
         kernel = (_value, _first, _second, _refuse_third)[len(directions)]
         with without_autocast(X):
-            return kernel(s, U, f, *directions)
+            return kernel(s, U, f if p is None else f.bind(p), *directions)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        X, s, U, ctx.f, *directions = inputs
-        ctx.save_for_backward(X, s, U, *directions)
-        ctx.save_for_forward(X, s, U, *directions)
+        X, s, U, p, ctx.f, *directions = inputs
+        ctx.save_for_backward(X, s, U, p, *directions)
+        ctx.save_for_forward(X, s, U, p, *directions)
 
     @staticmethod
     def backward(ctx: Any, G: Tensor) -> tuple[Any, ...]:
-        X, s, U, *directions = ctx.saved_tensors
-        dX = _derivative(X, s, U, ctx.f, *directions, G) if ctx.needs_input_grad[0] else None
+        *point, directions = _saved(ctx)
+        dX = _derivative(*point, *directions, G) if ctx.needs_input_grad[0] else None
         exchanged = [
-            _derivative(X, s, U, ctx.f, *_exchange(directions, i, G)) if needed else None
-            for i, needed in enumerate(ctx.needs_input_grad[4:])
+            _derivative(*point, *_exchange(directions, i, G)) if needed else None
+            for i, needed in enumerate(ctx.needs_input_grad[5:])
         ]
-        return dX, None, None, None, *exchanged
+        return dX, None, None, None, None, *exchanged
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Tensor, int]:
-        return _derivative(*_batch_first(info.batch_size, in_dims, args)), 0
+        X, s, U, p, f, *directions = batch_first(info.batch_size, in_dims, args)
+        return _derivative(X, s, U, f if p is None else f.bind(p), *directions), 0
 
 
 class _ForwardDerivative(_Derivative):
@@ -159,17 +177,30 @@ class _ForwardDerivative(_Derivative):
 
     @staticmethod
     def jvp(ctx: Any, dX: Tensor | None, *rest: Any) -> Tensor:
-        X, s, U, *directions = ctx.saved_tensors
-        terms = [] if dX is None else [_derivative(X, s, U, ctx.f, *directions, dX)]
-        for i, change in enumerate(rest[3:]):
+        *point, directions = _saved(ctx)
+        terms = [] if dX is None else [_derivative(*point, *directions, dX)]
+        for i, change in enumerate(rest[4:]):
             if change is not None:
-                terms.append(_derivative(X, s, U, ctx.f, *_exchange(directions, i, change)))
+                terms.append(_derivative(*point, *_exchange(directions, i, change)))
         return torch.stack(terms).sum(0) if len(terms) > 1 else terms[0]
 
 
 def _derivative(X: Tensor, s: Tensor, U: Tensor, f: ScalarFunction, *directions: Tensor) -> Tensor:
-    function = _Derivative if torch.compiler.is_compiling() else _ForwardDerivative
-    return function.apply(X, s, U, f, *directions)
+    # a tensor within f goes beside it, where autograd and vmap see it
+    p = f.parameter
+    args: tuple[Any, ...] = (X, s, U, p, f if p is None else f.bind(None), *directions)
+    if not torch.compiler.is_compiling():
+        return _ForwardDerivative.apply(*args)
+    if torch.is_grad_enabled() and any(x.requires_grad for x in (X, *directions)):
+        return _Derivative.apply(*args)
+    # the compiler cannot trace a Function of which no derivative is wanted
+    return _Derivative.forward(*args)
+
+
+def _saved(ctx: Any) -> tuple[Any, ...]:
+    """``X, s, U, f, directions`` of a context."""
+    X, s, U, p, *directions = ctx.saved_tensors
+    return X, s, U, ctx.f if p is None else ctx.f.bind(p), directions
 
 
 def _value(s: Tensor, U: Tensor, f: ScalarFunction) -> Tensor:
@@ -183,17 +214,32 @@ def _first(s: Tensor, U: Tensor, f: ScalarFunction, G: Tensor) -> Tensor:
 
 
 def _second(s: Tensor, U: Tensor, f: ScalarFunction, G: Tensor, V: Tensor) -> Tensor:
-    n, dtype, accurate = s.shape[-1], G.dtype, accurate_dtype(G)
+    dtype, accurate = G.dtype, accurate_dtype(G)
     s, U, G, V = (x.to(accurate) for x in (s, U, G, V))
     G = U.mT @ symmetrize(G) @ U
     V = U.mT @ symmetrize(V) @ U
+    # n^3 coefficients for each matrix: a few matrices at a time, or all need to be there at once
+    n, shape = s.shape[-1], G.shape
+    few = max(1, 2**22 // n**3)
+    pieces = zip(
+        s.expand(shape[:-1]).reshape(-1, n).split(few),
+        G.reshape(-1, n, n).split(few),
+        V.reshape(-1, n, n).split(few),
+        strict=True,
+    )
+    M = torch.cat([_second_in_eigenbasis(*piece, f) for piece in pieces]).reshape(shape)
+    return symmetrize(U @ (M + M.mT) @ U.mT).to(dtype)
+
+
+def _second_in_eigenbasis(s: Tensor, G: Tensor, V: Tensor, f: ScalarFunction) -> Tensor:
+    n = s.shape[-1]
+    step = max(1, 2**18 // n**2)  # of the middle index, so that large matrices go in slices
     M = torch.zeros_like(G)
-    # n^3 coefficients, in slices over k so that they need not all be there at once
-    for k in range(0, n, step := max(1, 2**18 // n**2)):
+    for k in range(0, n, step):
         middle = s[..., None, k : k + step, None]
         c = f.second(s[..., :, None, None], middle, s[..., None, None, :])
         M = M + (c * G[..., :, k : k + step, None] * V[..., None, k : k + step, :]).sum(-2)
-    return symmetrize(U @ (M + M.mT) @ U.mT).to(dtype)
+    return M
 
 
 def _refuse_third(*_: Any) -> Tensor:
@@ -205,14 +251,3 @@ def _refuse_third(*_: Any) -> Tensor:
 
 def _exchange(directions: list[Tensor], i: int, G: Tensor) -> list[Tensor]:
     return [*directions[:i], G, *directions[i + 1 :]]
-
-
-def _batch_first(size: int, in_dims: tuple[Any, ...], args: tuple[Any, ...]) -> list[Any]:
-    """Every tensor with the batch of vmap as its first dimension."""
-
-    def moved(x: Any, dim: int | None) -> Any:
-        if not isinstance(x, Tensor):
-            return x
-        return x.expand(size, *x.shape) if dim is None else x.movedim(dim, 0)
-
-    return [moved(x, dim) for x, dim in zip(args, in_dims, strict=True)]

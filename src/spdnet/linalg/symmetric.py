@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from spdnet.linalg.precision import without_autocast, working_dtype
+from spdnet._precision import without_autocast, working_dtype
 
 
 def symmetrize(X: Tensor) -> Tensor:
@@ -20,6 +20,7 @@ def symmetrize(X: Tensor) -> Tensor:
     Examples
     --------
     >>> import torch
+    >>> from spdnet.linalg import symmetrize
     >>> symmetrize(torch.tensor([[1.0, 2.0], [4.0, 3.0]]))
     tensor([[1., 3.],
             [3., 3.]])
@@ -48,6 +49,7 @@ def congruence(X: Tensor, W: Tensor) -> Tensor:
     Examples
     --------
     >>> import torch
+    >>> from spdnet.linalg import congruence
     >>> congruence(torch.diag(torch.tensor([1.0, 2.0, 3.0])), torch.eye(3)[:, :2])
     tensor([[1., 0.],
             [0., 2.]])

@@ -5,14 +5,15 @@ import math
 import torch
 from torch import Tensor
 
-from spdnet._checks import require_square, require_tensor
+from spdnet._checks import require_floating, require_square, require_tensor
 
 
 def vech(X: Tensor) -> Tensor:
     r"""Upper triangle as a vector, off-diagonal entries times :math:`\sqrt 2`.
 
     An isometry: :math:`\langle \mathrm{vech} A, \mathrm{vech} B \rangle = \mathrm{tr}(A B)` for
-    symmetric matrices. The order is that of :func:`torch.triu_indices`, row after row.
+    symmetric matrices, of which only the upper triangle is read. The order is that of
+    :func:`torch.triu_indices`, row after row.
 
     Parameters
     ----------
@@ -26,6 +27,7 @@ def vech(X: Tensor) -> Tensor:
     Examples
     --------
     >>> import torch
+    >>> from spdnet.linalg import vech
     >>> vech(torch.tensor([[1.0, 2.0], [2.0, 3.0]]))
     tensor([1.0000, 2.8284, 3.0000])
     """
@@ -49,6 +51,7 @@ def unvech(v: Tensor) -> Tensor:
     Examples
     --------
     >>> import torch
+    >>> from spdnet.linalg import unvech
     >>> unvech(torch.tensor([1.0, 0.0, 3.0])).diagonal().round(decimals=4)
     tensor([1., 3.])
     """
@@ -60,6 +63,7 @@ def unvech(v: Tensor) -> Tensor:
             "unvech: expected v of shape (..., n * (n + 1) / 2) for some n >= 1, "
             f"got {tuple(v.shape)}; pass a vector made by vech"
         )
+    require_floating("unvech", v, "v")
     rows, cols = torch.triu_indices(n, n, device=v.device)
     position = torch.zeros(n, n, dtype=torch.long, device=v.device)
     position[rows, cols] = torch.arange(length, device=v.device)

@@ -1,4 +1,4 @@
-"""Spaces and their geometry, the same verbs in each."""
+"""Spaces and their geometry; the metrics of SPD matrices have the same verbs."""
 
 from spdnet.manifolds import affine_invariant, log_euclidean, stiefel
 

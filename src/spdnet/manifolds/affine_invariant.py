@@ -1,9 +1,10 @@
 r"""SPD matrices with the affine-invariant metric :math:`\mathrm{tr}(X^{-1} U X^{-1} V)`.
 
 Points are ``(..., n, n)`` symmetric positive definite, tangent vectors ``(..., n, n)`` symmetric;
-leading shapes broadcast. ``check=False`` skips the passes over the data. Because the metric does
-not change under congruence, every formula with :math:`X^{1/2}` holds for the Cholesky factor
-:math:`X = L L^\top` too, which is cheaper and has no trouble with repeated eigenvalues:
+leading shapes broadcast. ``check=False`` skips the passes over the data. Everything is computed in
+float64 and rounded to the dtype of the first argument. Because the metric does not change under
+congruence, every formula with :math:`X^{1/2}` holds for the Cholesky factor :math:`X = L L^\top`
+too, which is cheaper and has no trouble with repeated eigenvalues:
 :math:`\tilde Y = L^{-1} Y L^{-\top}` moves ``X`` to the identity.
 
 References
@@ -15,12 +16,14 @@ Vis., 2006. https://doi.org/10.1007/s11263-005-3222-z
 import torch
 from torch import Tensor
 
-from spdnet._checks import require_square
+from spdnet._checks import require_finite, require_positive_eigenvalues, require_square
+from spdnet._precision import accurately
 from spdnet.linalg import cholesky, congruence, expm, logm, sqrtm, symmetrize
 from spdnet.manifolds.karcher import karcher_mean
-from spdnet.manifolds.weights import normalized_weights
+from spdnet.manifolds.mean_weights import normalized_weights
 
 
+@accurately
 def inner(X: Tensor, U: Tensor, V: Tensor, *, check: bool = True) -> Tensor:
     r"""Inner product :math:`\mathrm{tr}(X^{-1} U X^{-1} V)` of tangent vectors at ``X``.
 
@@ -34,13 +37,18 @@ def inner(X: Tensor, U: Tensor, V: Tensor, *, check: bool = True) -> Tensor:
 
     Examples
     --------
-    >>> inner(2 * torch.eye(2), torch.eye(2), torch.eye(2))
+    >>> import torch
+    >>> from spdnet.manifolds import affine_invariant
+    >>> affine_invariant.inner(2 * torch.eye(2), torch.eye(2), torch.eye(2))
     tensor(0.5000)
     """
-    L = cholesky(X, check=check, who="affine_invariant.inner")
-    return (_whiten(L, U) * _whiten(L, V)).sum((-2, -1))
+    who = "affine_invariant.inner"
+    L = cholesky(X, check=check, who=who)
+    U, V = (_whiten(L, _tangent(who, T, name, X, check)) for T, name in ((U, "U"), (V, "V")))
+    return (U * V).sum((-2, -1))
 
 
+@accurately
 def distance(X: Tensor, Y: Tensor, *, check: bool = True) -> Tensor:
     r"""Distance :math:`\lVert \log(X^{-1/2} Y X^{-1/2}) \rVert_F`.
 
@@ -54,13 +62,16 @@ def distance(X: Tensor, Y: Tensor, *, check: bool = True) -> Tensor:
 
     Examples
     --------
-    >>> distance(torch.eye(2), torch.eye(2).mul(torch.e))
+    >>> import torch
+    >>> from spdnet.manifolds import affine_invariant
+    >>> affine_invariant.distance(torch.eye(2), torch.eye(2).mul(torch.e))
     tensor(1.4142)
     """
     _, Y = _at_identity("affine_invariant.distance", X, Y, check)
     return logm(Y, check=False).flatten(-2).norm(dim=-1)
 
 
+@accurately
 def geodesic(X: Tensor, Y: Tensor, t: float | Tensor, *, check: bool = True) -> Tensor:
     r"""Point :math:`X^{1/2} (X^{-1/2} Y X^{-1/2})^t X^{1/2}` on the geodesic from ``X`` to ``Y``.
 
@@ -76,7 +87,9 @@ def geodesic(X: Tensor, Y: Tensor, t: float | Tensor, *, check: bool = True) -> 
 
     Examples
     --------
-    >>> geodesic(torch.eye(2), 4 * torch.eye(2), 0.5).diagonal().round(decimals=4)
+    >>> import torch
+    >>> from spdnet.manifolds import affine_invariant
+    >>> affine_invariant.geodesic(torch.eye(2), 4 * torch.eye(2), 0.5).diagonal().round(decimals=4)
     tensor([2., 2.])
     """
     L, Y = _at_identity("affine_invariant.geodesic", X, Y, check)
@@ -84,6 +97,7 @@ def geodesic(X: Tensor, Y: Tensor, t: float | Tensor, *, check: bool = True) -> 
     return congruence(expm(t * logm(Y, check=False), check=False), L.mT)
 
 
+@accurately
 def exp(X: Tensor, V: Tensor, *, check: bool = True) -> Tensor:
     r"""Exponential map :math:`X^{1/2} \exp(X^{-1/2} V X^{-1/2}) X^{1/2}`.
 
@@ -97,14 +111,18 @@ def exp(X: Tensor, V: Tensor, *, check: bool = True) -> Tensor:
 
     Examples
     --------
-    >>> exp(torch.eye(2), torch.zeros(2, 2)).diagonal().round(decimals=4)
+    >>> import torch
+    >>> from spdnet.manifolds import affine_invariant
+    >>> affine_invariant.exp(torch.eye(2), torch.zeros(2, 2)).diagonal().round(decimals=4)
     tensor([1., 1.])
     """
-    require_square("affine_invariant.exp", V, "V", n=X.shape[-1])
-    L = cholesky(X, check=check, who="affine_invariant.exp")
+    who = "affine_invariant.exp"
+    L = cholesky(X, check=check, who=who)
+    V = _tangent(who, V, "V", X, check)
     return congruence(expm(_whiten(L, V), check=False), L.mT)
 
 
+@accurately
 def log(X: Tensor, Y: Tensor, *, check: bool = True) -> Tensor:
     r"""Logarithmic map :math:`X^{1/2} \log(X^{-1/2} Y X^{-1/2}) X^{1/2}`.
 
@@ -119,13 +137,16 @@ def log(X: Tensor, Y: Tensor, *, check: bool = True) -> Tensor:
 
     Examples
     --------
-    >>> log(torch.eye(2), torch.eye(2).mul(torch.e)).diagonal().round(decimals=4)
+    >>> import torch
+    >>> from spdnet.manifolds import affine_invariant
+    >>> affine_invariant.log(torch.eye(2), torch.eye(2).mul(torch.e)).diagonal().round(decimals=4)
     tensor([1., 1.])
     """
     L, Y = _at_identity("affine_invariant.log", X, Y, check)
     return congruence(logm(Y, check=False), L.mT)
 
 
+@accurately
 def transport(X: Tensor, Y: Tensor, V: Tensor, *, check: bool = True) -> Tensor:
     r"""Parallel transport :math:`E V E^\top`, :math:`E = (Y X^{-1})^{1/2}`, along the geodesic.
 
@@ -140,15 +161,20 @@ def transport(X: Tensor, Y: Tensor, V: Tensor, *, check: bool = True) -> Tensor:
 
     Examples
     --------
-    >>> transport(torch.eye(2), 2 * torch.eye(2), torch.eye(2)).diagonal().round(decimals=4)
+    >>> import torch
+    >>> from spdnet.manifolds import affine_invariant
+    >>> V = affine_invariant.transport(torch.eye(2), 2 * torch.eye(2), torch.eye(2))
+    >>> V.diagonal().round(decimals=4)
     tensor([2., 2.])
     """
-    require_square("affine_invariant.transport", V, "V", n=X.shape[-1])
-    L, Y = _at_identity("affine_invariant.transport", X, Y, check)
+    who = "affine_invariant.transport"
+    L, Y = _at_identity(who, X, Y, check)
+    V = _tangent(who, V, "V", X, check)
     moved = congruence(_whiten(L, V), sqrtm(Y, check=False))
     return congruence(moved, L.mT)
 
 
+@accurately
 def mean(
     X: Tensor,
     weights: Tensor | None = None,
@@ -159,7 +185,8 @@ def mean(
 ) -> Tensor:
     r"""Weighted Frechet (Karcher) mean, the minimiser of :math:`\sum_i w_i \, d(M, X_i)^2`.
 
-    Iterated in float64 until the gradient is below ``tol`` in the metric's own norm. Each mean of a
+    Iterated in float64 until the gradient is below ``tol`` in the metric's own norm, or below what
+    rounding leaves of it: the rounding unit times the largest condition in the data. Each mean of a
     batch stops by itself. Once and twice differentiable in reverse and forward mode, through the
     equation that defines the mean and not through the iterations.
 
@@ -179,7 +206,10 @@ def mean(
 
     Examples
     --------
-    >>> mean(torch.stack([torch.eye(2), 4 * torch.eye(2)])).diagonal().round(decimals=4)
+    >>> import torch
+    >>> from spdnet.manifolds import affine_invariant
+    >>> M = affine_invariant.mean(torch.stack([torch.eye(2), 4 * torch.eye(2)]))
+    >>> M.diagonal().round(decimals=4)
     tensor([2., 2.])
     """
     w = normalized_weights("affine_invariant.mean", X, weights)
@@ -194,6 +224,13 @@ def _whiten(L: Tensor, V: Tensor) -> Tensor:
     return symmetrize(torch.linalg.solve_triangular(L, half.mT, upper=False))
 
 
+def _tangent(who: str, V: Tensor, name: str, X: Tensor, check: bool) -> Tensor:
+    require_square(who, V, name, n=X.shape[-1])
+    if check:
+        require_finite(who, V, name)
+    return V
+
+
 def _at_identity(who: str, X: Tensor, Y: Tensor, check: bool) -> tuple[Tensor, Tensor]:
     """The Cholesky factor of ``X``, and ``Y`` seen from there."""
     require_square(who, X)
@@ -201,4 +238,7 @@ def _at_identity(who: str, X: Tensor, Y: Tensor, check: bool) -> tuple[Tensor, T
     if check:
         cholesky(Y.detach(), who=who, name="Y")
     L = cholesky(X, check=check, who=who)
-    return L, _whiten(L, Y)
+    Y = _whiten(L, Y)
+    if check:  # positive definite, and yet not when seen from there: X is too ill-conditioned
+        require_positive_eigenvalues(who, torch.linalg.eigvalsh(Y.detach()), "X^(-1/2) Y X^(-1/2)")
+    return L, Y

@@ -16,14 +16,16 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 
+from spdnet._autograd import batch_first, is_differentiated
 from spdnet._checks import require_count, require_number
+from spdnet._precision import accurate_dtype
 from spdnet.linalg import Log, eigh, expm, invsqrtm, logm, sqrtm, symmetrize
-from spdnet.linalg.precision import accurate_dtype
 
-_CG_TOLERANCE = 1e-14
+# A has eigenvalues from 1 to about half the largest log-ratio of eigenvalues in the data, at most a
+# few hundred in float64: conjugate gradients end long before this limit
 _CG_ITERATIONS = 100
+_CG_TOLERANCE = 1e-14
 
 
 def karcher_mean(X: Tensor, w: Tensor, *, tol: float, max_iter: int) -> Tensor:
@@ -31,47 +33,65 @@ def karcher_mean(X: Tensor, w: Tensor, *, tol: float, max_iter: int) -> Tensor:
     require_number("affine_invariant.mean", "tol", tol, above=0)
     require_count("affine_invariant.mean", "max_iter", max_iter)
     dtype, accurate = X.dtype, accurate_dtype(X)
-    X, w = X.to(accurate), w.to(accurate)[..., None, None]
-    M = _iterate(X.detach(), w.detach(), tol, max_iter)
-    if _is_differentiated(X) or _is_differentiated(w):
+    X, w = X.to(accurate), w.to(accurate)[..., None, None].expand(*X.shape[:-2], 1, 1)
+    M = _Newton.apply(X.detach(), w.detach(), tol, max_iter)
+    if is_differentiated(X) or is_differentiated(w):
         M = _attach(M, X, w)
     return M.to(dtype)
 
 
-@torch.no_grad()
-def _iterate(X: Tensor, w: Tensor, tol: float, max_iter: int) -> Tensor:
-    """Newton's method; a step that makes the gradient grow is undone and halved."""
-    M = expm((w * logm(X, check=False)).sum(-3), check=False)
-    g, A = _linearize(M, X, w)
-    error, step = _norm(g), torch.ones_like(_norm(g))
-    for _ in range(max_iter):
-        if (error <= tol).all():
-            return M
-        moved = _move(M, step * _Solve.apply(g, *A))
-        g_moved, A_moved = _linearize(moved, X, w)
-        better = _norm(g_moved) < error
-        step = torch.where(better, 1.0, step / 2)
-        better = better & (error > tol)  # a mean that has converged stays as it is
-        M, g = torch.where(better, moved, M), torch.where(better, g_moved, g)
-        A = [
-            torch.where(better[..., None, :, :], new, old)
-            for new, old in zip(A_moved, A, strict=True)
-        ]
-        error = _norm(g)
-    if (error > tol).any():
-        warnings.warn(
-            f"affine_invariant.mean: not converged after {max_iter} iterations: the gradient is "
-            f"{error.max().item():.3g}, expected at most tol={tol:g}; raise max_iter or tol",
-            RuntimeWarning,
-            stacklevel=5,
-        )
-    return M
+class _Newton(torch.autograd.Function):
+    """The mean as a constant: a Function for its vmap, because the iteration looks at values."""
+
+    @staticmethod
+    def forward(X: Tensor, w: Tensor, tol: float, max_iter: int) -> Tensor:
+        """A step that makes the gradient grow is undone and halved."""
+        M = expm((w * logm(X, check=False)).sum(-3), check=False)
+        g, A = _linearize(M, X, w)
+        error, step = _norm(g), torch.ones_like(_norm(g))
+        goal = _rounding(X).clamp(min=tol)
+        for _ in range(max_iter):
+            unfinished = ~(error <= goal)  # NaN is not finished
+            if not unfinished.any():
+                return M
+            moved = _move(M, step * _Solve.apply(g, *A))
+            g_moved, A_moved = _linearize(moved, X, w)
+            better = _norm(g_moved) < error
+            step = torch.where(better, 1.0, step / 2)
+            taken = better & unfinished  # a mean that has converged stays as it is
+            M, g = torch.where(taken, moved, M), torch.where(taken, g_moved, g)
+            pairs = zip(A_moved, A, strict=True)
+            A = [torch.where(taken[..., None, :, :], new, old) for new, old in pairs]
+            error = _norm(g)
+        if not (error <= goal).all():
+            warnings.warn(
+                f"affine_invariant.mean: not converged after {max_iter} iterations: the gradient "
+                f"is {error.max().item():.3g}, expected at most tol={tol:g}; raise max_iter or tol",
+                RuntimeWarning,
+                stacklevel=6,  # the caller of mean
+            )
+        return M
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        ctx.mark_non_differentiable(output)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Tensor, int]:
+        return _Newton.apply(*batch_first(info.batch_size, in_dims, args)), 0
+
+
+def _rounding(X: Tensor) -> Tensor:
+    """What rounding leaves of the gradient: the unit times the largest condition in the data."""
+    s = torch.linalg.eigvalsh(X)
+    condition = (s[..., -1] / s[..., 0]).amax(-1)
+    return torch.finfo(X.dtype).eps * condition[..., None, None]
 
 
 def _linearize(M: Tensor, X: Tensor, w: Tensor) -> tuple[Tensor, list[Tensor]]:
     """The gradient at ``M``, and the operator A as its coefficients and eigenvectors."""
     unroot = invsqrtm(M, check=False)[..., None, :, :]
-    s, U = eigh(symmetrize(unroot @ X @ unroot))
+    s, U = eigh(symmetrize(unroot @ X @ unroot), check=False)
     a, b = s[..., :, None], s[..., None, :]
     K = w * (a + b) / 2 * Log().first(a, b)
     return symmetrize((w * ((U * s.log()[..., None, :]) @ U.mT)).sum(-3)), [K, U]
@@ -80,11 +100,6 @@ def _linearize(M: Tensor, X: Tensor, w: Tensor) -> tuple[Tensor, list[Tensor]]:
 def _move(M: Tensor, S: Tensor) -> Tensor:
     root = sqrtm(M, check=False)
     return symmetrize(root @ expm(S, check=False) @ root)
-
-
-def _is_differentiated(x: Tensor) -> bool:
-    tangent = forward_ad.unpack_dual(x).tangent if forward_ad._current_level >= 0 else None
-    return (torch.is_grad_enabled() and x.requires_grad) or tangent is not None
 
 
 def _attach(M: Tensor, X: Tensor, w: Tensor) -> Tensor:
@@ -137,6 +152,10 @@ class _Solve(torch.autograd.Function):
     @staticmethod
     def jvp(ctx: Any, dB: Tensor, *_: Any) -> Tensor:
         return _Solve.apply(dB, *ctx.saved_tensors)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Tensor, int]:
+        return _Solve.apply(*batch_first(info.batch_size, in_dims, args)), 0
 
 
 def _norm(A: Tensor) -> Tensor:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from spdnet._checks import require_square
 from spdnet.linalg import Exp, Log, expm, spectral_derivative, spectral_map
-from spdnet.manifolds.weights import normalized_weights
+from spdnet.manifolds.mean_weights import normalized_weights
 
 
 def inner(X: Tensor, U: Tensor, V: Tensor, *, check: bool = True) -> Tensor:
@@ -33,11 +33,13 @@ def inner(X: Tensor, U: Tensor, V: Tensor, *, check: bool = True) -> Tensor:
     Examples
     --------
     >>> import torch
-    >>> inner(2 * torch.eye(2), torch.eye(2), torch.eye(2))
+    >>> from spdnet.manifolds import log_euclidean
+    >>> log_euclidean.inner(2 * torch.eye(2), torch.eye(2), torch.eye(2))
     tensor(0.5000)
     """
-    left = spectral_derivative(X, U, Log(), check=check, who="log_euclidean.inner")
-    right = spectral_derivative(X, V, Log(), check=False)
+    who = "log_euclidean.inner"
+    left = spectral_derivative(X, U, Log(), check=check, who=who, name="U")
+    right = spectral_derivative(X, V, Log(), check=check, who=who, name="V")
     return (left * right).sum((-2, -1))
 
 
@@ -55,7 +57,8 @@ def distance(X: Tensor, Y: Tensor, *, check: bool = True) -> Tensor:
     Examples
     --------
     >>> import torch
-    >>> distance(torch.eye(2), torch.eye(2).mul(torch.e))
+    >>> from spdnet.manifolds import log_euclidean
+    >>> log_euclidean.distance(torch.eye(2), torch.eye(2).mul(torch.e))
     tensor(1.4142)
     """
     S, T = _logs("log_euclidean.distance", X, Y, check)
@@ -78,7 +81,8 @@ def geodesic(X: Tensor, Y: Tensor, t: float | Tensor, *, check: bool = True) -> 
     Examples
     --------
     >>> import torch
-    >>> geodesic(torch.eye(2), 4 * torch.eye(2), 0.5).diagonal().round(decimals=4)
+    >>> from spdnet.manifolds import log_euclidean
+    >>> log_euclidean.geodesic(torch.eye(2), 4 * torch.eye(2), 0.5).diagonal().round(decimals=4)
     tensor([2., 2.])
     """
     S, T = _logs("log_euclidean.geodesic", X, Y, check)
@@ -100,10 +104,11 @@ def exp(X: Tensor, V: Tensor, *, check: bool = True) -> Tensor:
     Examples
     --------
     >>> import torch
-    >>> exp(torch.eye(2), torch.zeros(2, 2)).diagonal().round(decimals=4)
+    >>> from spdnet.manifolds import log_euclidean
+    >>> log_euclidean.exp(torch.eye(2), torch.zeros(2, 2)).diagonal().round(decimals=4)
     tensor([1., 1.])
     """
-    step = spectral_derivative(X, V, Log(), check=check, who="log_euclidean.exp")
+    step = spectral_derivative(X, V, Log(), check=check, who="log_euclidean.exp", name="V")
     return expm(spectral_map(X, Log(), check=False) + step, check=False)
 
 
@@ -121,7 +126,8 @@ def log(X: Tensor, Y: Tensor, *, check: bool = True) -> Tensor:
     Examples
     --------
     >>> import torch
-    >>> log(torch.eye(2), torch.eye(2).mul(torch.e)).diagonal().round(decimals=4)
+    >>> from spdnet.manifolds import log_euclidean
+    >>> log_euclidean.log(torch.eye(2), torch.eye(2).mul(torch.e)).diagonal().round(decimals=4)
     tensor([1., 1.])
     """
     S, T = _logs("log_euclidean.log", X, Y, check)
@@ -142,11 +148,14 @@ def transport(X: Tensor, Y: Tensor, V: Tensor, *, check: bool = True) -> Tensor:
     Examples
     --------
     >>> import torch
-    >>> transport(torch.eye(2), 2 * torch.eye(2), torch.eye(2)).diagonal().round(decimals=4)
+    >>> from spdnet.manifolds import log_euclidean
+    >>> V = log_euclidean.transport(torch.eye(2), 2 * torch.eye(2), torch.eye(2))
+    >>> V.diagonal().round(decimals=4)
     tensor([2., 2.])
     """
-    _, T = _logs("log_euclidean.transport", X, Y, check)
-    flat = spectral_derivative(X, V, Log(), check=False, who="log_euclidean.transport")
+    who = "log_euclidean.transport"
+    _, T = _logs(who, X, Y, check)
+    flat = spectral_derivative(X, V, Log(), check=check, who=who, name="V")
     return spectral_derivative(T, flat, Exp(), check=False)
 
 
@@ -166,7 +175,9 @@ def mean(X: Tensor, weights: Tensor | None = None, *, check: bool = True) -> Ten
     Examples
     --------
     >>> import torch
-    >>> mean(torch.stack([torch.eye(2), 4 * torch.eye(2)])).diagonal().round(decimals=4)
+    >>> from spdnet.manifolds import log_euclidean
+    >>> M = log_euclidean.mean(torch.stack([torch.eye(2), 4 * torch.eye(2)]))
+    >>> M.diagonal().round(decimals=4)
     tensor([2., 2.])
     """
     w = normalized_weights("log_euclidean.mean", X, weights)

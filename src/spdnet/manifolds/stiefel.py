@@ -4,13 +4,16 @@ Every function takes any leading batch shape. The tangent space at ``W`` are the
 :math:`W^\top V` skew-symmetric.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from spdnet._checks import require_choice, require_floating, require_matrix, require_same_shape
-from spdnet.linalg.precision import accurate_dtype
+from spdnet._autograd import is_differentiated
+from spdnet._checks import require_choice, require_same_shape, require_tall
+from spdnet._precision import accurate_dtype, unlowered
+from spdnet.linalg.matrix_functions import invsqrtm
 from spdnet.linalg.symmetric import symmetrize
 
 METRICS = ("embedded", "canonical", "grassmann")
@@ -32,8 +35,11 @@ def _rebuild(data: Tensor, requires_grad: bool) -> StiefelParameter:
     return StiefelParameter(data, requires_grad)
 
 
+torch.serialization.add_safe_globals([_rebuild])  # for torch.load(weights_only=True)
+
+
 def random_point(
-    *size: int,
+    *size: int | Sequence[int],
     generator: torch.Generator | None = None,
     device: torch.device | str | None = None,
     dtype: torch.dtype | None = None,
@@ -43,7 +49,11 @@ def random_point(
     Parameters
     ----------
     *size : int
-        ``(..., n, k)`` with ``n >= k``, as in :func:`torch.randn`.
+        ``(..., n, k)`` with ``n >= k``, as in :func:`torch.randn`, or one sequence of them.
+    generator : Generator, optional
+        Of the random numbers.
+    device, dtype : optional
+        Of the points; those of torch's defaults when not given.
 
     Returns
     -------
@@ -51,13 +61,15 @@ def random_point(
 
     Examples
     --------
-    >>> W = random_point(5, 3)
+    >>> import torch
+    >>> from spdnet.manifolds import stiefel
+    >>> W = stiefel.random_point(5, 3)
     >>> (W.mT @ W - torch.eye(3)).abs().max() < 1e-6
     tensor(True)
     """
-    A = torch.empty(size, device=device, dtype=dtype)
-    require_matrix("random_point", A, "size")
-    require_floating("random_point", A, "dtype")
+    shape: Any = size[0] if len(size) == 1 and isinstance(size[0], Sequence) else size
+    A = torch.empty(shape, device=device, dtype=dtype)
+    require_tall("random_point", A, "points")
     A.normal_(generator=generator)
     return _orthonormalize(A.to(accurate_dtype(A))).to(A.dtype)
 
@@ -76,16 +88,18 @@ def project(A: Tensor) -> Tensor:
 
     Examples
     --------
-    >>> project(torch.tensor([[2.0, 0.0], [0.0, 3.0], [0.0, 0.0]]))
+    >>> import torch
+    >>> from spdnet.manifolds import stiefel
+    >>> stiefel.project(torch.tensor([[2.0, 0.0], [0.0, 3.0], [0.0, 0.0]]))
     tensor([[1., 0.],
             [0., 1.],
             [0., 0.]])
     """
-    require_matrix("project", A, "A")
-    require_floating("project", A, "A")
+    require_tall("project", A, "A")
     return _polar(A.to(accurate_dtype(A))).to(A.dtype)
 
 
+@unlowered
 def project_tangent(W: Tensor, V: Tensor) -> Tensor:
     r"""Orthogonal projection to the tangent space, :math:`V - W \, \mathrm{sym}(W^\top V)`.
 
@@ -102,8 +116,10 @@ def project_tangent(W: Tensor, V: Tensor) -> Tensor:
 
     Examples
     --------
+    >>> import torch
+    >>> from spdnet.manifolds import stiefel
     >>> W = torch.eye(3)[:, :2]
-    >>> project_tangent(W, torch.ones(3, 2))
+    >>> stiefel.project_tangent(W, torch.ones(3, 2))
     tensor([[0., 0.],
             [0., 0.],
             [1., 1.]])
@@ -112,6 +128,7 @@ def project_tangent(W: Tensor, V: Tensor) -> Tensor:
     return V - W @ symmetrize(W.mT @ V)
 
 
+@unlowered
 def inner(W: Tensor, U: Tensor, V: Tensor, metric: str = "embedded") -> Tensor:
     r"""Inner product of tangent vectors at ``W``.
 
@@ -129,16 +146,20 @@ def inner(W: Tensor, U: Tensor, V: Tensor, metric: str = "embedded") -> Tensor:
 
     Examples
     --------
-    >>> inner(torch.eye(3)[:, :2], torch.ones(3, 2), torch.ones(3, 2))
+    >>> import torch
+    >>> from spdnet.manifolds import stiefel
+    >>> stiefel.inner(torch.eye(3)[:, :2], torch.ones(3, 2), torch.ones(3, 2))
     tensor(6.)
     """
     require_choice("inner", "metric", metric, METRICS)
+    require_same_shape("inner", W=W, U=U, V=V)
     product = (U * V).sum((-2, -1))
     if metric == "canonical":
         product = product - ((W.mT @ U) * (W.mT @ V)).sum((-2, -1)) / 2
     return product
 
 
+@unlowered
 def riemannian_gradient(W: Tensor, G: Tensor, metric: str = "embedded") -> Tensor:
     r"""Riemannian gradient from the Euclidean gradient ``G``.
 
@@ -162,8 +183,10 @@ def riemannian_gradient(W: Tensor, G: Tensor, metric: str = "embedded") -> Tenso
 
     Examples
     --------
+    >>> import torch
+    >>> from spdnet.manifolds import stiefel
     >>> W = torch.eye(3)[:, :2]
-    >>> riemannian_gradient(W, torch.tensor([[1.0, 2.0], [0.0, 1.0], [5.0, 5.0]]))
+    >>> stiefel.riemannian_gradient(W, torch.tensor([[1.0, 2.0], [0.0, 1.0], [5.0, 5.0]]))
     tensor([[ 0.,  1.],
             [-1.,  0.],
             [ 5.,  5.]])
@@ -183,8 +206,8 @@ def retract(W: Tensor, V: Tensor, method: str = "qr") -> Tensor:
     ``qr``: the Q factor of :math:`W + V` with :math:`\mathrm{diag}(R) > 0`; ``polar``: the nearest
     point to :math:`W + V`; ``cayley``: :math:`(I - \tfrac12 A)^{-1} (I + \tfrac12 A) W` with the
     skew :math:`A` that has :math:`A W = V`. All agree with the geodesic to first order, and all end
-    on the manifold to the precision of the dtype whatever the error in ``W``, so that it does not
-    drift; single precision is computed in double.
+    on the manifold to the precision of the dtype, so that rounding errors do not add up over many
+    steps; single precision is computed in double.
 
     Parameters
     ----------
@@ -200,14 +223,16 @@ def retract(W: Tensor, V: Tensor, method: str = "qr") -> Tensor:
 
     Examples
     --------
+    >>> import torch
+    >>> from spdnet.manifolds import stiefel
     >>> W = torch.eye(3)[:, :1]
-    >>> retract(W, torch.tensor([[0.0], [1.0], [0.0]]))
+    >>> stiefel.retract(W, torch.tensor([[0.0], [1.0], [0.0]]))
     tensor([[0.7071],
             [0.7071],
             [0.0000]])
     """
     require_choice("retract", "method", method, RETRACTIONS)
-    require_matrix("retract", W)
+    require_tall("retract", W)
     require_same_shape("retract", W=W, V=V)
     dtype, accurate = W.dtype, accurate_dtype(W)
     W, V = W.to(accurate), V.to(accurate)
@@ -220,8 +245,12 @@ def retract(W: Tensor, V: Tensor, method: str = "qr") -> Tensor:
     return moved.to(dtype)
 
 
-def transport(W: Tensor, target: Tensor, V: Tensor) -> Tensor:
+@unlowered
+def transport(W: Tensor, target: Tensor, V: Tensor, metric: str = "embedded") -> Tensor:
     """Carry a tangent vector from ``W`` to ``target`` by projection to the tangent space there.
+
+    For the Grassmann metric the projection is to its horizontal vectors, those that do not turn the
+    columns within their span.
 
     Parameters
     ----------
@@ -229,6 +258,7 @@ def transport(W: Tensor, target: Tensor, V: Tensor) -> Tensor:
         Points.
     V : Tensor, shape (..., n, k)
         Tangent at ``W``.
+    metric : {"embedded", "canonical", "grassmann"}
 
     Returns
     -------
@@ -237,12 +267,17 @@ def transport(W: Tensor, target: Tensor, V: Tensor) -> Tensor:
 
     Examples
     --------
-    >>> W, target = random_point(4, 2), random_point(4, 2)
-    >>> V = transport(W, target, project_tangent(W, torch.randn(4, 2)))
+    >>> import torch
+    >>> from spdnet.manifolds import stiefel
+    >>> W, target = stiefel.random_point(4, 2), stiefel.random_point(4, 2)
+    >>> V = stiefel.transport(W, target, stiefel.project_tangent(W, torch.randn(4, 2)))
     >>> bool((target.mT @ V + V.mT @ target).abs().max() < 1e-5)
     True
     """
+    require_choice("transport", "metric", metric, METRICS)
     require_same_shape("transport", W=W, target=target, V=V)
+    if metric == "grassmann":
+        return V - target @ (target.mT @ V)
     return project_tangent(target, V)
 
 
@@ -252,8 +287,12 @@ def _orthonormalize(A: Tensor) -> Tensor:
 
 
 def _polar(A: Tensor) -> Tensor:
-    U, _, Vh = torch.linalg.svd(A, full_matrices=False)
-    return U @ Vh
+    U, _, Vh = torch.linalg.svd(A.detach(), full_matrices=False)
+    if not is_differentiated(A):
+        return U @ Vh
+    # the singular vectors have no derivative where singular values coincide, as they do at W itself
+    smooth = A @ invsqrtm(A.mT @ A, check=False)
+    return smooth + (U @ Vh - smooth).detach()
 
 
 def _cayley(W: Tensor, V: Tensor) -> Tensor:
@@ -262,5 +301,4 @@ def _cayley(W: Tensor, V: Tensor) -> Tensor:
     left, right = torch.cat([horizontal, W], -1), torch.cat([W, -horizontal], -1)
     eye = torch.eye(left.shape[-1], dtype=W.dtype, device=W.device)
     moved = W + left @ torch.linalg.solve(eye - right.mT @ left / 2, right.mT @ W)
-    # the transform keeps whatever error W^T W has; a Newton-Schulz step removes it
-    return moved @ (1.5 * eye[: W.shape[-1], : W.shape[-1]] - moved.mT @ moved / 2)
+    return _orthonormalize(moved)  # the transform keeps whatever error W^T W has

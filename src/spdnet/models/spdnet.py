@@ -11,11 +11,14 @@ from spdnet._checks import (
     require_choice,
     require_count,
     require_positive_semidefinite,
+    require_same_dtype,
     require_shrinking,
     require_square,
     require_symmetric,
+    require_threshold,
 )
 from spdnet.nn import BiMap, LogEig, ReEig, Vech
+from spdnet.nn.bimap import INITS
 
 
 class SPDNet(nn.Module):
@@ -43,7 +46,10 @@ class SPDNet(nn.Module):
         Of the BiMaps: see :class:`spdnet.nn.BiMap`. The classifier starts from ``0.01 * randn``.
     check : bool
         Refuse input that is not finite, not symmetric or not positive semi-definite; also an
-        argument of each call.
+        argument of each call: ``model(X, check=False)`` in a training step whose data have been
+        checked once.
+    device, dtype : optional
+        Of weights and buffers.
 
     Attributes
     ----------
@@ -60,6 +66,7 @@ class SPDNet(nn.Module):
     Examples
     --------
     >>> import torch
+    >>> from spdnet import SPDNet
     >>> model = SPDNet((6, 4, 2), 3)
     >>> model(torch.eye(6).expand(8, 6, 6)).shape
     torch.Size([8, 3])
@@ -80,12 +87,14 @@ class SPDNet(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        require_shrinking("SPDNet", dims)
+        dims = require_shrinking("SPDNet", dims)
+        require_threshold("SPDNet", eps)
         require_count("SPDNet", "n_classes", n_classes)
         require_choice("SPDNet", "vectorize", vectorize, ("full", "vech"))
+        require_choice("SPDNet", "init", init, INITS)
         where: dict[str, Any] = {"device": device, "dtype": dtype}
         d = dims[-1]
-        self.dims = tuple(dims)
+        self.dims = dims
         self.check = check
         self.bimaps = nn.ModuleList(BiMap(i, o, init=init, **where) for i, o in pairwise(dims))
         self.reeigs = nn.ModuleList(ReEig(eps, **where) for _ in self.bimaps[1:])
@@ -116,6 +125,8 @@ class SPDNet(nn.Module):
         """The vector that the classifier sees: ``(..., d * d)``, or ``(..., d * (d + 1) / 2)``."""
         check = self.check if check is None else check
         require_square("SPDNet", X, n=self.dims[0])  # (..., d_0, d_0)
+        require_same_dtype("SPDNet", X, self.classifier.weight)
+        X = X.to(self.classifier.weight.dtype)  # half types are lifted
         if check:
             require_symmetric("SPDNet", X)
             require_positive_semidefinite("SPDNet", X)

@@ -1,21 +1,22 @@
 """BiMap: the bilinear mapping of SPD matrices (Eq. 1)."""
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
 from spdnet._checks import (
     require_choice,
-    require_floating,
+    require_count,
+    require_reducing,
     require_same_dtype,
-    require_shrinking,
     require_square,
     require_symmetric,
 )
+from spdnet._precision import working_dtype
 from spdnet.linalg import congruence
 from spdnet.manifolds.stiefel import StiefelParameter, random_point
 from spdnet.nn.layer import SPDLayer
+
+INITS = ("uniform", "authors")
 
 
 class BiMap(SPDLayer):
@@ -35,6 +36,8 @@ class BiMap(SPDLayer):
         draw from the global generator of torch.
     check : bool
         Refuse input that is not finite and symmetric.
+    device, dtype : optional
+        Of the weight.
 
     Attributes
     ----------
@@ -43,6 +46,7 @@ class BiMap(SPDLayer):
     Examples
     --------
     >>> import torch
+    >>> from spdnet.nn import BiMap
     >>> BiMap(5, 3)(torch.eye(5).expand(8, 5, 5)).shape
     torch.Size([8, 3, 3])
     """
@@ -58,8 +62,10 @@ class BiMap(SPDLayer):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(check=check)
-        require_shrinking("BiMap", (in_features, out_features), "(in_features, out_features)")
-        require_choice("BiMap", "init", init, ("uniform", "authors"))
+        require_count("BiMap", "in_features", in_features)
+        require_count("BiMap", "out_features", out_features)
+        require_reducing("BiMap", in_features, out_features, "(in_features -> out_features)")
+        require_choice("BiMap", "init", init, INITS)
         self.in_features = in_features
         self.out_features = out_features
         self.init = init
@@ -75,13 +81,13 @@ class BiMap(SPDLayer):
         if self.init == "uniform":
             W.copy_(random_point(*W.shape, device=W.device, dtype=W.dtype))
         else:
-            A = torch.rand(W.shape[0], W.shape[0], device=W.device, dtype=W.dtype)
+            dtype = working_dtype(W.dtype)
+            A = torch.rand(W.shape[0], W.shape[0], device=W.device, dtype=dtype)
             W.copy_(torch.linalg.svd(A @ A.mT).U[:, : W.shape[1]])
 
     def forward(self, X: Tensor, check: bool | None = None) -> Tensor:
         """``(..., n_in, n_in)`` to ``(..., n_out, n_out)``."""
         require_square("BiMap", X, n=self.in_features)
-        require_floating("BiMap", X)
         require_same_dtype("BiMap", X, self.weight)
         if self._checks(check):
             require_symmetric("BiMap", X)
@@ -90,15 +96,3 @@ class BiMap(SPDLayer):
     def extra_repr(self) -> str:
         """Settings for ``repr``."""
         return f"in_features={self.in_features}, out_features={self.out_features}"
-
-    # torch makes a plain Parameter where it cannot swap the data (from and to the meta device) and
-    # where it assigns a loaded tensor; the mark goes back on, on the same object
-
-    def _apply(self, fn: Any, recurse: bool = True) -> Any:
-        super()._apply(fn, recurse)
-        self.weight.__class__ = StiefelParameter
-        return self
-
-    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        super()._load_from_state_dict(*args, **kwargs)
-        self.weight.__class__ = StiefelParameter

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from spdnet._checks import require_choice, require_number
+from spdnet._checks import is_concrete, require_choice, require_number, require_threshold
 from spdnet.linalg.scalar import Clamp, Exp, Log, ScalarFunction, Sigmoid, Softplus
 from spdnet.linalg.spectral import decompose, map_decomposed, spectral_map
 from spdnet.nn.layer import SPDLayer
@@ -21,19 +21,23 @@ class ReEig(SPDLayer):
     momentum : float
         Weight of the latest batch in the running threshold, for a percentage only. A batch is
         rectified with the threshold of the batches before it (the first one with its own), so that
-        a matrix does not depend on its batch-mates; in evaluation the threshold stays as it is.
+        a matrix does not depend on its batch-mates. Because every forward pass in training moves
+        the threshold, activation checkpointing does not go with a percentage.
     check : bool
-        Refuse input that is not finite and symmetric.
+        Refuse input that is not finite and symmetric, and evaluation before any training.
+    device, dtype : optional
+        Of the running threshold.
 
     Attributes
     ----------
     threshold : Tensor, shape ()
-        For a percentage only: the running threshold, a buffer; 0 until the first training batch.
+        For a percentage only: the running threshold, a buffer. In evaluation it stays as it is.
 
     Examples
     --------
     >>> import torch
-    >>> ReEig(eps=0.5)(torch.diag(torch.tensor([2.0, 0.1]))).diagonal().round(decimals=4)
+    >>> from spdnet.nn import ReEig
+    >>> ReEig(eps=0.5)(torch.diag(torch.tensor([2.0, 0.1]))).diagonal()
     tensor([2.0000, 0.5000])
     >>> layer = ReEig(eps="50%")
     >>> layer(torch.diag(torch.tensor([4.0, 3.0, 2.0, 1.0]))).diagonal()
@@ -55,11 +59,11 @@ class ReEig(SPDLayer):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(check=check)
-        require_number("ReEig", "momentum", momentum, above=0)
+        require_number("ReEig", "momentum", momentum, above=0, at_most=1)
         self.eps = eps
         self.momentum = momentum
-        self.quantile = _quantile(eps)
-        if self.quantile is not None:
+        self.share = require_threshold("ReEig", eps)  # None for an absolute threshold
+        if self.share is not None:
             self.register_buffer("threshold", torch.zeros((), device=device, dtype=dtype))
             self.register_buffer(
                 "num_batches_tracked", torch.zeros((), device=device, dtype=torch.long)
@@ -67,35 +71,44 @@ class ReEig(SPDLayer):
 
     def reset_parameters(self) -> None:
         """Forget the eigenvalues seen so far."""
-        if self.quantile is not None:
+        if self.share is not None:
             self.threshold.zero_()
             self.num_batches_tracked.zero_()
 
     def forward(self, X: Tensor, check: bool | None = None) -> Tensor:
         """``(..., n, n)`` to ``(..., n, n)``."""
         check = self._checks(check)
-        if not isinstance(self.eps, str):
-            return spectral_map(X, Clamp(self.eps), check=check, who="ReEig")
+        if self.share is None:
+            return spectral_map(X, Clamp(float(self.eps)), check=check, who="ReEig")
         s, U = decompose(X, Clamp(0.0), check=check, who="ReEig")
-        threshold = self.threshold
         if self.training and s.numel() > 0:
-            threshold = self._track(s)
-        return map_decomposed(X, s, U, Clamp(threshold))
+            return map_decomposed(X, s, U, Clamp(self._track(s, self.share)))
+        if check and s.numel() > 0:
+            self._require_tracked()
+        return map_decomposed(X, s, U, Clamp(self.threshold.clone()))
 
     @torch.no_grad()
-    def _track(self, s: Tensor) -> Tensor:
+    def _track(self, s: Tensor, share: float) -> Tensor:
         """Note the eigenvalues of a batch; the threshold to rectify this batch with."""
-        assert self.quantile is not None
-        rank = max(1, round(self.quantile * s.numel()))
-        seen = s.flatten().kthvalue(rank).values.to(self.threshold.dtype)
+        rank = max(1, round(share * s.numel()))
+        rounding = 4 * s.shape[-1] * torch.finfo(s.dtype).eps * s.abs().max()  # if X is singular
+        seen = torch.maximum(s.flatten().kthvalue(rank).values, rounding).to(self.threshold.dtype)
         current = torch.where(self.num_batches_tracked == 0, seen, self.threshold)
-        self.threshold.copy_(torch.lerp(current, seen, self.momentum))
+        # not copy_, which a compiled step loses for a float64 scalar on a CPU
+        self.threshold[...] = torch.lerp(current, seen, self.momentum)
         self.num_batches_tracked.add_(1)
         return current
 
+    def _require_tracked(self) -> None:
+        if is_concrete(self.num_batches_tracked) and self.num_batches_tracked == 0:
+            raise RuntimeError(
+                f"ReEig: expected a training batch before evaluation with eps={self.eps!r}, got "
+                "none, so there is no threshold yet; call it in training mode, or load a state_dict"
+            )
+
     def extra_repr(self) -> str:
         """Settings for ``repr``."""
-        return f"eps={self.eps!r}"
+        return f"eps={self.eps!r}" + ("" if self.share is None else f", momentum={self.momentum}")
 
 
 class LogEig(SPDLayer):
@@ -109,6 +122,7 @@ class LogEig(SPDLayer):
     Examples
     --------
     >>> import torch
+    >>> from spdnet.nn import LogEig
     >>> LogEig()(torch.eye(2)).diagonal().round(decimals=4)
     tensor([0., 0.])
     """
@@ -129,6 +143,7 @@ class ExpEig(SPDLayer):
     Examples
     --------
     >>> import torch
+    >>> from spdnet.nn import ExpEig
     >>> ExpEig()(torch.zeros(2, 2)).diagonal().round(decimals=4)
     tensor([1., 1.])
     """
@@ -161,6 +176,7 @@ class SpectralActivation(SPDLayer):
     Examples
     --------
     >>> import torch
+    >>> from spdnet.nn import SpectralActivation
     >>> SpectralActivation("softplus", eps=0.1)(torch.diag(torch.tensor([3.0, 0.1]))).diagonal()
     tensor([3.0000, 0.1693])
     """
@@ -197,21 +213,3 @@ class SpectralActivation(SPDLayer):
         """Settings for ``repr``."""
         eps = f"eps={self.eps}, " if self.kind == "softplus" else ""
         return f"{self.kind!r}, {eps}beta={self.beta}"
-
-
-def _quantile(eps: float | str) -> float | None:
-    """The share of a percentage such as ``"10%"``; None for a number."""
-    if not isinstance(eps, str):
-        require_number("ReEig", "eps", eps, above=0)
-        return None
-    number = eps.strip().removesuffix("%")
-    try:
-        share = float(number) / 100
-    except ValueError:
-        share = -1.0
-    if number == eps.strip() or not 0 < share < 1:
-        raise ValueError(
-            "ReEig: expected eps to be a number > 0, or a percentage between 0% and 100% such as "
-            f"'10%', got {eps!r}"
-        )
-    return share

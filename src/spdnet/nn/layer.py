@@ -1,10 +1,18 @@
 """What all layers on SPD matrices share."""
 
+from typing import Any
+
 import torch
+
+from spdnet.manifolds.stiefel import StiefelParameter
 
 
 class SPDLayer(torch.nn.Module):
     """A layer on matrices ``(..., n, n)`` that checks its input unless told not to.
+
+    Its Stiefel parameters stay marked as such, as the same objects, where torch would make plain
+    parameters of them: on the way from and to the meta device, and when a loaded tensor is
+    assigned.
 
     Parameters
     ----------
@@ -23,3 +31,23 @@ class SPDLayer(torch.nn.Module):
 
     def _checks(self, check: bool | None) -> bool:
         return self.check if check is None else check
+
+    def _stiefel_names(self) -> list[str]:
+        return [n for n, p in self._parameters.items() if isinstance(p, StiefelParameter)]
+
+    def _mark(self, names: list[str]) -> None:
+        for name in names:
+            parameter = self._parameters[name]
+            if type(parameter) is torch.nn.Parameter:
+                parameter.__class__ = StiefelParameter
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Any:
+        names = self._stiefel_names()
+        super()._apply(fn, recurse)
+        self._mark(names)
+        return self
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        names = self._stiefel_names()
+        super()._load_from_state_dict(*args, **kwargs)
+        self._mark(names)

@@ -14,6 +14,7 @@ class Vech(torch.nn.Module):
     Examples
     --------
     >>> import torch
+    >>> from spdnet.nn import Vech
     >>> Vech()(torch.tensor([[1.0, 2.0], [2.0, 3.0]]))
     tensor([1.0000, 2.8284, 3.0000])
     """

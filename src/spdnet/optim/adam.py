@@ -44,6 +44,7 @@ class RiemannianAdam(RiemannianOptimizer):
     Examples
     --------
     >>> import torch
+    >>> from spdnet.optim import RiemannianAdam
     >>> from spdnet import SPDNet
     >>> model = SPDNet((6, 3), 2)
     >>> optimizer = RiemannianAdam(model.parameters(), lr=0.01)
@@ -78,10 +79,13 @@ class RiemannianAdam(RiemannianOptimizer):
 
     def _check_group(self, group: dict[str, Any]) -> None:
         require_number("RiemannianAdam", "eps", group["eps"], at_least=0)
-        for i, beta in enumerate(group["betas"]):
-            require_number("RiemannianAdam", f"betas[{i}]", beta, at_least=0)
-            if beta >= 1:
-                raise ValueError(f"RiemannianAdam: expected betas[{i}] < 1, got {beta}")
+        betas = group["betas"]
+        if not isinstance(betas, (tuple, list)) or len(betas) != 2:
+            raise TypeError(
+                f"RiemannianAdam: expected betas to be a pair of numbers, got {betas!r}"
+            )
+        for i, beta in enumerate(betas):
+            require_number("RiemannianAdam", f"betas[{i}]", beta, at_least=0, below=1)
 
     def _step_euclidean(self, group: dict[str, Any], params: list[Tensor]) -> None:
         if not params:
@@ -109,21 +113,28 @@ class RiemannianAdam(RiemannianOptimizer):
         states = [self._state(p, group, torch.zeros_like(p[..., :1, :1])) for p in params]
         for state in states:
             state["step"] += 1
-        steps = torch.stack([s["step"] for s in states]).to(W).view(-1, *[1] * (W.ndim - 1))
+
+        def stacked(name: str) -> Tensor:
+            return torch.stack([s[name] for s in states]).to(W)
+
+        def correction(beta: float) -> Tensor:
+            factors = torch.tensor([1 - beta ** s["step"].item() for s in states])
+            return factors.to(W).view(-1, *[1] * (W.ndim - 1))
 
         norm2 = inner(W, G, G, group["metric"])[..., None, None]
-        m = torch.lerp(torch.stack([s["exp_avg"] for s in states]), G, 1 - beta1)
-        v = torch.lerp(torch.stack([s["exp_avg_sq"] for s in states]), norm2, 1 - beta2)
+        m = torch.lerp(stacked("exp_avg"), G, 1 - beta1)
+        v = torch.lerp(stacked("exp_avg_sq"), norm2, 1 - beta2)
         write_back([s["exp_avg_sq"] for s in states], v)
         if group["amsgrad"]:
-            v = torch.maximum(torch.stack([s["max_exp_avg_sq"] for s in states]), v)
+            v = torch.maximum(stacked("max_exp_avg_sq"), v)
             write_back([s["max_exp_avg_sq"] for s in states], v)
 
-        scale = (v / (1 - beta2**steps)).sqrt() + group["eps"]
-        direction = m / (1 - beta1**steps) / scale
+        scale = (v / correction(beta2)).sqrt() + group["eps"]
+        direction = m / correction(beta1) / scale
         moved = retract(W, -group["lr"] * direction, group["retraction"])
         write_back(params, moved)
-        write_back([s["exp_avg"] for s in states], transport(W, moved, m))
+        moments = transport(W, moved, m, group["metric"])
+        write_back([s["exp_avg"] for s in states], moments)
 
     def _state(self, p: Tensor, group: dict[str, Any], second_moment: Tensor) -> dict[str, Any]:
         """The state of a parameter; made on first use, with a second moment of the given shape."""
@@ -134,4 +145,10 @@ class RiemannianAdam(RiemannianOptimizer):
             state["exp_avg_sq"] = second_moment
             if group["amsgrad"]:
                 state["max_exp_avg_sq"] = second_moment.clone()
+        if state["exp_avg_sq"].shape != second_moment.shape:
+            raise ValueError(
+                "RiemannianAdam: expected a state with one second moment for each Stiefel matrix, "
+                f"shape {tuple(second_moment.shape)}, got {tuple(state['exp_avg_sq'].shape)}; load "
+                "a state that RiemannianAdam saved, or start anew"
+            )
         return state

@@ -6,9 +6,10 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch._compile import _disable_dynamo
 
 from spdnet._checks import require_choice, require_number
-from spdnet.linalg.precision import without_autocast
+from spdnet._precision import working_dtype
 from spdnet.manifolds import stiefel
 from spdnet.manifolds.stiefel import StiefelParameter
 
@@ -24,14 +25,16 @@ class RiemannianOptimizer(torch.optim.Optimizer):
         """Add parameters with settings of their own, after checking the settings."""
         group = {**self.defaults, **param_group}
         who = type(self).__name__
-        if not isinstance(group["lr"], Tensor):
-            require_number(who, "lr", group["lr"], at_least=0)
+        lr = group["lr"]
+        require_number(who, "lr", lr.item() if isinstance(lr, Tensor) else lr, at_least=0)
         require_number(who, "weight_decay", group["weight_decay"], at_least=0)
         require_choice(who, "metric", group["metric"], stiefel.METRICS)
         require_choice(who, "retraction", group["retraction"], stiefel.RETRACTIONS)
         self._check_group(group)
         super().add_param_group(param_group)
 
+    # traced, a Stiefel parameter would lose its type and be stepped as a plain one
+    @_disable_dynamo
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Take one step; ``p.grad`` stays as it is.
@@ -49,9 +52,16 @@ class RiemannianOptimizer(torch.optim.Optimizer):
             params = [p for p in group["params"] if p.grad is not None]
             self._step_euclidean(group, [p for p in params if not _is_stiefel(p)])
             for batch in _equal_shapes([p for p in params if _is_stiefel(p)]):
-                with without_autocast(batch[0]):
-                    self._step_stiefel(group, batch)
+                self._step_stiefel(group, batch)
         return loss
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Load a state; settings that it does not have, as one of torch's own, stay as they are."""
+        current = [dict(group) for group in self.param_groups]
+        super().load_state_dict(state_dict)
+        for group, before in zip(self.param_groups, current, strict=True):
+            for name, value in before.items():
+                group.setdefault(name, value)
 
     def _check_group(self, group: dict[str, Any]) -> None:
         raise NotImplementedError
@@ -70,7 +80,8 @@ def gradients(params: Sequence[Tensor]) -> list[Tensor]:
 
 def stacked_gradient(group: dict[str, Any], params: list[Tensor]) -> tuple[Tensor, Tensor]:
     """Equal Stiefel parameters ``(P, ..., n, k)`` and the Riemannian gradients to descend along."""
-    W, G = torch.stack(params), torch.stack(gradients(params))
+    dtype = working_dtype(params[0].dtype)
+    W, G = torch.stack(params).to(dtype), torch.stack(gradients(params)).to(dtype)
     G = stiefel.riemannian_gradient(W, G, group["metric"])
     return W, -G if group["maximize"] else G
 

@@ -36,6 +36,7 @@ class RiemannianSGD(RiemannianOptimizer):
     Examples
     --------
     >>> import torch
+    >>> from spdnet.optim import RiemannianSGD
     >>> from spdnet import SPDNet
     >>> model = SPDNet((6, 3), 2)
     >>> optimizer = RiemannianSGD(model.parameters(), lr=0.01)
@@ -107,7 +108,10 @@ class RiemannianSGD(RiemannianOptimizer):
         direction = G + momentum * buffer if group["nesterov"] else buffer
         moved = retract(W, -group["lr"] * direction, group["retraction"])
         write_back(params, moved)
-        write_back([self.state[p]["momentum_buffer"] for p in params], transport(W, moved, buffer))
+        write_back(
+            [self.state[p]["momentum_buffer"] for p in params],
+            transport(W, moved, buffer, group["metric"]),
+        )
 
     def _momentum(self, p: Tensor, G: Tensor, group: dict[str, Any]) -> Tensor:
         """The momentum of one parameter with its gradient taken in."""
@@ -115,4 +119,4 @@ class RiemannianSGD(RiemannianOptimizer):
         if "momentum_buffer" not in state:
             state["momentum_buffer"] = torch.zeros_like(G)
             return G
-        return group["momentum"] * state["momentum_buffer"] + (1 - group["dampening"]) * G
+        return group["momentum"] * state["momentum_buffer"].to(G) + (1 - group["dampening"]) * G

@@ -1,9 +1,8 @@
-"""The weights of a mean."""
+"""The weights of a weighted mean."""
 
-import torch
 from torch import Tensor
 
-from spdnet._checks import is_concrete, require_square
+from spdnet._checks import is_concrete, require_square, require_tensor
 
 
 def normalized_weights(who: str, X: Tensor, weights: Tensor | None) -> Tensor:
@@ -16,6 +15,7 @@ def normalized_weights(who: str, X: Tensor, weights: Tensor | None) -> Tensor:
         )
     if weights is None:
         return X.new_ones(X.shape[-3]) / X.shape[-3]
+    require_tensor(who, weights, "weights")
     if weights.shape[-1:] != X.shape[-3:-2]:
         raise ValueError(
             f"{who}: expected weights of shape (..., {X.shape[-3]}), one for each matrix, "
@@ -28,4 +28,4 @@ def normalized_weights(who: str, X: Tensor, weights: Tensor | None) -> Tensor:
             f"{who}: expected weights that are finite, not negative and not all zero, "
             f"got values from {weights.min().item():.3g} to {weights.max().item():.3g}"
         )
-    return (weights / total).to(torch.promote_types(X.dtype, weights.dtype))
+    return (weights / total).to(X.dtype)

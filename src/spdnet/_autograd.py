@@ -1,0 +1,29 @@
+"""What custom autograd functions share."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+
+def is_transformed(x: Tensor) -> bool:
+    """Whether ``x`` is inside a transform of torch.func, such as vmap or grad."""
+    return torch._C._functorch.is_functorch_wrapped_tensor(x)
+
+
+def is_differentiated(x: Tensor) -> bool:
+    """Whether a derivative with respect to ``x`` may be wanted, in reverse or in forward mode."""
+    dual = forward_ad._current_level >= 0 and forward_ad.unpack_dual(x).tangent is not None
+    return (torch.is_grad_enabled() and x.requires_grad) or dual or is_transformed(x)
+
+
+def batch_first(size: int, in_dims: tuple[Any, ...], args: tuple[Any, ...]) -> list[Any]:
+    """Every tensor of ``args`` with the batch of vmap as its first dimension."""
+
+    def moved(x: Any, dim: int | None) -> Any:
+        if not isinstance(x, Tensor):
+            return x
+        return x.expand(size, *x.shape) if dim is None else x.movedim(dim, 0)
+
+    return [moved(x, dim) for x, dim in zip(args, in_dims, strict=True)]
