@@ -2,9 +2,9 @@
 
 from importlib.metadata import version
 
-from spdnet import linalg, manifolds, models, nn, optim
+from spdnet import covariance, linalg, manifolds, models, nn, optim
 from spdnet.models import SPDNet
 
 __version__ = version("spdnet")
 
-__all__ = ["SPDNet", "__version__", "linalg", "manifolds", "models", "nn", "optim"]
+__all__ = ["SPDNet", "__version__", "covariance", "linalg", "manifolds", "models", "nn", "optim"]

@@ -6,9 +6,10 @@ import pytest
 import torch
 from torch.func import grad, jacfwd, jacrev, jvp, vmap
 
+from spdnet import manifolds
 from spdnet.linalg import symmetrize
 from spdnet.manifolds.stiefel import StiefelParameter, random_point
-from spdnet.nn import BiMap, ExpEig, LogEig, ReEig, SpectralActivation, Vech
+from spdnet.nn import BiMap, Center, ExpEig, LogEig, ReEig, SpectralActivation, Vech
 from spdnet.nn.layer import SPDLayer
 from spdnet.testing import assert_on_stiefel, assert_spd, assert_symmetric, check_layer
 from tests.cases import SPECTRA, random_spd, random_symmetric, with_spectrum
@@ -16,6 +17,7 @@ from tests.cases import SPECTRA, random_spd, random_symmetric, with_spectrum
 SPD_LAYERS = {
     "BiMap": lambda n: BiMap(n, max(1, n - 1)),
     "square BiMap": lambda n: BiMap(n, n),
+    "Center": lambda n: Center(n, dtype=torch.float64).fit(random_spd(5, n, seed=3)),
     "ReEig": lambda n: ReEig(eps=0.7),
     "ReEig in percent": lambda n: trained_percentage(n),
     "ExpEig": lambda n: ExpEig(),
@@ -325,8 +327,41 @@ class TestReEigInPercent:
         assert layer.state_dict() == {}
 
 
+class TestCenter:
+    @pytest.mark.parametrize("metric", ["log_euclidean", "affine_invariant"])
+    def test_the_mean_moves_to_the_identity(self, metric):
+        X = random_spd(6, 4)
+        layer = Center(4, metric, dtype=torch.float64).fit(X)
+        mean = getattr(manifolds, metric).mean
+        torch.testing.assert_close(layer.mean, mean(X))
+        torch.testing.assert_close(layer(layer.mean), torch.eye(4).double())
+        if metric == "affine_invariant":  # which does not change under congruence
+            torch.testing.assert_close(mean(layer(X)), torch.eye(4).double())
+
+    def test_weights_and_lower_precision(self):
+        X = random_spd(3, 4, dtype=torch.float32)
+        w = torch.tensor([1.0, 0.0, 0.0])
+        layer = Center(4).fit(X, w)
+        torch.testing.assert_close(layer(X[0]), torch.eye(4), rtol=0, atol=1e-5)
+
+    def test_is_the_identity_until_fitted_and_after_reset(self):
+        X = random_spd(3, 4)
+        layer = Center(4, dtype=torch.float64)
+        torch.testing.assert_close(layer(X), X)
+        layer.fit(X).reset_parameters()
+        torch.testing.assert_close(layer(X), X)
+
+    def test_travels_in_the_state_dict_and_has_no_parameters(self):
+        X = random_spd(3, 4)
+        layer, twin = (Center(4, dtype=torch.float64) for _ in range(2))
+        twin.load_state_dict(layer.fit(X).state_dict())
+        assert torch.equal(twin(X), layer(X))
+        assert list(layer.parameters()) == []
+
+
 def test_repr_shows_the_settings():
     assert repr(BiMap(5, 3)) == "BiMap(in_features=5, out_features=3)"
+    assert repr(Center(4)) == "Center(4, metric='log_euclidean')"
     assert repr(ReEig(0.1)) == "ReEig(eps=0.1)"
     assert repr(ReEig("10%")) == "ReEig(eps='10%', momentum=0.1)"
     assert repr(SpectralActivation()) == "SpectralActivation('softplus', eps=0.0001, beta=10000.0)"

@@ -1,7 +1,8 @@
 """Layers on SPD matrices."""
 
 from spdnet.nn.bimap import BiMap
+from spdnet.nn.center import Center
 from spdnet.nn.eig import ExpEig, LogEig, ReEig, SpectralActivation
 from spdnet.nn.vech import Vech
 
-__all__ = ["BiMap", "ExpEig", "LogEig", "ReEig", "SpectralActivation", "Vech"]
+__all__ = ["BiMap", "Center", "ExpEig", "LogEig", "ReEig", "SpectralActivation", "Vech"]
