@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import torch
 from hypothesis import settings
@@ -10,6 +11,11 @@ def pytest_configure():
 @pytest.fixture(autouse=True)
 def _seed():
     torch.manual_seed(0)
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
 
 
 settings.register_profile("repeatable", derandomize=True, deadline=None)

@@ -18,10 +18,16 @@ FLOORS = [
     {"manifolds", "covariance"},
     {"nn", "optim"},
     {"models"},
-    {"datasets", "testing"},
+    {"datasets", "testing", "training"},
+    {"estimator"},
 ]
 #: third-party libraries, and the only rooms that may import them
-ALLOWED = {"torch": None, "numpy": None, "sklearn": {"datasets"}}
+ALLOWED = {
+    "torch": None,
+    "numpy": None,
+    "sklearn": {"datasets", "estimator"},
+    "lightning_fabric": {"training", "estimator"},
+}
 
 
 def room(path):

@@ -8,9 +8,8 @@ from spdnet import covariance
 from spdnet.linalg import logm
 from spdnet.testing import assert_spd, assert_symmetric
 
-rng = np.random.default_rng(0)
-SIGNALS = rng.normal(size=(3, 2, 5, 40)) @ np.diag(np.linspace(0.5, 2, 40))
-FEW = rng.normal(size=(4, 8, 5))  # fewer observations than channels
+SIGNALS = np.random.default_rng(0).normal(size=(3, 2, 5, 40)) @ np.diag(np.linspace(0.5, 2, 40))
+FEW = np.random.default_rng(1).normal(size=(4, 8, 5))  # fewer observations than channels
 
 
 def test_sample_covariance():
@@ -89,13 +88,13 @@ def test_gaussian_embedding():
     np.testing.assert_allclose(half[..., :-1, -1:], m / 2)
 
 
-def test_determinant_scaling_does_not_underflow():
+def test_determinant_scaling_does_not_underflow(rng):
     X = 1e-4 * rng.normal(size=(400, 500))
     P = covariance.gaussian_embedding(X, scale_det=True)
     assert abs(np.linalg.slogdet(P)[1]) < 1e-6
 
 
-def test_joint_covariance():
+def test_joint_covariance(rng):
     joints = rng.normal(size=(2, 50, 31, 3)).cumsum(1)
     C = covariance.joint_covariance(joints, mode="none")
     np.testing.assert_allclose(C[1], np.cov(joints[1].reshape(50, 93).T), atol=1e-10)
@@ -108,7 +107,7 @@ def test_joint_covariance():
         )
 
 
-def test_image_features():
+def test_image_features(rng):
     image = rng.normal(size=(6, 9))
     F = covariance.image_features(image).reshape(17, 6, 9)
     gy, gx = np.gradient(image)

@@ -11,4 +11,6 @@ def test_every_block_runs(capsys):
     assert blocks
     for block in blocks:
         exec(compile(block, str(README), "exec"), {"__name__": "__main__"})
-    assert float(re.search(r"loss ([\d.]+)", capsys.readouterr().out)[1]) < 0.3
+    out = capsys.readouterr().out
+    assert float(re.search(r"loss ([\d.]+)", out)[1]) < 0.3
+    assert float(re.search(r"accuracy ([\d.]+)", out)[1]) > 0.9

@@ -17,7 +17,7 @@ from spdnet._checks import (
     require_symmetric,
     require_threshold,
 )
-from spdnet.nn import BiMap, LogEig, ReEig, Vech
+from spdnet.nn import BiMap, Center, LogEig, ReEig, Vech
 from spdnet.nn.bimap import INITS
 
 
@@ -39,6 +39,9 @@ class SPDNet(nn.Module):
         False leaves LogEig out, the paper's ablation.
     bias : bool
         Whether the classifier has a bias; the paper's has none.
+    center : {"log_euclidean", "affine_invariant"}, optional
+        Put a :class:`spdnet.nn.Center` with the mean of this metric in front; it does nothing until
+        ``model.center.fit(X)``.
     vectorize : {"full", "vech"}
         All ``d * d`` entries as in the paper, or the upper triangle with off-diagonal entries
         times the square root of 2.
@@ -53,6 +56,7 @@ class SPDNet(nn.Module):
 
     Attributes
     ----------
+    center : Center or None
     bimaps : ModuleList of BiMap
     reeigs : ModuleList of ReEig
         One fewer.
@@ -80,6 +84,7 @@ class SPDNet(nn.Module):
         eps: float | str = 1e-4,
         log: bool = True,
         bias: bool = False,
+        center: str | None = None,
         vectorize: str = "full",
         init: str = "uniform",
         check: bool = True,
@@ -96,6 +101,7 @@ class SPDNet(nn.Module):
         d = dims[-1]
         self.dims = dims
         self.check = check
+        self.center = None if center is None else Center(dims[0], center, **where)
         self.bimaps = nn.ModuleList(BiMap(i, o, init=init, **where) for i, o in pairwise(dims))
         self.reeigs = nn.ModuleList(ReEig(eps, **where) for _ in self.bimaps[1:])
         self.logeig = LogEig() if log else None
@@ -105,9 +111,9 @@ class SPDNet(nn.Module):
         self._reset_classifier()
 
     def reset_parameters(self) -> None:
-        """Draw new weights, and forget the eigenvalues that ReEigs have seen."""
+        """Draw new weights, and forget the centre and the eigenvalues that ReEigs have seen."""
         for layer in self.modules():
-            if isinstance(layer, (BiMap, ReEig)):
+            if isinstance(layer, (BiMap, Center, ReEig)):
                 layer.reset_parameters()
         self._reset_classifier()
 
@@ -130,6 +136,8 @@ class SPDNet(nn.Module):
         if check:
             require_symmetric("SPDNet", X)
             require_positive_semidefinite("SPDNet", X)
+        if self.center is not None:
+            X = self.center(X, check=False)  # (..., d_0, d_0), mean at the identity
         for i, bimap in enumerate(self.bimaps):
             if i > 0:
                 X = self.reeigs[i - 1](X, check=False)  # (..., d_i, d_i), eigenvalues >= eps

@@ -14,7 +14,7 @@ from spdnet.linalg import congruence, invsqrtm, powm
 from spdnet.manifolds import affine_invariant, log_euclidean
 from spdnet.nn.layer import SPDLayer
 
-_MEANS = {"log_euclidean": log_euclidean.mean, "affine_invariant": affine_invariant.mean}
+METRICS = {"log_euclidean": log_euclidean, "affine_invariant": affine_invariant}
 
 
 class Center(SPDLayer):
@@ -63,7 +63,7 @@ class Center(SPDLayer):
     ) -> None:
         super().__init__(check=check)
         require_count("Center", "n", n)
-        require_choice("Center", "metric", metric, _MEANS)
+        require_choice("Center", "metric", metric, METRICS)
         self.n = n
         self.metric = metric
         self.register_buffer("whitener", torch.eye(n, device=device, dtype=dtype))
@@ -72,7 +72,7 @@ class Center(SPDLayer):
     def fit(self, X: Tensor, weights: Tensor | None = None) -> "Center":
         """Take the weighted mean of ``X (N, n, n)`` as the centre; gives back the layer."""
         require_square("Center.fit", X, n=self.n)
-        M = _MEANS[self.metric](X, weights)
+        M = METRICS[self.metric].mean(X, weights)
         self.whitener.copy_(invsqrtm(M.double()))
         return self
 

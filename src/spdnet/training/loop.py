@@ -1,0 +1,244 @@
+"""The training loop: one for CPU and GPU, for the estimator and the command line."""
+
+import copy
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from lightning_fabric import Fabric
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from spdnet.models import SPDNet
+from spdnet.training.recipe import Recipe
+
+
+@dataclass(frozen=True)
+class LabelledMatrices:
+    """SPD matrices with their classes, in memory.
+
+    Parameters
+    ----------
+    X : Tensor, shape (N, n, n)
+    y : Tensor, shape (N,)
+        Classes from 0.
+    weight : Tensor, shape (N,), optional
+        Of each matrix in the loss; 1 when not given.
+    """
+
+    X: Tensor
+    y: Tensor
+    weight: Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def __getitem__(self, index: Tensor) -> "LabelledMatrices":
+        weight = None if self.weight is None else self.weight[index]
+        return LabelledMatrices(self.X[index], self.y[index], weight)
+
+    def to(self, device: torch.device) -> "LabelledMatrices":
+        """The same on another device."""
+        weight = None if self.weight is None else self.weight.to(device)
+        return LabelledMatrices(self.X.to(device), self.y.to(device), weight)
+
+
+@dataclass
+class Progress:
+    """Where a training stands: a table of epochs, and the best state so far.
+
+    Attributes
+    ----------
+    history : list of dict
+        One row for each epoch: ``epoch`` from 1, ``loss`` and ``accuracy`` of the training batches
+        as they were seen, ``val_loss`` and ``val_accuracy`` where there is validation data, ``lr``
+        and ``seconds``.
+    best_epoch : int
+        The epoch with the lowest validation loss; the last one without validation data.
+    best_state : dict
+        The ``state_dict`` of that epoch, with validation data only.
+    """
+
+    history: list[dict[str, float]] = field(default_factory=list)
+    best_epoch: int = 0
+    best_state: dict[str, Tensor] | None = None
+
+    @property
+    def epoch(self) -> int:
+        """Epochs done."""
+        return len(self.history)
+
+
+def fit(
+    model: SPDNet,
+    train: LabelledMatrices,
+    recipe: Recipe,
+    *,
+    val: LabelledMatrices | None = None,
+    patience: int | None = None,
+    seed: int = 0,
+    fabric: Fabric | None = None,
+    on_epoch: Callable[[Progress], None] | None = None,
+) -> Progress:
+    """Train a network.
+
+    The data have been checked before: the steps do not look at them again. The order of the
+    batches depends on ``seed`` and the epoch alone.
+
+    Parameters
+    ----------
+    model : SPDNet
+        Trained in place, from where it stands. With validation data it ends in the state of the
+        best epoch.
+    train, val : LabelledMatrices
+        Of the model's dtype; validation is optional.
+    recipe : Recipe
+    patience : int, optional
+        Stop after this many epochs without a lower validation loss.
+    seed : int
+        Of the order of the batches.
+    fabric : Fabric, optional
+        Device and precision; one CPU when not given.
+    on_epoch : callable, optional
+        Called with the progress after each epoch.
+
+    Returns
+    -------
+    Progress
+
+    Raises
+    ------
+    FloatingPointError
+        The loss is NaN or infinite: with epoch, batch and the indices of its matrices.
+    """
+    fabric = Fabric(accelerator="cpu", devices=1) if fabric is None else fabric
+    train = train.to(fabric.device)
+    val = None if val is None else val.to(fabric.device)
+    net, optimizer = fabric.setup(model, recipe.make_optimizer(model.parameters()))
+    steps = math.ceil(len(train) / recipe.batch_size) * recipe.epochs
+    progress = Progress()
+    step = 0
+    for epoch in range(recipe.epochs):
+        started, total, correct = time.perf_counter(), 0.0, 0
+        net.train()
+        for number, batch in enumerate(batches(len(train), recipe.batch_size, seed, epoch)):
+            lr = _learning_rate(recipe, step / steps)
+            for group in optimizer.param_groups:
+                group["lr"] = lr
+            part = train[batch]
+            optimizer.zero_grad()
+            logits = net(part.X, check=False)
+            loss = weighted_loss(logits, part)
+            _require_finite_loss(loss, epoch, number, batch, recipe)
+            fabric.backward(loss)
+            optimizer.step()
+            total += loss.item() * len(part)
+            correct += int((logits.argmax(-1) == part.y).sum())
+            step += 1
+        row = {"epoch": epoch + 1, "loss": total / len(train), "accuracy": correct / len(train)}
+        if val is not None:
+            row["val_loss"], row["val_accuracy"] = evaluate(model, val, recipe.batch_size)
+        row |= {"lr": lr, "seconds": time.perf_counter() - started}
+        progress.history.append(row)
+        _note_best(progress, model)
+        if on_epoch is not None:
+            on_epoch(progress)
+        if patience is not None and progress.epoch - progress.best_epoch >= patience:
+            break
+    if progress.best_state is not None:
+        model.load_state_dict(progress.best_state)
+    return progress
+
+
+def build(
+    recipe: Recipe, dims: Sequence[int], n_classes: int, train: LabelledMatrices, *, seed: int = 0
+) -> SPDNet:
+    """A new network for a recipe, centred at the training data; torch's generator stays as it was.
+
+    Parameters
+    ----------
+    recipe : Recipe
+    dims, n_classes
+        See :class:`spdnet.SPDNet`.
+    train : LabelledMatrices
+        Gives the mean, the dtype and the device.
+    seed : int
+        Of the initial weights.
+    """
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        model = SPDNet(
+            dims,
+            n_classes,
+            eps=recipe.eps,
+            bias=recipe.bias,
+            center=recipe.center,
+            dtype=train.X.dtype,
+        ).to(train.X.device)
+    if model.center is not None:
+        model.center.fit(train.X, train.weight)
+    return model
+
+
+def batches(n: int, size: int, seed: int, epoch: int) -> Iterator[Tensor]:
+    """The indices of one epoch's batches: a permutation that seed and epoch alone decide."""
+    generator = torch.Generator().manual_seed(seed * 1_000_003 + epoch)
+    yield from torch.randperm(n, generator=generator).split(size)
+
+
+@torch.no_grad()
+def evaluate(
+    model: torch.nn.Module, data: LabelledMatrices, batch_size: int = 256
+) -> tuple[float, float]:
+    """Loss and accuracy over all matrices, each counted once; in evaluation mode."""
+    was_training = model.training
+    model.eval()
+    logits = torch.cat([model(X, check=False) for X in data.X.split(batch_size)])
+    model.train(was_training)
+    loss = weighted_loss(logits, data).item()
+    return loss, (logits.argmax(-1) == data.y).double().mean().item()
+
+
+def weighted_loss(logits: Tensor, data: LabelledMatrices) -> Tensor:
+    """Mean cross-entropy, weighted where the data have weights."""
+    losses = cross_entropy(logits, data.y, reduction="none")
+    return losses.mean() if data.weight is None else (losses * data.weight).mean()
+
+
+def _learning_rate(recipe: Recipe, done: float) -> float:
+    if recipe.schedule == "constant":
+        return recipe.lr
+    return recipe.lr * (1 + math.cos(math.pi * done)) / 2
+
+
+def _note_best(progress: Progress, model: torch.nn.Module) -> None:
+    losses = [row.get("val_loss") for row in progress.history]
+    if losses[-1] is None:
+        progress.best_epoch = progress.epoch
+    elif progress.best_state is None or losses[-1] < (losses[progress.best_epoch - 1] or 0.0):
+        progress.best_epoch = progress.epoch
+        progress.best_state = copy.deepcopy(model.state_dict())
+
+
+def _require_finite_loss(
+    loss: Tensor, epoch: int, number: int, batch: Tensor, recipe: Recipe
+) -> None:
+    if loss.isfinite():
+        return
+    some = ", ".join(map(str, batch.tolist()[:10])) + (", ..." if len(batch) > 10 else "")
+    raise FloatingPointError(
+        f"training: expected a finite loss, got {loss.item()} in epoch {epoch + 1}, batch "
+        f"{number + 1} (matrices {some}); lower the learning rate of {recipe.lr:g}, or look for "
+        "matrices that are nearly singular"
+    )
+
+
+def describe(row: dict[str, Any]) -> str:
+    """One line about an epoch."""
+    text = f"epoch {row['epoch']:>4}  loss {row['loss']:.4f}  accuracy {row['accuracy']:.4f}"
+    if "val_loss" in row:
+        text += f"  validation {row['val_loss']:.4f} {row['val_accuracy']:.4f}"
+    return text + f"  {row['seconds']:.2f} s"

@@ -1,0 +1,146 @@
+"""Recipes: all settings of a training under one name."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import torch
+
+from spdnet._checks import (
+    require_choice,
+    require_count,
+    require_number,
+    require_threshold,
+)
+from spdnet.nn.center import METRICS
+from spdnet.optim import RiemannianAdam, RiemannianSGD
+
+OPTIMIZERS = ("adam", "sgd")
+SCHEDULES = ("constant", "cosine")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """How an SPDNet is built and trained.
+
+    Parameters
+    ----------
+    optimizer : {"adam", "sgd"}
+        :class:`spdnet.optim.RiemannianAdam` or :class:`spdnet.optim.RiemannianSGD`.
+    lr : float
+        Learning rate at the start.
+    schedule : {"constant", "cosine"}
+        Keep the learning rate, or let it fall to zero along half a cosine.
+    batch_size, epochs : int
+    eps : float or str
+        Threshold of the ReEigs: see :class:`spdnet.nn.ReEig`.
+    center : {"log_euclidean", "affine_invariant"} or None
+        Mean of the training data that becomes the identity: see :class:`spdnet.nn.Center`.
+    bias : bool
+        Whether the classifier has a bias. Centred data need one: their logarithms are near zero, so
+        that without it rare classes are as probable as frequent ones.
+    momentum : float
+        Of SGD.
+    weight_decay : float
+        Of the classifier; Stiefel weights have none.
+
+    Examples
+    --------
+    >>> from spdnet.training import RECIPES
+    >>> RECIPES["paper"].lr
+    0.01
+    """
+
+    optimizer: str
+    lr: float
+    schedule: str
+    batch_size: int
+    epochs: int
+    eps: float | str
+    center: str | None
+    bias: bool
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+
+    def __post_init__(self) -> None:
+        who = "Recipe"
+        require_choice(who, "optimizer", self.optimizer, OPTIMIZERS)
+        require_number(who, "lr", self.lr, at_least=0)
+        require_choice(who, "schedule", self.schedule, SCHEDULES)
+        require_count(who, "batch_size", self.batch_size)
+        require_count(who, "epochs", self.epochs)
+        require_threshold(who, self.eps)
+        if self.center is not None:
+            require_choice(who, "center", self.center, METRICS)
+        require_number(who, "momentum", self.momentum, at_least=0)
+        require_number(who, "weight_decay", self.weight_decay, at_least=0)
+        if self.optimizer == "adam" and self.momentum:
+            raise ValueError(
+                f"{who}: expected momentum = 0 with optimizer='adam', which has its own, got "
+                f"{self.momentum}; choose optimizer='sgd' or leave it out"
+            )
+
+    def changed(self, **settings: Any) -> "Recipe":
+        """The recipe with other settings, where they are not None."""
+        unknown = set(settings) - {field.name for field in fields(self)}
+        if unknown:
+            raise TypeError(f"Recipe: expected settings of a recipe, got {sorted(unknown)}")
+        return replace(self, **{k: v for k, v in settings.items() if v is not None})
+
+    def centered(self, center: str | None) -> "Recipe":
+        """The recipe with another centre; ``"none"`` for no centre, None to keep it."""
+        return (
+            self if center is None else replace(self, center=None if center == "none" else center)
+        )
+
+    def make_optimizer(self, params: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
+        """The optimiser of the recipe."""
+        if self.optimizer == "adam":
+            return RiemannianAdam(params, lr=self.lr, weight_decay=self.weight_decay)
+        return RiemannianSGD(
+            params, lr=self.lr, momentum=self.momentum, weight_decay=self.weight_decay
+        )
+
+
+RECIPES = {
+    "default": Recipe(
+        optimizer="adam",
+        lr=0.01,
+        schedule="cosine",
+        batch_size=30,
+        epochs=60,
+        eps=1e-4,
+        center="log_euclidean",
+        bias=True,
+    ),
+    # to the letter: raw matrices, constant learning rate, no momentum
+    "paper": Recipe(
+        optimizer="sgd",
+        lr=0.01,
+        schedule="constant",
+        batch_size=30,
+        epochs=500,
+        eps=1e-4,
+        center=None,
+        bias=False,
+    ),
+}
+
+
+def choose_dims(n: int) -> tuple[int, ...]:
+    """Sizes of the matrices from input to LogEig, for data of size ``n``.
+
+    Two BiMaps. Matrices of up to 64 keep their size; larger ones shrink to 64 in equal ratios,
+    because the logarithm of a larger matrix has more entries than a linear classifier makes use of.
+
+    Examples
+    --------
+    >>> from spdnet.training import choose_dims
+    >>> choose_dims(17)
+    (17, 17, 17)
+    >>> choose_dims(400)
+    (400, 160, 64)
+    """
+    require_count("choose_dims", "n", n)
+    last = min(n, 64)
+    return n, round((n * last) ** 0.5), last

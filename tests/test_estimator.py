@@ -1,0 +1,240 @@
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer
+
+from spdnet import SPDNetClassifier, covariance
+from spdnet.datasets import load_digits_spd
+
+
+def problem(n=60, classes=("left", "right"), channels=5):
+    rng = np.random.default_rng(0)
+    y = np.array(classes)[np.arange(n) % len(classes)]
+    signals = rng.normal(size=(n, channels, 50))
+    for k, name in enumerate(classes):
+        signals[y == name, k] *= 3
+    return covariance.estimate(signals), y
+
+
+def quick(**settings):
+    return SPDNetClassifier(**{"epochs": 15, "random_state": 0, **settings})
+
+
+def test_conventions():
+    X, y = problem(classes=("a", "b", "c"))
+    classifier = quick()
+    assert classifier.fit(X, y) is classifier
+    assert classifier.classes_.tolist() == ["a", "b", "c"]
+    assert classifier.n_features_in_ == 5
+    assert classifier.n_iter_ == len(classifier.history_) == 15
+    assert classifier.dims_ == (5, 5, 5)
+    P = classifier.predict_proba(X)
+    assert P.shape == (60, 3)
+    np.testing.assert_allclose(P.sum(-1), 1)
+    assert (classifier.predict(X) == classifier.classes_[P.argmax(-1)]).all()
+    assert classifier.decision_function(X).shape == (60, 3)
+    assert classifier.transform(X).shape == (60, 25)
+    assert classifier.score(X, y) > 0.95
+
+
+def test_two_classes():
+    X, y = problem()
+    classifier = quick().fit(X, y)
+    scores = classifier.decision_function(X)
+    assert scores.shape == (60,)
+    assert ((scores > 0) == (classifier.predict(X) == "right")).all()
+
+
+@pytest.mark.parametrize("labels", [[0, 1], [-1, 1], [True, False], ["x", "y"], [2.0, 5.0]])
+def test_labels_of_any_type(labels):
+    X, _ = problem()
+    y = np.array(labels)[np.arange(60) % 2]
+    classifier = quick().fit(X, y)
+    assert classifier.classes_.tolist() == sorted(labels)
+    assert classifier.predict(X).dtype == y.dtype
+
+
+def test_clone_params_and_repr():
+    classifier = quick(dims=(4, 3), lr=0.02)
+    twin = clone(classifier)
+    assert twin.get_params() == classifier.get_params()
+    assert twin.set_params(lr=0.5).lr == 0.5
+    assert "dims=(4, 3)" in repr(classifier)
+
+
+def test_pickle():
+    X, y = problem()
+    classifier = quick().fit(X, y)
+    twin = pickle.loads(pickle.dumps(classifier))
+    np.testing.assert_array_equal(twin.predict_proba(X), classifier.predict_proba(X))
+
+
+def test_unfitted():
+    X, _ = problem()
+    for method in ("predict", "predict_proba", "transform", "decision_function"):
+        with pytest.raises(NotFittedError):
+            getattr(SPDNetClassifier(), method)(X)
+
+
+def test_seed_and_the_global_generators_are_left_alone():
+    X, y = problem()
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    runs = [quick(random_state=s).fit(X, y).predict_proba(X) for s in (0, 0, 1)]
+    np.testing.assert_array_equal(runs[0], runs[1])
+    assert not np.array_equal(runs[0], runs[2])
+    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.is_grad_enabled()
+
+
+def test_predictions_do_not_depend_on_the_order(rng):
+    X, y = problem()
+    classifier = quick().fit(X, y)
+    order = rng.permutation(60)
+    np.testing.assert_allclose(
+        classifier.predict_proba(X[order]), classifier.predict_proba(X)[order], atol=1e-12
+    )
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"recipe": "paper", "epochs": 15},
+        {"dims": (5, 4, 3)},
+        {"dims": (3,)},
+        {"dims": [4, 2]},
+        {"optimizer": "sgd", "momentum": 0.9, "lr": 0.05},
+        {"center": "affine_invariant"},
+        {"center": "none"},
+        {"eps": "20%"},
+        {"schedule": "constant"},
+        {"batch_size": 7, "weight_decay": 1e-3},
+        {"dtype": "float32"},
+        {"device": "cpu"},
+    ],
+    ids=str,
+)
+def test_settings(settings):
+    X, y = problem()
+    classifier = quick(**settings).fit(X, y)
+    assert classifier.score(X, y) > 0.9
+    if "dims" in settings:
+        assert classifier.dims_[0] == 5
+        assert classifier.dims_[-1] == settings["dims"][-1]
+    if "center" in settings:
+        assert (classifier.model_.center is None) == (settings["center"] == "none")
+    if "dtype" in settings:
+        assert classifier.predict_proba(X).dtype == np.float32
+
+
+def test_early_stopping(rng):
+    X, y = problem(100)
+    y = np.where(rng.random(100) < 0.4, "left", y)  # labels that cannot all be learnt
+    classifier = quick(epochs=200, lr=0.1, early_stopping=True, n_iter_no_change=5).fit(X, y)
+    assert classifier.n_iter_ < 200
+    assert "val_accuracy" in classifier.history_[0]
+    assert "val_accuracy" not in quick(epochs=1).fit(X, y).history_[0]
+
+
+def test_warm_start():
+    X, y = problem()
+    classifier = quick(warm_start=True, epochs=3).fit(X, y)
+    first = classifier.history_[-1]["loss"]
+    model = classifier.model_
+    classifier.fit(X, y)
+    assert classifier.model_ is model
+    assert classifier.history_[0]["loss"] < first * 1.2
+    with pytest.raises(ValueError, match="classes of the last fit"):
+        classifier.fit(X, np.array(["x", "y"])[np.arange(60) % 2])
+    cold = quick(epochs=3).fit(X, y)
+    model = cold.model_
+    assert cold.fit(X, y).model_ is not model
+
+
+def test_class_and_sample_weights(rng):
+    """Where the classes cannot be told apart, the weights decide."""
+    X = covariance.estimate(rng.normal(size=(80, 4, 50)))
+    y = np.where(np.arange(80) < 70, "often", "rare")
+
+    def rare(class_weight=None, sample_weight=None):
+        classifier = quick(epochs=10, lr=0.1, class_weight=class_weight)
+        return classifier.fit(X, y, sample_weight).predict_proba(X)[:, 1].mean()
+
+    assert rare() < 0.3 < rare("balanced") < 0.7 < rare({"often": 1.0, "rare": 100.0})
+    assert rare(sample_weight=np.ones(80)) == pytest.approx(rare(), abs=1e-6)
+    assert rare(sample_weight=np.where(y == "rare", 100.0, 1.0)) > 0.7
+
+
+def test_grid_search_cross_validation_and_pipeline(rng):
+    X, y = problem(80)
+    search = GridSearchCV(quick(epochs=5), {"lr": [1e-4, 0.05], "dims": [None, (3,)]}, cv=2)
+    search.fit(X, y)
+    assert search.best_params_["lr"] == 0.05
+    assert cross_val_score(quick(), X, y, cv=3, n_jobs=2).mean() > 0.9
+    signals = rng.normal(size=(60, 4, 50))
+    labels = np.arange(60) % 2
+    signals[labels == 1, 0] *= 3
+    front = FunctionTransformer(covariance.estimate)
+    assert make_pipeline(front, quick()).fit(signals, labels).score(signals, labels) > 0.9
+    back = make_pipeline(quick(), LogisticRegression())
+    assert back.fit(X, y).score(X, y) > 0.9
+
+
+def test_verbose(capsys):
+    X, y = problem()
+    quick(epochs=4, verbose=2).fit(X, y)
+    assert [line.split()[1] for line in capsys.readouterr().out.splitlines()] == ["2", "4"]
+    quick(epochs=1).fit(X, y)
+    assert capsys.readouterr().out == ""
+
+
+def test_fifty_matrices_of_digits():
+    X, y = load_digits_spd()
+    classifier = quick(epochs=30).fit(X[:50], y[:50])
+    assert classifier.score(X[50:500], y[50:500]) > 0.6
+
+
+X, Y = problem(10)
+NAN = X.copy()
+NAN[3, 0, 0] = np.nan
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "message"),
+    [
+        (lambda: quick().fit(X[0], Y[:5]), ValueError, r"\(n_matrices, n, n\), got \(5, 5\)"),
+        (lambda: quick().fit(X[:0], Y[:0]), ValueError, "at least one matrix"),
+        (lambda: quick().fit(X[:, :3], Y), ValueError, r"got \(10, 3, 5\)"),
+        (lambda: quick().fit(X, Y[:5]), ValueError, "one label for each of 10 matrices, got 5"),
+        (lambda: quick().fit(X, ["a"] * 10), ValueError, "at least two classes, got one"),
+        (lambda: quick().fit(X, np.linspace(0, 1, 10)), ValueError, "Unknown label type"),
+        (lambda: quick().fit(NAN, Y), ValueError, r"SPDNetClassifier: .*X\[3\] contains NaN"),
+        (lambda: quick().fit(-X, Y), ValueError, r"X\[0\] is not positive definite"),
+        (lambda: quick().fit(np.triu(X), Y), ValueError, r"X\[0\] is not symmetric"),
+        (lambda: quick().fit(X * 1j, Y), TypeError, "real numbers, got dtype complex128"),
+        (lambda: quick().fit(X.astype(str), Y), TypeError, "real numbers, got dtype <U"),
+        (lambda: quick(recipe="best").fit(X, Y), ValueError, "'default', 'paper', got 'best'"),
+        (lambda: quick(dims=(9,)).fit(X, Y), ValueError, r"grow, got 5 -> 9"),
+        (lambda: quick(lr=-1).fit(X, Y), ValueError, "lr >= 0"),
+        (lambda: quick(dtype="half").fit(X, Y), ValueError, "dtype to be one of"),
+        (lambda: quick().fit(X, Y, np.ones(3)), ValueError, r"sample_weight of shape \(10,\)"),
+        (lambda: quick().fit(X, Y, -np.ones(10)), ValueError, "not negative"),
+        (lambda: quick().fit(X, Y, np.zeros(10)), ValueError, "not all zero"),
+        (lambda: quick().fit(X, Y).predict(X[:, :3, :3]), ValueError, r"\(..., 5, 5\)"),
+        (
+            lambda: quick(early_stopping=True, validation_fraction=2).fit(X, Y),
+            ValueError,
+            "validation_fraction > 0 and < 1",
+        ),
+    ],
+)
+def test_messages(call, kind, message):
+    with pytest.raises(kind, match=message):
+        call()

@@ -1,0 +1,146 @@
+import copy
+
+import pytest
+import torch
+
+from spdnet import SPDNet
+from spdnet.testing import assert_on_stiefel
+from spdnet.training import RECIPES, LabelledMatrices, build, evaluate, fit
+from spdnet.training.loop import batches, describe, weighted_loss
+from tests.cases import random_spd
+
+QUICK = RECIPES["default"].changed(epochs=6, batch_size=8)
+
+
+def problem(n=40, dtype=torch.float64):
+    """Two classes that differ in the scale of some coordinates."""
+    y = torch.arange(n) % 2
+    scale = torch.ones(n, 5, dtype=dtype)
+    scale[y == 1, :3] = 3
+    X = random_spd(n, 5, dtype=dtype) * scale[:, :, None] * scale[:, None, :]
+    return LabelledMatrices(X, y)
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_learns(recipe, dtype):
+    data = problem(dtype=dtype)
+    recipe = RECIPES[recipe].changed(epochs=60, lr=0.1)
+    model = build(recipe, (5, 4, 3), 2, data)
+    progress = fit(model, data, recipe)
+    assert progress.epoch == progress.best_epoch == 60
+    assert progress.history[-1]["loss"] < progress.history[0]["loss"]
+    assert evaluate(model, data)[1] > (0.9 if recipe.optimizer == "adam" else 0.8)
+    assert {p.dtype for p in model.parameters()} == {dtype}
+    for bimap in model.bimaps:
+        assert_on_stiefel(bimap.weight)
+
+
+def test_build_takes_the_settings_of_the_recipe():
+    data = problem()
+    for name, recipe in RECIPES.items():
+        model = build(recipe.changed(eps="10%"), (5, 4, 3), 2, data)
+        assert (model.classifier.bias is not None) == (name == "default")
+        assert (model.center is not None) == (name == "default")
+        assert model.reeigs[0].eps == "10%"
+
+
+def test_build_centres_follows_the_seed_and_leaves_the_generator():
+    data = problem()
+    before = torch.get_rng_state()
+    a, b, c = (build(QUICK, (5, 3), 2, data, seed=s) for s in (0, 0, 1))
+    assert torch.equal(torch.get_rng_state(), before)
+    assert torch.equal(a.bimaps[0].weight, b.bimaps[0].weight)
+    assert not torch.equal(a.bimaps[0].weight, c.bimaps[0].weight)
+    torch.testing.assert_close(a.center(a.center.mean), torch.eye(5).double())
+    assert build(RECIPES["paper"], (5, 3), 2, data).center is None
+
+
+def test_repeatable():
+    data = problem()
+    runs = []
+    for seed in (0, 0, 1):
+        model = build(QUICK, (5, 3), 2, data)
+        progress = fit(model, data, QUICK, seed=seed)
+        runs.append([row["loss"] for row in progress.history])
+    assert runs[0] == runs[1] != runs[2]
+
+
+def test_batches_are_a_permutation_decided_by_seed_and_epoch():
+    first = list(batches(10, 3, seed=1, epoch=2))
+    assert [len(b) for b in first] == [3, 3, 3, 1]
+    assert torch.cat(first).sort().values.tolist() == list(range(10))
+    assert all(map(torch.equal, first, batches(10, 3, seed=1, epoch=2)))
+    assert not torch.equal(torch.cat(first), torch.cat(list(batches(10, 3, seed=1, epoch=3))))
+
+
+def test_validation_keeps_the_best_epoch_and_patience_stops():
+    data = problem(60)
+    train, val = data[torch.arange(30)], data[torch.arange(30, 60)]
+    recipe = QUICK.changed(epochs=60, lr=0.3)
+    model = build(recipe, (5, 4), 2, train)
+    progress = fit(model, train, recipe, val=val, patience=5)
+    losses = [row["val_loss"] for row in progress.history]
+    assert progress.best_epoch == losses.index(min(losses)) + 1
+    assert progress.epoch == progress.best_epoch + 5 < 60
+    assert evaluate(model, val)[0] == pytest.approx(min(losses))
+    assert all(0 <= row["val_accuracy"] <= 1 for row in progress.history)
+
+
+def test_learning_rate_schedules():
+    data = problem()
+    for schedule in ("cosine", "constant"):
+        recipe = QUICK.changed(schedule=schedule)
+        progress = fit(build(recipe, (5, 3), 2, data), data, recipe)
+        rates = [row["lr"] for row in progress.history]
+        if schedule == "cosine":
+            assert rates == sorted(rates, reverse=True)
+            assert rates[-1] < 0.01 * rates[0]
+        else:
+            assert set(rates) == {recipe.lr}
+
+
+def test_weights():
+    data = problem()
+    logits = torch.randn(40, 2, dtype=torch.float64)
+    ones = LabelledMatrices(data.X, data.y, torch.ones(40, dtype=torch.float64))
+    torch.testing.assert_close(weighted_loss(logits, ones), weighted_loss(logits, data))
+    half = torch.arange(40) < 20
+    some = LabelledMatrices(data.X, data.y, 2 * half.double())
+    chosen = data[torch.arange(20)]
+    torch.testing.assert_close(weighted_loss(logits, some), weighted_loss(logits[:20], chosen))
+
+
+def test_evaluation_counts_every_matrix_once_and_changes_nothing():
+    data = problem(41)
+    model = build(QUICK, (5, 3), 2, data).train()
+    state = copy.deepcopy(model.state_dict())
+    results = {evaluate(model, data, size) for size in (7, 41, 100)}
+    assert max(r[0] for r in results) == pytest.approx(min(r[0] for r in results))
+    assert len({r[1] for r in results}) == 1
+    assert model.training
+    assert all(torch.equal(state[k], v) for k, v in model.state_dict().items())
+
+
+def test_a_loss_that_is_not_finite_stops_with_the_place():
+    data = problem()
+    model = SPDNet((5, 3), 2, dtype=torch.float64)
+    with torch.no_grad():
+        model.classifier.weight.fill_(float("nan"))
+    with pytest.raises(FloatingPointError, match=r"got nan in epoch 1, batch 1 \(matrices .*lower"):
+        fit(model, data, RECIPES["paper"])
+
+
+def test_on_epoch_and_describe():
+    data = problem()
+    seen = []
+    fit(
+        build(QUICK, (5, 3), 2, data),
+        data,
+        QUICK,
+        val=data,
+        on_epoch=lambda p: seen.append(describe(p.history[-1])),
+    )
+    assert len(seen) == 6
+    assert seen[0].startswith("epoch    1  loss")
+    assert "validation" in seen[0]

@@ -1,0 +1,63 @@
+import pytest
+import torch
+
+from spdnet.optim import RiemannianAdam, RiemannianSGD
+from spdnet.training import RECIPES, choose_dims
+
+
+def test_the_papers_recipe():
+    paper = RECIPES["paper"]
+    assert (paper.optimizer, paper.lr, paper.batch_size, paper.eps) == ("sgd", 0.01, 30, 1e-4)
+    assert (paper.momentum, paper.weight_decay, paper.center) == (0, 0, None)
+    assert paper.schedule == "constant"
+    assert not paper.bias
+
+
+def test_changed_and_centered():
+    recipe = RECIPES["default"].changed(lr=0.5, epochs=None)
+    assert (recipe.lr, recipe.epochs) == (0.5, RECIPES["default"].epochs)
+    assert recipe.centered("none").center is None
+    assert recipe.centered(None).center == recipe.center
+    assert recipe.centered("affine_invariant").center == "affine_invariant"
+
+
+def test_optimizers():
+    weight = torch.nn.Parameter(torch.zeros(2))
+    adam = RECIPES["default"].changed(weight_decay=0.1).make_optimizer([weight])
+    assert type(adam) is RiemannianAdam
+    assert adam.defaults["weight_decay"] == 0.1
+    sgd = RECIPES["paper"].changed(momentum=0.9).make_optimizer([weight])
+    assert type(sgd) is RiemannianSGD
+    assert sgd.defaults["momentum"] == 0.9
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"optimizer": "lbfgs"}, "optimizer to be one of 'adam', 'sgd', got 'lbfgs'"),
+        ({"lr": -1.0}, "lr >= 0"),
+        ({"schedule": "steps"}, "schedule to be one of"),
+        ({"batch_size": 0}, "batch_size >= 1"),
+        ({"epochs": 0}, "epochs >= 1"),
+        ({"eps": "x"}, "eps to be a number"),
+        ({"center": "mean"}, "center to be one of"),
+        ({"momentum": 0.9}, "momentum = 0 with optimizer='adam'"),
+        ({"weight_decay": -1}, "weight_decay >= 0"),
+    ],
+)
+def test_messages(settings, message):
+    with pytest.raises(ValueError, match=message):
+        RECIPES["default"].changed(**settings)
+
+
+def test_unknown_settings():
+    with pytest.raises(TypeError, match="rate"):
+        RECIPES["default"].changed(rate=1)
+
+
+@pytest.mark.parametrize("n", [1, 2, 17, 64, 65, 93, 400])
+def test_dims_never_grow(n):
+    dims = choose_dims(n)
+    assert dims[0] == n
+    assert list(dims) == sorted(dims, reverse=True)
+    assert dims[-1] == min(n, 64)
