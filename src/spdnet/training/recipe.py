@@ -105,7 +105,7 @@ class Recipe:
 RECIPES = {
     "default": Recipe(
         optimizer="adam",
-        lr=0.01,
+        lr=0.03,
         schedule="cosine",
         batch_size=30,
         epochs=60,
