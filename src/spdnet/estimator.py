@@ -20,7 +20,7 @@ from spdnet._checks import (
     require_symmetric,
 )
 from spdnet.models import SPDNet
-from spdnet.training import RECIPES, LabelledMatrices, Recipe, build, choose_dims, fit
+from spdnet.training import RECIPES, LabelledMatrices, Recipe, Trainer, build, choose_dims
 from spdnet.training.loop import describe
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
@@ -154,7 +154,7 @@ class SPDNetClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # typ
         if not (self.warm_start and hasattr(self, "model_")):
             self.model_ = build(recipe, self._dims(), len(self.classes_), train, seed=seed)
         self.model_.to(train.X.device)
-        progress = fit(
+        trainer = Trainer(
             self.model_,
             train,
             recipe,
@@ -162,8 +162,8 @@ class SPDNetClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # typ
             patience=self.n_iter_no_change if self.early_stopping else None,
             seed=seed,
             fabric=self._fabric(),
-            on_epoch=self._report,
         )
+        progress = trainer.run(self._report)
         self.model_.eval()
         self.dims_ = self.model_.dims
         self.history_ = progress.history
@@ -320,9 +320,9 @@ class SPDNetClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # typ
         )
         return data[torch.as_tensor(train)], data[torch.as_tensor(val)]
 
-    def _report(self, progress: Any) -> None:
-        if self.verbose and progress.epoch % self.verbose == 0:
-            print(describe(progress.history[-1]))
+    def _report(self, trainer: Trainer) -> None:
+        if self.verbose and trainer.progress.epoch % self.verbose == 0:
+            print(describe(trainer.progress.history[-1]))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

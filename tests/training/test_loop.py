@@ -5,7 +5,7 @@ import torch
 
 from spdnet import SPDNet
 from spdnet.testing import assert_on_stiefel
-from spdnet.training import RECIPES, LabelledMatrices, build, evaluate, fit
+from spdnet.training import RECIPES, LabelledMatrices, Trainer, build, evaluate
 from spdnet.training.loop import batches, describe, weighted_loss
 from tests.cases import random_spd
 
@@ -27,7 +27,7 @@ def test_learns(recipe, dtype):
     data = problem(dtype=dtype)
     recipe = RECIPES[recipe].changed(epochs=60, lr=0.1)
     model = build(recipe, (5, 4, 3), 2, data)
-    progress = fit(model, data, recipe)
+    progress = Trainer(model, data, recipe).run()
     assert progress.epoch == progress.best_epoch == 60
     assert progress.history[-1]["loss"] < progress.history[0]["loss"]
     assert evaluate(model, data)[1] > (0.9 if recipe.optimizer == "adam" else 0.8)
@@ -61,7 +61,7 @@ def test_repeatable():
     runs = []
     for seed in (0, 0, 1):
         model = build(QUICK, (5, 3), 2, data)
-        progress = fit(model, data, QUICK, seed=seed)
+        progress = Trainer(model, data, QUICK, seed=seed).run()
         runs.append([row["loss"] for row in progress.history])
     assert runs[0] == runs[1] != runs[2]
 
@@ -79,7 +79,7 @@ def test_validation_keeps_the_best_epoch_and_patience_stops():
     train, val = data[torch.arange(30)], data[torch.arange(30, 60)]
     recipe = QUICK.changed(epochs=60, lr=0.3)
     model = build(recipe, (5, 4), 2, train)
-    progress = fit(model, train, recipe, val=val, patience=5)
+    progress = Trainer(model, train, recipe, val=val, patience=5).run()
     losses = [row["val_loss"] for row in progress.history]
     assert progress.best_epoch == losses.index(min(losses)) + 1
     assert progress.epoch == progress.best_epoch + 5 < 60
@@ -91,7 +91,7 @@ def test_learning_rate_schedules():
     data = problem()
     for schedule in ("cosine", "constant"):
         recipe = QUICK.changed(schedule=schedule)
-        progress = fit(build(recipe, (5, 3), 2, data), data, recipe)
+        progress = Trainer(build(recipe, (5, 3), 2, data), data, recipe).run()
         rates = [row["lr"] for row in progress.history]
         if schedule == "cosine":
             assert rates == sorted(rates, reverse=True)
@@ -128,19 +128,18 @@ def test_a_loss_that_is_not_finite_stops_with_the_place():
     with torch.no_grad():
         model.classifier.weight.fill_(float("nan"))
     with pytest.raises(FloatingPointError, match=r"got nan in epoch 1, batch 1 \(matrices .*lower"):
-        fit(model, data, RECIPES["paper"])
+        Trainer(model, data, RECIPES["paper"]).run()
 
 
 def test_on_epoch_and_describe():
     data = problem()
     seen = []
-    fit(
+    Trainer(
         build(QUICK, (5, 3), 2, data),
         data,
         QUICK,
         val=data,
-        on_epoch=lambda p: seen.append(describe(p.history[-1])),
-    )
+    ).run(lambda trainer: seen.append(describe(trainer.progress.history[-1])))
     assert len(seen) == 6
     assert seen[0].startswith("epoch    1  loss")
     assert "validation" in seen[0]

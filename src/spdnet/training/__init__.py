@@ -1,6 +1,7 @@
-"""Training: recipes and the loop."""
+"""Training: recipes, the loop, checkpoints."""
 
-from spdnet.training.loop import LabelledMatrices, Progress, build, evaluate, fit
+from spdnet.training import checkpoint
+from spdnet.training.loop import LabelledMatrices, Progress, Trainer, build, evaluate
 from spdnet.training.recipe import RECIPES, Recipe, choose_dims
 
 __all__ = [
@@ -8,8 +9,9 @@ __all__ = [
     "LabelledMatrices",
     "Progress",
     "Recipe",
+    "Trainer",
     "build",
+    "checkpoint",
     "choose_dims",
     "evaluate",
-    "fit",
 ]

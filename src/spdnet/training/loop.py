@@ -72,21 +72,11 @@ class Progress:
         return len(self.history)
 
 
-def fit(
-    model: SPDNet,
-    train: LabelledMatrices,
-    recipe: Recipe,
-    *,
-    val: LabelledMatrices | None = None,
-    patience: int | None = None,
-    seed: int = 0,
-    fabric: Fabric | None = None,
-    on_epoch: Callable[[Progress], None] | None = None,
-) -> Progress:
-    """Train a network.
+class Trainer:
+    """A training that can be stopped after any epoch and continued, to the last bit.
 
-    The data have been checked before: the steps do not look at them again. The order of the
-    batches depends on ``seed`` and the epoch alone.
+    The data have been checked before: the steps do not look at them again. The order of the batches
+    depends on ``seed`` and the epoch alone, and nothing else is random.
 
     Parameters
     ----------
@@ -102,55 +92,116 @@ def fit(
         Of the order of the batches.
     fabric : Fabric, optional
         Device and precision; one CPU when not given.
-    on_epoch : callable, optional
-        Called with the progress after each epoch.
 
-    Returns
-    -------
-    Progress
+    Attributes
+    ----------
+    progress : Progress
 
-    Raises
-    ------
-    FloatingPointError
-        The loss is NaN or infinite: with epoch, batch and the indices of its matrices.
+    Examples
+    --------
+    >>> import torch
+    >>> from spdnet.training import RECIPES, LabelledMatrices, Trainer, build
+    >>> X = torch.eye(3).repeat(8, 1, 1) * torch.arange(1, 9)[:, None, None]
+    >>> data = LabelledMatrices(X, torch.arange(8) // 4)
+    >>> recipe = RECIPES["default"].changed(epochs=2)
+    >>> Trainer(build(recipe, (3, 2), 2, data), data, recipe).run().epoch
+    2
     """
-    fabric = Fabric(accelerator="cpu", devices=1) if fabric is None else fabric
-    train = train.to(fabric.device)
-    val = None if val is None else val.to(fabric.device)
-    net, optimizer = fabric.setup(model, recipe.make_optimizer(model.parameters()))
-    steps = math.ceil(len(train) / recipe.batch_size) * recipe.epochs
-    progress = Progress()
-    step = 0
-    for epoch in range(recipe.epochs):
+
+    def __init__(
+        self,
+        model: SPDNet,
+        train: LabelledMatrices,
+        recipe: Recipe,
+        *,
+        val: LabelledMatrices | None = None,
+        patience: int | None = None,
+        seed: int = 0,
+        fabric: Fabric | None = None,
+    ) -> None:
+        self.fabric = Fabric(accelerator="cpu", devices=1) if fabric is None else fabric
+        self.model = model
+        self.train = train.to(self.fabric.device)
+        self.val = None if val is None else val.to(self.fabric.device)
+        self.recipe = recipe
+        self.patience = patience
+        self.seed = seed
+        self.progress = Progress()
+        optimizer = recipe.make_optimizer(model.parameters())
+        self._net, self._optimizer = self.fabric.setup(model, optimizer)
+
+    def run(self, on_epoch: Callable[["Trainer"], None] | None = None) -> Progress:
+        """Train to the end, from where it stands.
+
+        Parameters
+        ----------
+        on_epoch : callable, optional
+            Called with the trainer after each epoch, for example to save it.
+
+        Raises
+        ------
+        FloatingPointError
+            The loss is NaN or infinite: with epoch, batch and the indices of its matrices.
+        """
+        while not self.finished:
+            self._run_epoch()
+            if on_epoch is not None:
+                on_epoch(self)
+        if self.progress.best_state is not None:
+            self.model.load_state_dict(self.progress.best_state)
+        return self.progress
+
+    @property
+    def finished(self) -> bool:
+        """Whether all epochs are done, or patience is at its end."""
+        waited = self.progress.epoch - self.progress.best_epoch
+        impatient = self.patience is not None and waited >= self.patience
+        return impatient or self.progress.epoch >= self.recipe.epochs
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that :meth:`load_state_dict` needs to go on as if there had been no stop."""
+        return {
+            "model": self.model.state_dict(),
+            "optimizer": self._optimizer.state_dict(),
+            "history": self.progress.history,
+            "best_epoch": self.progress.best_epoch,
+            "best_state": self.progress.best_state,
+            "seed": self.seed,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a state; the data and the recipe have to be those that it was saved with."""
+        self.model.load_state_dict(state["model"])
+        self._optimizer.load_state_dict(state["optimizer"])
+        self.seed = state["seed"]
+        history = [dict(row) for row in state["history"]]
+        self.progress = Progress(history, state["best_epoch"], state["best_state"])
+
+    def _run_epoch(self) -> None:
+        epoch, recipe, train = self.progress.epoch, self.recipe, self.train
         started, total, correct = time.perf_counter(), 0.0, 0
-        net.train()
-        for number, batch in enumerate(batches(len(train), recipe.batch_size, seed, epoch)):
-            lr = _learning_rate(recipe, step / steps)
-            for group in optimizer.param_groups:
+        per_epoch = math.ceil(len(train) / recipe.batch_size)
+        self._net.train()
+        for number, batch in enumerate(batches(len(train), recipe.batch_size, self.seed, epoch)):
+            done = (epoch + number / per_epoch) / recipe.epochs
+            lr = _learning_rate(recipe, done)
+            for group in self._optimizer.param_groups:
                 group["lr"] = lr
             part = train[batch]
-            optimizer.zero_grad()
-            logits = net(part.X, check=False)
+            self._optimizer.zero_grad()
+            logits = self._net(part.X, check=False)
             loss = weighted_loss(logits, part)
             _require_finite_loss(loss, epoch, number, batch, recipe)
-            fabric.backward(loss)
-            optimizer.step()
+            self.fabric.backward(loss)
+            self._optimizer.step()
             total += loss.item() * len(part)
             correct += int((logits.argmax(-1) == part.y).sum())
-            step += 1
         row = {"epoch": epoch + 1, "loss": total / len(train), "accuracy": correct / len(train)}
-        if val is not None:
-            row["val_loss"], row["val_accuracy"] = evaluate(model, val, recipe.batch_size)
+        if self.val is not None:
+            row["val_loss"], row["val_accuracy"] = evaluate(self.model, self.val)
         row |= {"lr": lr, "seconds": time.perf_counter() - started}
-        progress.history.append(row)
-        _note_best(progress, model)
-        if on_epoch is not None:
-            on_epoch(progress)
-        if patience is not None and progress.epoch - progress.best_epoch >= patience:
-            break
-    if progress.best_state is not None:
-        model.load_state_dict(progress.best_state)
-    return progress
+        self.progress.history.append(row)
+        _note_best(self.progress, self.model)
 
 
 def build(
