@@ -25,6 +25,7 @@ FLOORS = [
 ALLOWED = {
     "torch": None,
     "numpy": None,
+    "scipy": {"datasets"},
     "sklearn": {"datasets", "estimator"},
     "lightning_fabric": {"training", "estimator"},
 }

@@ -1,5 +1,15 @@
-"""Data sets of SPD matrices."""
+"""Data sets of SPD matrices: embedded, from files, and what is wrong with them."""
 
 from spdnet.datasets.digits import load_digits_spd
+from spdnet.datasets.examine import Examination, examine, treat
+from spdnet.datasets.readers import DataError, LabelledArrays, read
 
-__all__ = ["load_digits_spd"]
+__all__ = [
+    "DataError",
+    "Examination",
+    "LabelledArrays",
+    "examine",
+    "load_digits_spd",
+    "read",
+    "treat",
+]

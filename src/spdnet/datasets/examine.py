@@ -1,0 +1,153 @@
+"""What is wrong with matrices, by index, before anything is trained on them."""
+
+from dataclasses import dataclass
+
+import numpy
+import torch
+from numpy.typing import ArrayLike, NDArray
+
+from spdnet._checks import require_choice
+
+#: in the order in which a matrix is given its fault
+FAULTS = ("not finite", "zero", "asymmetric", "indefinite", "singular")
+REMEDIES = ("refuse", "drop", "repair")
+
+
+@dataclass(frozen=True)
+class Examination:
+    """The state of each matrix.
+
+    Attributes
+    ----------
+    faults : dict of str to array of int
+        The indices of the matrices with each fault; a matrix has at most one.
+    conditions : array, shape (N,)
+        Largest by smallest eigenvalue; infinite for a faulty matrix.
+    """
+
+    faults: dict[str, NDArray[numpy.int64]]
+    conditions: NDArray[numpy.float64]
+
+    @property
+    def bad(self) -> NDArray[numpy.int64]:
+        """The indices of all faulty matrices, ascending."""
+        return numpy.sort(numpy.concatenate(list(self.faults.values())))
+
+    def __str__(self) -> str:
+        lines = []
+        for fault, indices in self.faults.items():
+            if len(indices):
+                shown = ", ".join(map(str, indices[:10])) + (", ..." if len(indices) > 10 else "")
+                lines.append(f"{len(indices)} {fault}: {shown}")
+        return "; ".join(lines) or "no fault"
+
+
+def examine(X: ArrayLike) -> Examination:
+    """Find the matrices that are not symmetric positive definite.
+
+    ``asymmetric`` and ``singular`` allow for rounding: the square root of the unit relative to the
+    largest entry, and the size times the unit relative to the largest eigenvalue.
+
+    Parameters
+    ----------
+    X : array, shape (N, n, n)
+
+    Returns
+    -------
+    Examination
+
+    Examples
+    --------
+    >>> import numpy
+    >>> from spdnet.datasets import examine
+    >>> print(examine([numpy.eye(2), -numpy.eye(2), numpy.zeros((2, 2))]))
+    1 zero: 2; 1 indefinite: 1
+    """
+    X = numpy.asarray(X)
+    if X.ndim != 3 or X.shape[-1] != X.shape[-2]:
+        raise ValueError(f"examine: expected X of shape (N, n, n), got {X.shape}")
+    if not numpy.issubdtype(X.dtype, numpy.floating):
+        X = X.astype(numpy.float64)
+    matrices, n, unit = (
+        torch.from_numpy(numpy.ascontiguousarray(X)),
+        X.shape[-1],
+        numpy.finfo(X.dtype).eps,
+    )
+    size = matrices.abs().amax((-2, -1))
+    state = torch.full((len(X),), -1)
+    state[~size.isfinite()] = FAULTS.index("not finite")
+    state[size == 0] = FAULTS.index("zero")
+    gap = (matrices - matrices.mT).abs().amax((-2, -1))
+    state[(state < 0) & (gap > unit**0.5 * size)] = FAULTS.index("asymmetric")
+    conditions = torch.full((len(X),), torch.inf, dtype=torch.float64)
+    usable = state < 0
+    s = torch.linalg.eigvalsh(matrices[usable].double())
+    if len(s):
+        low, high = s[:, 0], s[:, -1]
+        rounding = n * float(unit) * high.abs()
+        fault = torch.where(low < -rounding, FAULTS.index("indefinite"), -1)
+        fault[(fault < 0) & (low <= rounding)] = FAULTS.index("singular")
+        state[usable] = fault
+        conditions[usable] = torch.where(fault < 0, high / low, torch.inf)
+    faults = {name: (state == i).nonzero()[:, 0].numpy() for i, name in enumerate(FAULTS)}
+    return Examination(faults, conditions.numpy())
+
+
+def treat(
+    X: ArrayLike, remedy: str = "refuse", *, reg: float = 1e-3
+) -> tuple[NDArray[numpy.floating], NDArray[numpy.int64], str]:
+    """Deal with matrices that are not SPD.
+
+    Parameters
+    ----------
+    X : array, shape (N, n, n)
+    remedy : {"refuse", "drop", "repair"}
+        Raise an error that names them; leave them out; or take the symmetric part and add
+        ``reg`` times the mean eigenvalue to the diagonal, which mends what is asymmetric or
+        singular. What cannot be repaired (not finite, zero, indefinite) is refused.
+    reg : float
+
+    Returns
+    -------
+    X : array
+        The matrices that are left, all SPD.
+    kept : array of int
+        Their indices.
+    report : str
+        What was done, for people; empty if there was nothing to do.
+
+    Examples
+    --------
+    >>> import numpy
+    >>> from spdnet.datasets import treat
+    >>> X, kept, report = treat([numpy.eye(2), numpy.zeros((2, 2))], "drop")
+    >>> report
+    'dropped 1 of 2 matrices (1 zero: 1)'
+    """
+    require_choice("treat", "remedy", remedy, REMEDIES)
+    X = numpy.asarray(X)
+    found = examine(X)
+    everything = numpy.arange(len(X))
+    if len(found.bad) == 0:
+        return X, everything, ""
+    if remedy == "drop":
+        kept = numpy.setdiff1d(everything, found.bad)
+        if len(kept) == 0:
+            raise ValueError(f"treat: expected some SPD matrices to keep, got none ({found})")
+        report = f"dropped {len(found.bad)} of {len(X)} matrices ({found})"
+        return X[kept], kept, report
+    mendable = [*found.faults["asymmetric"], *found.faults["singular"]]
+    if remedy == "repair" and len(mendable) == len(found.bad):
+        mended = X.astype(numpy.result_type(X, numpy.float32), copy=True)
+        part = (mended[mendable] + mended[mendable].swapaxes(-1, -2)) / 2
+        mean = numpy.trace(part, axis1=-2, axis2=-1) / X.shape[-1]
+        mended[mendable] = part + reg * mean[:, None, None] * numpy.eye(X.shape[-1])
+        left = examine(mended)
+        if len(left.bad) == 0:
+            return mended, everything, f"repaired {len(mendable)} of {len(X)} matrices ({found})"
+        found = left
+    hint = "drop them" if remedy == "repair" else "drop or repair them"
+    raise ValueError(
+        f"treat: expected symmetric positive definite matrices, got {len(found.bad)} of {len(X)} "
+        f"that are not ({found}); {hint}"
+    )

@@ -1,0 +1,226 @@
+"""Labelled matrices and signals from files: ``.npz``, ``.npy`` with labels, folders of classes."""
+
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy
+from numpy.typing import NDArray
+from scipy.io import loadmat
+
+SPLITS = ("train", "val", "test")
+SUFFIXES = (".mat", ".npy")
+
+
+@dataclass(frozen=True)
+class LabelledArrays:
+    """What a file holds.
+
+    Attributes
+    ----------
+    X : array, shape (N, n, n) or (N, channels, time)
+        SPD matrices, or signals from which they are to be computed.
+    y : array, shape (N,)
+        Classes: numbers or text.
+    split : array of str, shape (N,), optional
+        ``"train"``, ``"val"`` or ``"test"`` of each.
+    groups : array, shape (N,), optional
+        What must not be divided by a random split, such as subjects.
+    """
+
+    X: NDArray[Any]
+    y: NDArray[Any]
+    split: NDArray[Any] | None = None
+    groups: NDArray[Any] | None = None
+
+    @property
+    def are_matrices(self) -> bool:
+        """Whether ``X`` holds square matrices rather than signals."""
+        return self.X.shape[-1] == self.X.shape[-2]
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+
+class DataError(ValueError):
+    """A file or folder that cannot be read as labelled matrices; the message says why."""
+
+
+def read(
+    path: str | Path,
+    labels: str | Path | None = None,
+    *,
+    on_file: Callable[[int, int], None] | None = None,
+) -> LabelledArrays:
+    """Read labelled matrices or signals.
+
+    ====================================  ==================================================
+    ``file.npz``                          arrays ``X (N, n, n)`` or ``(N, channels, time)``,
+                                          ``y (N,)``, and optionally ``split``, ``groups``
+    ``file.npy`` with ``labels``          ``X``; the labels are a ``.npy`` file, or text with
+                                          one label on a line
+    ``folder/<class>/*.npy`` or ``.mat``  one matrix a file, also below ``train``, ``val`` and
+                                          ``test``; a ``.mat`` file holds a single matrix
+    ====================================  ==================================================
+
+    Nothing in the files is run: arrays of Python objects are refused.
+
+    Parameters
+    ----------
+    path : path
+    labels : path, optional
+        For a ``.npy`` file.
+    on_file : callable, optional
+        Called with the number of files read and their total, for folders.
+
+    Returns
+    -------
+    LabelledArrays
+
+    Raises
+    ------
+    DataError, FileNotFoundError
+    """
+    path = Path(path)
+    if not path.exists():
+        raise FileNotFoundError(f"read: expected a file or folder at {path}, got none")
+    if path.is_dir():
+        data = _read_folder(path, on_file)
+    elif path.suffix == ".npz":
+        data = _read_npz(path)
+    elif path.suffix == ".npy":
+        data = _read_npy(path, labels)
+    else:
+        raise DataError(
+            f"read: expected a folder, a .npz or a .npy file, got {path.name}; save X and y with "
+            "numpy.savez"
+        )
+    _check(path, data)
+    return data
+
+
+def _read_npz(path: Path) -> LabelledArrays:
+    try:
+        with path.open("rb") as handle, numpy.load(handle, allow_pickle=False) as file:
+            missing = [name for name in ("X", "y") if name not in file]
+            if missing:
+                names = ", ".join(file.files) or "none"
+                raise DataError(f"read: expected arrays X and y in {path}, got {names}")
+            optional = {k: file[k] for k in ("split", "groups") if k in file}
+            return LabelledArrays(file["X"], file["y"], **optional)
+    except (zipfile.BadZipFile, OSError, EOFError) as error:
+        raise DataError(f"read: expected a .npz file, but {path} is damaged: {error}") from error
+    except ValueError as error:
+        raise _refused(path, error) from error
+
+
+def _read_npy(path: Path, labels: str | Path | None) -> LabelledArrays:
+    if labels is None:
+        raise DataError(
+            f"read: expected labels beside {path.name}, got none; name a .npy or text file with "
+            "one label for each matrix"
+        )
+    labels = Path(labels)
+    if not labels.exists():
+        raise FileNotFoundError(f"read: expected labels at {labels}, got none")
+    if labels.suffix == ".npy":
+        return LabelledArrays(_array(path), _array(labels))
+    lines = labels.read_text(encoding="utf-8").splitlines()
+    return LabelledArrays(
+        _array(path), numpy.array([line.strip() for line in lines if line.strip()])
+    )
+
+
+def _read_folder(folder: Path, on_file: Callable[[int, int], None] | None) -> LabelledArrays:
+    found: list[tuple[str, str, Path]] = []  # split, class, file
+    present = [name for name in SPLITS if (folder / name).is_dir()]
+    for split in present or [""]:
+        for file in sorted((folder / split).glob("*/*")):
+            if file.suffix in SUFFIXES:
+                found.append((split, file.parent.name, file))
+    if not found:
+        raise DataError(
+            f"read: expected files {folder}/<class>/*.npy or *.mat, also below train, val and "
+            "test, got none"
+        )
+    matrices = []
+    for i, (_, _, file) in enumerate(found, 1):
+        matrices.append(_matrix(file))
+        if matrices[-1].shape != matrices[0].shape:
+            raise DataError(
+                f"read: expected matrices of one shape, {matrices[0].shape} as in {found[0][2]}, "
+                f"got {matrices[-1].shape} in {file}"
+            )
+        if on_file is not None:
+            on_file(i, len(found))
+    splits = numpy.array([split for split, _, _ in found]) if present else None
+    return LabelledArrays(numpy.stack(matrices), numpy.array([c for _, c, _ in found]), splits)
+
+
+def _matrix(file: Path) -> NDArray[Any]:
+    """The single matrix of a file."""
+    if file.suffix == ".npy":
+        matrix = _array(file)
+    else:
+        try:
+            content = loadmat(file)
+        except (ValueError, OSError, TypeError, NotImplementedError, zipfile.BadZipFile) as error:
+            raise DataError(f"read: expected a .mat file, but {file}: {error}") from error
+        named = {k: v for k, v in content.items() if not k.startswith("__")}
+        matrices = {k: v for k, v in named.items() if getattr(v, "ndim", 0) == 2 and v.size > 1}
+        if len(matrices) != 1:
+            raise DataError(
+                f"read: expected a single matrix in {file}, got {', '.join(named) or 'nothing'}"
+            )
+        (matrix,) = matrices.values()
+    if matrix.ndim != 2:
+        raise DataError(f"read: expected a matrix in {file}, got shape {matrix.shape}")
+    return matrix
+
+
+def _array(path: Path) -> NDArray[Any]:
+    try:
+        with path.open("rb") as handle:
+            return numpy.load(handle, allow_pickle=False)
+    except (OSError, EOFError) as error:
+        raise DataError(f"read: expected a .npy file, but {path} is damaged: {error}") from error
+    except ValueError as error:
+        raise _refused(path, error) from error
+
+
+def _refused(path: Path, error: ValueError) -> DataError:
+    if isinstance(error, DataError):
+        return error
+    return DataError(
+        f"read: expected arrays of numbers or text, but {path} is damaged or holds Python objects, "
+        f"which are not loaded: {error}"
+    )
+
+
+def _check(path: Path, data: LabelledArrays) -> None:
+    X, y = data.X, data.y
+    if X.ndim != 3 or not numpy.issubdtype(X.dtype, numpy.number) or numpy.iscomplexobj(X):
+        raise DataError(
+            f"read: expected X of real numbers with shape (N, n, n) or (N, channels, time) in "
+            f"{path}, got {X.dtype} with shape {X.shape}"
+        )
+    for name in ("y", "split", "groups"):
+        values = getattr(data, name)
+        if values is not None and values.shape != X.shape[:1]:
+            raise DataError(
+                f"read: expected {name} of shape {X.shape[:1]}, one for each of X, in {path}, got "
+                f"{values.shape}"
+            )
+    if data.split is not None:
+        unknown = sorted({str(s) for s in data.split} - set(SPLITS))
+        if unknown:
+            raise DataError(
+                f"read: expected split to hold 'train', 'val' and 'test' in {path}, got "
+                f"{', '.join(map(repr, unknown[:3]))}"
+            )
+    if numpy.issubdtype(y.dtype, numpy.floating) and not numpy.array_equal(y, numpy.round(y)):
+        raise DataError(
+            f"read: expected classes in y of {path}, got real numbers such as {y.flat[0]}"
+        )

@@ -1,0 +1,89 @@
+import numpy as np
+import pytest
+import torch
+
+from spdnet.datasets import examine, load_digits_spd, treat
+from spdnet.testing import assert_spd
+from tests.cases import random_spd, with_spectrum
+
+
+def matrices(dtype=np.float64):
+    X = random_spd(8, 4).numpy()
+    X[1, 0, 0] = np.nan
+    X[2, 3, 3] = np.inf
+    X[3] = 0
+    X[4, 0, 1] += 0.01
+    X[5] = with_spectrum([-1.0, 1.0, 2.0, 3.0]).numpy()
+    X[6] = with_spectrum([0.0, 1.0, 2.0, 3.0]).numpy()
+    return X.astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_every_fault_is_found_by_index(dtype):
+    found = examine(matrices(dtype))
+    assert {k: v.tolist() for k, v in found.faults.items()} == {
+        "not finite": [1, 2],
+        "zero": [3],
+        "asymmetric": [4],
+        "indefinite": [5],
+        "singular": [6],
+    }
+    assert found.bad.tolist() == [1, 2, 3, 4, 5, 6]
+    assert np.isfinite(found.conditions).tolist() == [True] + [False] * 6 + [True]
+    assert (
+        str(found)
+        == "2 not finite: 1, 2; 1 zero: 3; 1 asymmetric: 4; 1 indefinite: 5; 1 singular: 6"
+    )
+
+
+def test_good_matrices():
+    X, _ = load_digits_spd()
+    found = examine(X)
+    assert len(found.bad) == 0
+    assert str(found) == "no fault"
+    np.testing.assert_allclose(found.conditions[:5], np.linalg.cond(X[:5]), rtol=1e-6)
+    same, kept, report = treat(X)
+    assert same is X
+    assert len(kept) == len(X)
+    assert report == ""
+
+
+def test_many_indices_are_cut_short():
+    assert str(examine(np.zeros((20, 2, 2)))).endswith("9, ...")
+
+
+def test_all_of_them_bad_and_none_at_all():
+    assert len(examine(np.full((3, 2, 2), np.nan)).bad) == 3
+    assert len(examine(np.empty((0, 2, 2))).bad) == 0
+
+
+def test_drop():
+    X, kept, report = treat(matrices(), "drop")
+    assert kept.tolist() == [0, 7]
+    assert_spd(torch.from_numpy(X))
+    assert report.startswith("dropped 6 of 8 matrices (2 not finite: 1, 2; ")
+    with pytest.raises(ValueError, match="some SPD matrices to keep"):
+        treat(np.zeros((2, 3, 3)), "drop")
+
+
+def test_repair():
+    X = matrices()[[0, 4, 6, 7]]
+    mended, kept, report = treat(X, "repair")
+    assert kept.tolist() == [0, 1, 2, 3]
+    assert_spd(torch.from_numpy(mended))
+    np.testing.assert_array_equal(mended[[0, 3]], X[[0, 3]])
+    assert report == "repaired 2 of 4 matrices (1 asymmetric: 1; 1 singular: 2)"
+    assert np.array_equal(X, matrices()[[0, 4, 6, 7]])  # the input stays as it was
+    with pytest.raises(ValueError, match=r"1 zero: 3; .*drop them"):
+        treat(matrices(), "repair")
+
+
+def test_refuse():
+    with pytest.raises(
+        ValueError, match=r"6 of 8 that are not \(2 not finite: 1, 2; .*drop or repair"
+    ):
+        treat(matrices())
+    with pytest.raises(ValueError, match="remedy to be one of"):
+        treat(matrices(), "ignore")
+    with pytest.raises(ValueError, match=r"shape \(N, n, n\), got \(4, 4\)"):
+        examine(np.eye(4))
