@@ -20,6 +20,8 @@ FLOORS = [
     {"models"},
     {"datasets", "testing", "training"},
     {"estimator"},
+    {"cli"},
+    {"__main__"},
 ]
 #: third-party libraries, and the only rooms that may import them
 ALLOWED = {
@@ -28,6 +30,8 @@ ALLOWED = {
     "scipy": {"datasets"},
     "sklearn": {"datasets", "estimator"},
     "lightning_fabric": {"training", "estimator"},
+    "typer": {"cli"},
+    "rich": {"cli"},
 }
 
 

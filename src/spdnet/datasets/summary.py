@@ -1,0 +1,56 @@
+"""What a data set holds, in a few lines for people."""
+
+import numpy
+
+from spdnet.datasets.examine import Examination
+from spdnet.datasets.readers import LabelledArrays
+
+_MANY_CLASSES = 30
+
+
+def describe(data: LabelledArrays, found: Examination | None) -> list[str]:
+    """Lines about counts, sizes, classes, splits, groups, conditions and faults.
+
+    Parameters
+    ----------
+    data : LabelledArrays
+    found : Examination or None
+        Of the matrices; None for signals.
+    """
+    N, rows, cols = data.X.shape
+    kind = f"{N} matrices of {rows} x {cols}" if data.are_matrices else f"{N} signals"
+    lines = [f"{kind}, {data.X.dtype}, {data.X.nbytes / 2**20:.1f} MiB"]
+    if not data.are_matrices:
+        lines.append(f"{rows} channels, {cols} samples each: covariances will be {rows} x {rows}")
+    classes, counts = numpy.unique(data.y, return_counts=True)
+    lines.append(
+        f"{len(classes)} classes, {counts.min()} to {counts.max()} each "
+        f"(always the largest: {100 * counts.max() / N:.1f} %)"
+    )
+    order = numpy.argsort(-counts, kind="stable")[:_MANY_CLASSES]
+    width = max(len(str(classes[i])) for i in order)
+    for i in order:
+        bar = "#" * max(1, round(40 * counts[i] / counts.max()))
+        lines.append(f"  {classes[i]!s:{width}}  {counts[i]:6}  {bar}")
+    if len(classes) > _MANY_CLASSES:
+        lines.append(f"  ... and {len(classes) - _MANY_CLASSES} more")
+    if data.split is not None:
+        parts = zip(*numpy.unique(data.split, return_counts=True), strict=True)
+        lines.append("split: " + ", ".join(f"{count} {name}" for name, count in parts))
+    if data.groups is not None:
+        lines.append(f"{len(numpy.unique(data.groups))} groups")
+    if found is not None:
+        finite = found.conditions[numpy.isfinite(found.conditions)]
+        if len(finite):
+            low, middle, high = numpy.percentile(finite, [0, 50, 100])
+            lines.append(f"condition numbers: {low:.3g} to {high:.3g}, median {middle:.3g}")
+        if len(found.bad):
+            lines.append(f"not SPD: {len(found.bad)} of {N}")
+            for fault, indices in found.faults.items():
+                if len(indices):
+                    shown = ", ".join(map(str, indices[:20]))
+                    more = ", ..." if len(indices) > 20 else ""
+                    lines.append(f"  {len(indices)} {fault}: {shown}{more}")
+        else:
+            lines.append("all symmetric positive definite")
+    return lines
