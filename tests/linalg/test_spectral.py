@@ -312,6 +312,33 @@ def test_a_tensor_threshold_is_one_for_each_matrix():
     torch.testing.assert_close(gradient[1], jacrev(clamp_eig)(X[1, 0], 0.5))
 
 
+def test_second_derivative_with_a_threshold_for_each_matrix():
+    X, G = random_spd(3, 2, 4), random_symmetric(3, 2, 4)
+    eps = torch.tensor([0.1, 0.5, 2.0], dtype=torch.float64)
+
+    def second(X, eps, G):
+        X = X.clone().requires_grad_()
+        (first,) = torch.autograd.grad(clamp_eig(X, eps), X, G, create_graph=True)
+        return torch.autograd.grad(first, X, G)[0]
+
+    expected = torch.stack([second(X[i], eps[i].item(), G[i]) for i in range(3)])
+    torch.testing.assert_close(second(X, eps, G), expected)
+    hessians = vmap(hessian(lambda X, eps: clamp_eig(X, eps).sin().sum()))(X, eps)
+    alone = hessian(lambda X: clamp_eig(X, 0.5).sin().sum())(X[1])
+    torch.testing.assert_close(hessians[1], alone)
+
+
+@every_function
+def test_second_derivative_of_many_matrices_goes_in_pieces(f):
+    n = 40  # 2**22 // 40**3 = 65 matrices at a time
+    X, G = random_spd(70, n), random_symmetric(n)
+    if isinstance(f, Exp):
+        X = X / 10
+    _, together = jvp(lambda X: spectral_derivative(X, G, f), (X,), (G.expand_as(X),))
+    _, alone = jvp(lambda X: spectral_derivative(X, G, f), (X[68],), (G,))
+    torch.testing.assert_close(together[68], alone)
+
+
 def test_a_threshold_changed_after_the_forward_pass_is_noticed():
     X, eps = random_spd(4).requires_grad_(), torch.tensor(1.0, dtype=torch.float64)
     Y = clamp_eig(X, eps)

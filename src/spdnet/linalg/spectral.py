@@ -219,15 +219,16 @@ def _second(s: Tensor, U: Tensor, f: ScalarFunction, G: Tensor, V: Tensor) -> Te
     G = U.mT @ symmetrize(G) @ U
     V = U.mT @ symmetrize(V) @ U
     # n^3 coefficients for each matrix: a few matrices at a time, or all need to be there at once
-    n, shape = s.shape[-1], G.shape
+    n, shape, p = s.shape[-1], G.shape, f.parameter
     few = max(1, 2**22 // n**3)
-    pieces = zip(
-        s.expand(shape[:-1]).reshape(-1, n).split(few),
-        G.reshape(-1, n, n).split(few),
-        V.reshape(-1, n, n).split(few),
-        strict=True,
-    )
-    M = torch.cat([_second_in_eigenbasis(*piece, f) for piece in pieces]).reshape(shape)
+    pieces = [
+        x.reshape(-1, *x.shape[len(shape) - 2 :]).split(few) for x in (s.expand(shape[:-1]), G, V)
+    ]
+    functions = [f] * len(pieces[0])
+    if p is not None:  # one for each matrix
+        every = p.reshape(p.shape + (1,) * (len(shape) - 2 - p.ndim)).expand(shape[:-2])
+        functions = [f.bind(part) for part in every.reshape(-1).split(few)]
+    M = torch.cat(list(map(_second_in_eigenbasis, *pieces, functions))).reshape(shape)
     return symmetrize(U @ (M + M.mT) @ U.mT).to(dtype)
 
 
