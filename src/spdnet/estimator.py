@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy
 import torch
+from lightning_fabric import Fabric
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 from sklearn.model_selection import train_test_split
@@ -229,9 +230,7 @@ class SPDNetClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # typ
             return torch.device("cuda" if torch.cuda.is_available() else "cpu")
         return torch.device(self.device)
 
-    def _fabric(self) -> Any:
-        from lightning_fabric import Fabric  # slow to import: not before a training
-
+    def _fabric(self) -> Fabric:
         device = self._device()
         devices = 1 if device.index is None else [device.index]
         return Fabric(accelerator=device.type, devices=devices)
