@@ -225,16 +225,6 @@ def require_positive_semidefinite(who: str, X: Tensor, name: str = "X") -> None:
         refuse_indefinite(who, bad, lowest, name, "positive semi-definite")
 
 
-def require_positive_definite(who: str, X: Tensor, name: str = "X") -> None:
-    """Every matrix is positive definite (a Cholesky decomposition of the data)."""
-    if not is_concrete(X) or X.numel() == 0:
-        return
-    X = X.detach().to(working_dtype(X.dtype))
-    bad = torch.linalg.cholesky_ex(X).info != 0
-    if bad.any():  # the eigenvalue is only for the message
-        refuse_indefinite(who, bad, torch.linalg.eigvalsh(X).amin(-1), name)
-
-
 def require_positive_eigenvalues(who: str, s: Tensor, name: str = "X") -> None:
     """All eigenvalues are positive (a pass over them)."""
     if is_concrete(s) and s.numel() > 0:

@@ -26,9 +26,7 @@ def accurately(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
     @wraps(function)
     def lifted(X: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        if not isinstance(X, Tensor) or X.dtype in (torch.float64, accurate_dtype(X)):
-            return function(X, *args, **kwargs)
-        if not X.dtype.is_floating_point:
+        if not isinstance(X, Tensor) or not X.dtype.is_floating_point:
             return function(X, *args, **kwargs)  # which will refuse it
         dtype = accurate_dtype(X)
         others = (a.to(dtype) if isinstance(a, Tensor) else a for a in args)

@@ -16,10 +16,9 @@ from spdnet._checks import (
     require_choice,
     require_count,
     require_number,
-    require_positive_definite,
     require_square,
-    require_symmetric,
 )
+from spdnet.linalg import cholesky
 from spdnet.models import SPDNet
 from spdnet.training import RECIPES, LabelledMatrices, Recipe, Trainer, build, choose_dims
 from spdnet.training.loop import describe
@@ -250,8 +249,7 @@ class SPDNetClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # typ
             raise TypeError(f"SPDNetClassifier: expected X with real numbers, got dtype {X.dtype}")
         matrices = torch.as_tensor(X, dtype=DTYPES[self.dtype], device=self._device())
         require_square("SPDNetClassifier", matrices, n=n)
-        require_symmetric("SPDNetClassifier", matrices)
-        require_positive_definite("SPDNetClassifier", matrices)
+        cholesky(matrices, who="SPDNetClassifier")  # refuses what is not SPD
         return matrices
 
     def _labelled(

@@ -93,7 +93,7 @@ def load(path: str | Path, *, device: torch.device | str = "cpu") -> dict[str, A
 
 
 class CheckpointFolder:
-    """The checkpoints of one training: the last, the one before it, and the best.
+    """The checkpoints of one training: the last, and the one before it.
 
     Parameters
     ----------
@@ -106,7 +106,6 @@ class CheckpointFolder:
         self.path.mkdir(parents=True, exist_ok=True)
         self.last = self.path / "last.pt"
         self.previous = self.path / "previous.pt"
-        self.best = self.path / "best.pt"
 
     def save_last(self, state: dict[str, Any]) -> None:
         """Write the last state; the one that it replaces is kept beside it."""
