@@ -1,34 +1,55 @@
 """Deep learning on symmetric positive definite matrices."""
 
 from importlib import import_module
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from spdnet import covariance, linalg, manifolds, models, nn, optim
-from spdnet.models import SPDNet
-
 if TYPE_CHECKING:
+    from spdnet import (
+        baselines,
+        covariance,
+        datasets,
+        linalg,
+        manifolds,
+        models,
+        nn,
+        optim,
+        testing,
+        training,
+    )
     from spdnet.estimator import SPDNetClassifier
+    from spdnet.models import SPDNet
 
-__version__ = version("spdnet")
+    __version__: str
 
 __all__ = [
     "SPDNet",
     "SPDNetClassifier",
     "__version__",
+    "baselines",
     "covariance",
+    "datasets",
     "linalg",
     "manifolds",
     "models",
     "nn",
     "optim",
+    "testing",
+    "training",
 ]
+
+_HOMES = {"SPDNet": "spdnet.models", "SPDNetClassifier": "spdnet.estimator"}
 
 
 def __getattr__(name: str) -> Any:
-    # scikit-learn is loaded when it is needed, not with the library
-    if name == "SPDNetClassifier":
-        return import_module("spdnet.estimator").SPDNetClassifier
-    if name in ("datasets", "estimator", "testing", "training"):
+    # each part is loaded when it is first asked for: torch, scikit-learn and the others are slow
+    if name == "__version__":
+        return import_module("importlib.metadata").version("spdnet")
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    if name in __all__:
         return import_module(f"spdnet.{name}")
     raise AttributeError(f"module 'spdnet' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -4,10 +4,8 @@ from typing import Any
 
 import numpy
 import torch
-from lightning_fabric import Fabric
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
-from sklearn.model_selection import train_test_split
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, check_random_state, column_or_1d
@@ -18,9 +16,18 @@ from spdnet._checks import (
     require_number,
     require_square,
 )
+from spdnet.datasets.split import hold_out
 from spdnet.linalg import cholesky
 from spdnet.models import SPDNet
-from spdnet.training import RECIPES, LabelledMatrices, Recipe, Trainer, build, choose_dims
+from spdnet.training import (
+    RECIPES,
+    LabelledMatrices,
+    Recipe,
+    Trainer,
+    build,
+    choose_dims,
+    make_fabric,
+)
 from spdnet.training.loop import describe
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
@@ -161,7 +168,7 @@ class SPDNetClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # typ
             val=val,
             patience=self.n_iter_no_change if self.early_stopping else None,
             seed=seed,
-            fabric=self._fabric(),
+            fabric=make_fabric(self.device),
         )
         progress = trainer.run(self._report)
         self.model_.eval()
@@ -224,16 +231,6 @@ class SPDNetClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # typ
         dims = tuple(self.dims)
         return dims if dims[:1] == (n,) else (n, *dims)
 
-    def _device(self) -> torch.device:
-        if self.device == "auto":
-            return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        return torch.device(self.device)
-
-    def _fabric(self) -> Fabric:
-        device = self._device()
-        devices = 1 if device.index is None else [device.index]
-        return Fabric(accelerator=device.type, devices=devices)
-
     def _matrices(self, X: ArrayLike, n: int | None = None) -> torch.Tensor:
         """The matrices on the device, after checking them."""
         require_choice("SPDNetClassifier", "dtype", self.dtype, DTYPES)
@@ -247,7 +244,9 @@ class SPDNetClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # typ
             raise ValueError("SPDNetClassifier: expected at least one matrix, got none")
         if not numpy.issubdtype(X.dtype, numpy.number) or numpy.iscomplexobj(X):
             raise TypeError(f"SPDNetClassifier: expected X with real numbers, got dtype {X.dtype}")
-        matrices = torch.as_tensor(X, dtype=DTYPES[self.dtype], device=self._device())
+        matrices = torch.as_tensor(
+            X, dtype=DTYPES[self.dtype], device=make_fabric(self.device).device
+        )
         require_square("SPDNetClassifier", matrices, n=n)
         cholesky(matrices, who="SPDNetClassifier")  # refuses what is not SPD
         return matrices
@@ -308,14 +307,13 @@ class SPDNetClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # typ
             "SPDNetClassifier", "validation_fraction", self.validation_fraction, above=0, below=1
         )
         require_count("SPDNetClassifier", "n_iter_no_change", self.n_iter_no_change)
-        y = data.y.cpu().numpy()
-        train, val = train_test_split(
-            numpy.arange(len(y)),
-            test_size=self.validation_fraction,
-            stratify=y,
-            random_state=seed,
-        )
-        return data[torch.as_tensor(train)], data[torch.as_tensor(val)]
+        held = torch.as_tensor(hold_out(data.y.cpu().numpy(), self.validation_fraction, seed=seed))
+        if not held.any():
+            raise ValueError(
+                f"SPDNetClassifier: expected enough matrices to hold out {self.validation_fraction} "
+                f"of them, got {len(data)}; set early_stopping=False"
+            )
+        return data[~held], data[held]
 
     def _report(self, trainer: Trainer) -> None:
         if self.verbose and trainer.progress.epoch % self.verbose == 0:

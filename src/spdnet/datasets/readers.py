@@ -22,18 +22,21 @@ class LabelledArrays:
     ----------
     X : array, shape (N, n, n) or (N, channels, time)
         SPD matrices, or signals from which they are to be computed.
-    y : array, shape (N,)
+    y : array, shape (N,), optional
         Classes: numbers or text.
     split : array of str, shape (N,), optional
         ``"train"``, ``"val"`` or ``"test"`` of each.
     groups : array, shape (N,), optional
         What must not be divided by a random split, such as subjects.
+    names : array of str, shape (N,), optional
+        The files they came from, below the folder that was read.
     """
 
     X: NDArray[Any]
-    y: NDArray[Any]
+    y: NDArray[Any] | None = None
     split: NDArray[Any] | None = None
     groups: NDArray[Any] | None = None
+    names: NDArray[Any] | None = None
 
     @property
     def are_matrices(self) -> bool:
@@ -41,7 +44,7 @@ class LabelledArrays:
         return self.X.shape[-1] == self.X.shape[-2]
 
     def __len__(self) -> int:
-        return len(self.y)
+        return len(self.X)
 
 
 class DataError(ValueError):
@@ -52,6 +55,7 @@ def read(
     path: str | Path,
     labels: str | Path | None = None,
     *,
+    labelled: bool = True,
     on_file: Callable[[int, int], None] | None = None,
 ) -> LabelledArrays:
     """Read labelled matrices or signals.
@@ -65,6 +69,9 @@ def read(
                                           ``test``; a ``.mat`` file holds a single matrix
     ====================================  ==================================================
 
+    With ``labelled=False`` the labels may be missing: ``y`` in a ``.npz`` file, the file of labels,
+    the folders of the classes.
+
     Nothing in the files is run: arrays of Python objects are refused.
 
     Parameters
@@ -72,6 +79,8 @@ def read(
     path : path
     labels : path, optional
         For a ``.npy`` file.
+    labelled : bool
+        Whether labels are needed.
     on_file : callable, optional
         Called with the number of files read and their total, for folders.
 
@@ -87,11 +96,11 @@ def read(
     if not path.exists():
         raise FileNotFoundError(f"read: expected a file or folder at {path}, got none")
     if path.is_dir():
-        data = _read_folder(path, on_file)
+        data = _read_folder(path, labelled, on_file)
     elif path.suffix == ".npz":
-        data = _read_npz(path)
+        data = _read_npz(path, labelled)
     elif path.suffix == ".npy":
-        data = _read_npy(path, labels)
+        data = _read_npy(path, labels, labelled)
     else:
         raise DataError(
             f"read: expected a folder, a .npz or a .npy file, got {path.name}; save X and y with "
@@ -101,23 +110,27 @@ def read(
     return data
 
 
-def _read_npz(path: Path) -> LabelledArrays:
+def _read_npz(path: Path, labelled: bool) -> LabelledArrays:
     try:
         with path.open("rb") as handle, numpy.load(handle, allow_pickle=False) as file:
-            missing = [name for name in ("X", "y") if name not in file]
-            if missing:
+            needed = ("X", "y") if labelled else ("X",)
+            if any(name not in file for name in needed):
                 names = ", ".join(file.files) or "none"
-                raise DataError(f"read: expected arrays X and y in {path}, got {names}")
-            optional = {k: file[k] for k in ("split", "groups") if k in file}
-            return LabelledArrays(file["X"], file["y"], **optional)
+                raise DataError(
+                    f"read: expected arrays {' and '.join(needed)} in {path}, got {names}"
+                )
+            optional = {k: file[k] for k in ("y", "split", "groups") if k in file}
+            return LabelledArrays(file["X"], **optional)
     except (zipfile.BadZipFile, OSError, EOFError) as error:
         raise DataError(f"read: expected a .npz file, but {path} is damaged: {error}") from error
     except ValueError as error:
         raise _refused(path, error) from error
 
 
-def _read_npy(path: Path, labels: str | Path | None) -> LabelledArrays:
+def _read_npy(path: Path, labels: str | Path | None, labelled: bool) -> LabelledArrays:
     if labels is None:
+        if not labelled:
+            return LabelledArrays(_array(path))
         raise DataError(
             f"read: expected labels beside {path.name}, got none; name a .npy or text file with "
             "one label for each matrix"
@@ -133,13 +146,18 @@ def _read_npy(path: Path, labels: str | Path | None) -> LabelledArrays:
     )
 
 
-def _read_folder(folder: Path, on_file: Callable[[int, int], None] | None) -> LabelledArrays:
+def _read_folder(
+    folder: Path, labelled: bool, on_file: Callable[[int, int], None] | None
+) -> LabelledArrays:
     found: list[tuple[str, str, Path]] = []  # split, class, file
     present = [name for name in SPLITS if (folder / name).is_dir()]
     for split in present or [""]:
         for file in sorted((folder / split).glob("*/*")):
             if file.suffix in SUFFIXES:
                 found.append((split, file.parent.name, file))
+    with_classes = bool(found)
+    if not found and not labelled:
+        found = [("", "", file) for file in sorted(folder.glob("*")) if file.suffix in SUFFIXES]
     if not found:
         raise DataError(
             f"read: expected files {folder}/<class>/*.npy or *.mat, also below train, val and "
@@ -155,8 +173,12 @@ def _read_folder(folder: Path, on_file: Callable[[int, int], None] | None) -> La
             )
         if on_file is not None:
             on_file(i, len(found))
-    splits = numpy.array([split for split, _, _ in found]) if present else None
-    return LabelledArrays(numpy.stack(matrices), numpy.array([c for _, c, _ in found]), splits)
+    return LabelledArrays(
+        numpy.stack(matrices),
+        numpy.array([c for _, c, _ in found]) if with_classes else None,
+        numpy.array([split for split, _, _ in found]) if present else None,
+        names=numpy.array([str(file.relative_to(folder)) for _, _, file in found]),
+    )
 
 
 def _matrix(file: Path) -> NDArray[Any]:
@@ -220,7 +242,11 @@ def _check(path: Path, data: LabelledArrays) -> None:
                 f"read: expected split to hold 'train', 'val' and 'test' in {path}, got "
                 f"{', '.join(map(repr, unknown[:3]))}"
             )
-    if numpy.issubdtype(y.dtype, numpy.floating) and not numpy.array_equal(y, numpy.round(y)):
+    if y is None:
+        return
+    if y.dtype.kind not in "biufUS":
+        raise DataError(f"read: expected classes of numbers or text in y of {path}, got {y.dtype}")
+    if y.dtype.kind == "f" and not numpy.array_equal(y, numpy.round(y)):
         raise DataError(
             f"read: expected classes in y of {path}, got real numbers such as {y.flat[0]}"
         )

@@ -1,6 +1,9 @@
 """What a data set holds, in a few lines for people."""
 
+from typing import Any
+
 import numpy
+from numpy.typing import NDArray
 
 from spdnet.datasets.examine import Examination
 from spdnet.datasets.readers import LabelledArrays
@@ -22,18 +25,7 @@ def describe(data: LabelledArrays, found: Examination | None) -> list[str]:
     lines = [f"{kind}, {data.X.dtype}, {data.X.nbytes / 2**20:.1f} MiB"]
     if not data.are_matrices:
         lines.append(f"{rows} channels, {cols} samples each: covariances will be {rows} x {rows}")
-    classes, counts = numpy.unique(data.y, return_counts=True)
-    lines.append(
-        f"{len(classes)} classes, {counts.min()} to {counts.max()} each "
-        f"(always the largest: {100 * counts.max() / N:.1f} %)"
-    )
-    order = numpy.argsort(-counts, kind="stable")[:_MANY_CLASSES]
-    width = max(len(str(classes[i])) for i in order)
-    for i in order:
-        bar = "#" * max(1, round(40 * counts[i] / counts.max()))
-        lines.append(f"  {classes[i]!s:{width}}  {counts[i]:6}  {bar}")
-    if len(classes) > _MANY_CLASSES:
-        lines.append(f"  ... and {len(classes) - _MANY_CLASSES} more")
+    lines += ["no labels"] if data.y is None else _classes(data.y)
     if data.split is not None:
         parts = zip(*numpy.unique(data.split, return_counts=True), strict=True)
         lines.append("split: " + ", ".join(f"{count} {name}" for name, count in parts))
@@ -53,4 +45,20 @@ def describe(data: LabelledArrays, found: Examination | None) -> list[str]:
                     lines.append(f"  {len(indices)} {fault}: {shown}{more}")
         else:
             lines.append("all symmetric positive definite")
+    return lines
+
+
+def _classes(y: NDArray[Any]) -> list[str]:
+    classes, counts = numpy.unique(y, return_counts=True)
+    lines = [
+        f"{len(classes)} classes, {counts.min()} to {counts.max()} each "
+        f"(always the largest: {100 * counts.max() / len(y):.1f} %)"
+    ]
+    order = numpy.argsort(-counts, kind="stable")[:_MANY_CLASSES]
+    width = max(len(str(classes[i])) for i in order)
+    for i in order:
+        bar = "#" * max(1, round(40 * counts[i] / counts.max()))
+        lines.append(f"  {classes[i]!s:{width}}  {counts[i]:6}  {bar}")
+    if len(classes) > _MANY_CLASSES:
+        lines.append(f"  ... and {len(classes) - _MANY_CLASSES} more")
     return lines

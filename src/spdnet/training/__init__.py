@@ -1,6 +1,7 @@
 """Training: recipes, the loop, checkpoints."""
 
 from spdnet.training import checkpoint
+from spdnet.training.device import make_fabric
 from spdnet.training.loop import LabelledMatrices, Progress, Trainer, build, evaluate
 from spdnet.training.recipe import RECIPES, Recipe, choose_dims
 
@@ -14,4 +15,5 @@ __all__ = [
     "checkpoint",
     "choose_dims",
     "evaluate",
+    "make_fabric",
 ]

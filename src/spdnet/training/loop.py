@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from spdnet.models import SPDNet
+from spdnet.training.device import make_fabric
 from spdnet.training.recipe import Recipe
 
 
@@ -60,11 +61,14 @@ class Progress:
         The epoch with the lowest validation loss; the last one without validation data.
     best_state : dict
         The ``state_dict`` of that epoch, with validation data only.
+    step : int
+        Batches done, in all epochs.
     """
 
     history: list[dict[str, float]] = field(default_factory=list)
     best_epoch: int = 0
     best_state: dict[str, Tensor] | None = None
+    step: int = 0
 
     @property
     def epoch(self) -> int:
@@ -119,7 +123,7 @@ class Trainer:
         seed: int = 0,
         fabric: Fabric | None = None,
     ) -> None:
-        self.fabric = Fabric(accelerator="cpu", devices=1) if fabric is None else fabric
+        self.fabric = make_fabric("cpu") if fabric is None else fabric
         self.model = model
         self.train = train.to(self.fabric.device)
         self.val = None if val is None else val.to(self.fabric.device)
@@ -130,13 +134,20 @@ class Trainer:
         optimizer = recipe.make_optimizer(model.parameters())
         self._net, self._optimizer = self.fabric.setup(model, optimizer)
 
-    def run(self, on_epoch: Callable[["Trainer"], None] | None = None) -> Progress:
+    def run(
+        self,
+        on_epoch: Callable[["Trainer"], None] | None = None,
+        on_batch: Callable[["Trainer", int, int], None] | None = None,
+    ) -> Progress:
         """Train to the end, from where it stands.
 
         Parameters
         ----------
         on_epoch : callable, optional
             Called with the trainer after each epoch, for example to save it.
+        on_batch : callable, optional
+            Called with the trainer after each batch, with how many of the epoch's batches are done
+            and how many there are.
 
         Raises
         ------
@@ -144,7 +155,7 @@ class Trainer:
             The loss is NaN or infinite: with epoch, batch and the indices of its matrices.
         """
         while not self.finished:
-            self._run_epoch()
+            self._run_epoch(on_batch)
             if on_epoch is not None:
                 on_epoch(self)
         if self.progress.best_state is not None:
@@ -166,7 +177,9 @@ class Trainer:
             "history": self.progress.history,
             "best_epoch": self.progress.best_epoch,
             "best_state": self.progress.best_state,
+            "step": self.progress.step,
             "seed": self.seed,
+            "random_state": torch.get_rng_state(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -175,9 +188,10 @@ class Trainer:
         self._optimizer.load_state_dict(state["optimizer"])
         self.seed = state["seed"]
         history = [dict(row) for row in state["history"]]
-        self.progress = Progress(history, state["best_epoch"], state["best_state"])
+        self.progress = Progress(history, state["best_epoch"], state["best_state"], state["step"])
+        torch.set_rng_state(state["random_state"].cpu())
 
-    def _run_epoch(self) -> None:
+    def _run_epoch(self, on_batch: Callable[["Trainer", int, int], None] | None) -> None:
         epoch, recipe, train = self.progress.epoch, self.recipe, self.train
         started, total, correct = time.perf_counter(), 0.0, 0
         per_epoch = math.ceil(len(train) / recipe.batch_size)
@@ -196,6 +210,9 @@ class Trainer:
             self._optimizer.step()
             total += loss.item() * len(part)
             correct += int((logits.argmax(-1) == part.y).sum())
+            self.progress.step += 1
+            if on_batch is not None:
+                on_batch(self, number + 1, per_epoch)
         row = {"epoch": epoch + 1, "loss": total / len(train), "accuracy": correct / len(train)}
         if self.val is not None:
             row["val_loss"], row["val_accuracy"] = evaluate(self.model, self.val)

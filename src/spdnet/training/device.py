@@ -1,0 +1,47 @@
+"""Where a training runs."""
+
+import logging
+
+import torch
+from lightning_fabric import Fabric
+
+
+def make_fabric(device: str = "auto") -> Fabric:
+    """A Fabric for one device.
+
+    Parameters
+    ----------
+    device : str
+        ``"auto"`` takes a CUDA device where there is one; otherwise ``"cpu"``, ``"cuda"``,
+        ``"cuda:1"``.
+
+    Examples
+    --------
+    >>> from spdnet.training import make_fabric
+    >>> make_fabric("cpu").device
+    device(type='cpu')
+    """
+    if device == "auto":
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        where = torch.device(device)
+    except RuntimeError as error:
+        raise ValueError(
+            f"device: expected 'auto', 'cpu', 'cuda' or 'cuda:1', got {device!r}"
+        ) from error
+    if where.type not in ("cpu", "cuda", "mps"):
+        raise ValueError(f"device: expected 'auto', 'cpu', 'cuda' or 'cuda:1', got {device!r}")
+    if where.type == "cuda" and (where.index or 0) >= torch.cuda.device_count():
+        raise ValueError(
+            f"device: expected a device of this machine, which has {torch.cuda.device_count()} "
+            f"CUDA devices, got {device!r}; use 'auto'"
+        )
+    # its advice on the precision of matrix products is not for matrices that are decomposed
+    logger = logging.getLogger("lightning_fabric.utilities.rank_zero")
+    level = logger.level
+    logger.setLevel(logging.WARNING)
+    try:
+        devices = 1 if where.index is None else [where.index]
+        return Fabric(accelerator=where.type, devices=devices)
+    finally:
+        logger.setLevel(level)
