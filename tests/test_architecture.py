@@ -19,7 +19,9 @@ FLOORS = [
     {"nn", "optim"},
     {"models"},
     {"datasets", "testing", "training"},
-    {"estimator"},
+    {"estimator", "baselines"},
+    {"experiments"},
+    {"report"},
     {"cli"},
     {"__main__"},
 ]
@@ -28,8 +30,9 @@ ALLOWED = {
     "torch": None,
     "numpy": None,
     "scipy": {"datasets"},
-    "sklearn": {"datasets", "estimator"},
-    "lightning_fabric": {"training", "estimator"},
+    "sklearn": {"datasets", "estimator", "baselines", "experiments"},
+    "lightning_fabric": {"training"},
+    "matplotlib": {"report"},
     "typer": {"cli"},
     "rich": {"cli"},
 }

@@ -310,8 +310,8 @@ class SPDNetClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # typ
         held = torch.as_tensor(hold_out(data.y.cpu().numpy(), self.validation_fraction, seed=seed))
         if not held.any():
             raise ValueError(
-                f"SPDNetClassifier: expected enough matrices to hold out {self.validation_fraction} "
-                f"of them, got {len(data)}; set early_stopping=False"
+                f"SPDNetClassifier: expected enough matrices to hold out a part of "
+                f"{self.validation_fraction:g}, got {len(data)}; set early_stopping=False"
             )
         return data[~held], data[held]
 

@@ -93,28 +93,38 @@ def load(path: str | Path, *, device: torch.device | str = "cpu") -> dict[str, A
 
 
 class CheckpointFolder:
-    """The checkpoints of one training: the last, and the one before it.
+    """The checkpoints of one training: the best, the last, and the one before it.
 
     Parameters
     ----------
     path : path
-        A folder; made if it does not exist.
+        A folder; made when something is saved.
     """
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self.path.mkdir(parents=True, exist_ok=True)
+        self.best = self.path / "best.pt"
         self.last = self.path / "last.pt"
         self.previous = self.path / "previous.pt"
 
+    def any(self) -> bool:
+        """Whether a training can be gone on with."""
+        return self.last.exists() or self.previous.exists()
+
     def save_last(self, state: dict[str, Any]) -> None:
         """Write the last state; the one that it replaces is kept beside it."""
+        self.path.mkdir(parents=True, exist_ok=True)
         coming = self.path / "coming.pt"
         save(state, coming)
         if self.last.exists():
             self.last.replace(self.previous)
         coming.replace(self.last)
         _sync_folder(self.path)
+
+    def save_best(self, state: dict[str, Any]) -> None:
+        """Write the best state."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        save(state, self.best)
 
     def load_last(self, *, device: torch.device | str = "cpu") -> tuple[dict[str, Any], list[str]]:
         """The newest whole state, and what was wrong with newer ones.

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from spdnet.models import SPDNet
-from spdnet.training.device import make_fabric
+from spdnet.training.device import make_fabric, threads_for
 from spdnet.training.recipe import Recipe
 
 
@@ -155,7 +155,8 @@ class Trainer:
             The loss is NaN or infinite: with epoch, batch and the indices of its matrices.
         """
         while not self.finished:
-            self._run_epoch(on_batch)
+            with threads_for(self.model.dims[0]):
+                self._run_epoch(on_batch)
             if on_epoch is not None:
                 on_epoch(self)
         if self.progress.best_state is not None:

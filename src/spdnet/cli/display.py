@@ -1,0 +1,118 @@
+"""What a person sees while a training goes on: a live line on a terminal, plain lines elsewhere."""
+
+import time
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
+
+from spdnet.experiments.train import Watch
+from spdnet.training import Trainer
+from spdnet.training.loop import describe
+
+
+class _Metrics(ProgressColumn):
+    """Loss, accuracies and speed of the last epoch."""
+
+    def render(self, task: Task) -> Text:
+        row = task.fields.get("row")
+        if row is None:
+            return Text("")
+        text = Text.assemble(("loss ", "dim"), f"{row['loss']:.4f}")
+        text.append("  train ", "dim").append(f"{100 * row['accuracy']:.1f} %")
+        if "val_accuracy" in row:
+            text.append("  val ", "dim").append(f"{100 * row['val_accuracy']:.1f} %", "bold")
+        return text.append(f"  {task.fields['speed']:,.0f}/s", "dim")
+
+
+class Display(Watch):
+    """Tells about a training on a console.
+
+    Parameters
+    ----------
+    console : Console
+        On a terminal it shows a progress bar; elsewhere it prints a line for each epoch.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.live = console.is_terminal
+        self._bar: Progress | None = None
+        self._reading: Progress | None = None
+        self._next_plain_batch = 0.0
+
+    def say(self, text: str) -> None:
+        """A line of its own, above the bar."""
+        self._stop_reading()
+        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def file(self, done: int, total: int) -> None:
+        """A bar of files on a terminal."""
+        if not self.live:
+            return
+        if self._reading is None:
+            self._reading = Progress(console=self.console, transient=True)
+            self._reading.add_task("reading", total=total)
+            self._reading.start()
+        self._reading.update(self._reading.task_ids[0], completed=done)
+
+    def begin(self, trainer: Trainer) -> None:
+        """Start the bar."""
+        self._next_plain_batch = time.monotonic() + 60
+        if not self.live:
+            return
+        self._bar = Progress(
+            TextColumn("epoch"),
+            MofNCompleteColumn(),
+            BarColumn(bar_width=24),
+            _Metrics(),
+            TimeRemainingColumn(compact=True),
+            console=self.console,
+        )
+        self._bar.add_task(
+            "training", total=trainer.recipe.epochs, completed=trainer.progress.epoch
+        )
+        self._show_row(trainer)
+        self._bar.start()
+
+    def batch(self, trainer: Trainer, done: int, total: int) -> None:
+        """Move the bar within the epoch; long epochs also speak up elsewhere, once a minute."""
+        if self._bar is not None:
+            self._bar.update(self._bar.task_ids[0], completed=trainer.progress.epoch + done / total)
+        elif time.monotonic() > self._next_plain_batch:
+            self._next_plain_batch = time.monotonic() + 60
+            self.say(f"epoch {trainer.progress.epoch + 1:>4}  batch {done} of {total}")
+
+    def epoch(self, trainer: Trainer) -> None:
+        """The numbers of an epoch."""
+        self._next_plain_batch = time.monotonic() + 60
+        if self._bar is None:
+            self.say(describe(trainer.progress.history[-1]))
+        else:
+            self._bar.update(self._bar.task_ids[0], completed=trainer.progress.epoch)
+            self._show_row(trainer)
+
+    def end(self) -> None:
+        """Leave the bar where it is."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+    def _show_row(self, trainer: Trainer) -> None:
+        if self._bar is not None and trainer.progress.history:
+            row = trainer.progress.history[-1]
+            speed = len(trainer.train) / row["seconds"]
+            self._bar.update(self._bar.task_ids[0], row=row, speed=speed)
+
+    def _stop_reading(self) -> None:
+        if self._reading is not None:
+            self._reading.stop()
+            self._reading = None

@@ -1,0 +1,101 @@
+"""``spdnet train``."""
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from spdnet.cli.display import Display
+from spdnet.experiments import RunFolder, train
+from spdnet.experiments.run_folder import free_folder
+from spdnet.experiments.settings import Settings, from_mapping, read_toml
+from spdnet.report import write_report
+from spdnet.report.page import PARTS
+
+
+def run_training(given: dict[str, Any], file: Path | None, out: Path | None, resume: bool) -> None:
+    """Train with the settings given, those of a file, or those of the run that is resumed."""
+    console = Console(highlight=False)
+    given = _parsed(given)
+    if resume:
+        folder, settings = _resumed(given, file, out)
+    else:
+        values = {**({} if file is None else read_toml(file)), **given}
+        settings = from_mapping(values, str(file) if file else "the command line")
+        folder = RunFolder(free_folder(_name(settings.data)) if out is None else out)
+    if folder.finished:
+        console.print(f"{folder.path} is finished", markup=False)
+        found = folder.results()
+    else:
+        display = Display(console)
+        try:
+            found = train(settings, folder, resume=resume, watch=display, on_finished=write_report)
+        except KeyboardInterrupt:
+            if folder.exists:
+                display.say(f"stopped; go on with: spdnet train --resume --out {folder.path}")
+            raise
+    _print_results(console, found)
+    console.print(f"run folder: {folder.path}", markup=False, soft_wrap=True)
+    console.print(f"report:     {folder.report_file}", markup=False, soft_wrap=True)
+
+
+def _parsed(given: dict[str, Any]) -> dict[str, Any]:
+    """Text of the command line as the values it stands for."""
+    given = dict(given)
+    if "dims" in given:
+        try:
+            given["dims"] = tuple(int(part) for part in given["dims"].split(","))
+        except ValueError:
+            raise ValueError(
+                f"train: expected dims such as 93,70,50,30, got {given['dims']!r}"
+            ) from None
+    if "eps" in given:
+        with suppress(ValueError):  # a percentage, or an error that the settings find
+            given["eps"] = float(given["eps"])
+    return given
+
+
+def _resumed(
+    given: dict[str, Any], file: Path | None, out: Path | None
+) -> tuple[RunFolder, Settings]:
+    if out is None:
+        raise ValueError("train: expected --out with the folder of the run to resume, got none")
+    if file is not None:
+        raise ValueError(
+            "train: expected no --settings with --resume, which takes those of the run"
+        )
+    folder = RunFolder(out)
+    settings = folder.settings()
+    own = settings.as_dict()
+    for name, value in given.items():
+        if value != (tuple(own["dims"]) if name == "dims" and "dims" in own else own.get(name)):
+            raise ValueError(
+                f"train: expected the settings of the run with --resume, {name} = "
+                f"{own.get(name)!r}, got {value!r}; leave it out, or start a new run"
+            )
+    return folder, settings
+
+
+def _name(data: str) -> str:
+    return Path(data).stem or Path(data).resolve().name
+
+
+def _print_results(console: Console, found: dict[str, Any]) -> None:
+    part, base = PARTS[found["scored"]], found["baseline"]
+    if "seeds" in found:
+        ours = _spread(found["accuracy"])
+        linear = _spread(base["accuracy"]) if base else ""
+        unit = f", mean and deviation of {len(found['seeds'])} repeats"
+    else:
+        ours = f"{100 * found['parts'][found['scored']]['accuracy']:6.2f} %"
+        linear = f"{100 * base['accuracy'][found['scored']]:6.2f} %" if base else ""
+        unit = ""
+    console.print(f"{part} accuracy{unit}:")
+    console.print(f"  {'SPDNet':34} {ours}", style="bold")
+    if base:
+        console.print(f"  {base['name']:34} {linear}")
+
+
+def _spread(values: dict[str, Any]) -> str:
+    return f"{100 * values['mean']:6.2f} ± {100 * values['deviation']:.2f} %"

@@ -1,0 +1,133 @@
+"""``spdnet evaluate``, ``spdnet predict`` and ``spdnet data info``."""
+
+import csv
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy
+import typer
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from spdnet._checks import require_choice
+from spdnet.datasets import LabelledArrays, examine
+from spdnet.datasets.summary import describe
+from spdnet.experiments import Trained
+from spdnet.experiments.data import Matrices, load_arrays, prepare
+from spdnet.experiments.results import by_class, score
+from spdnet.experiments.run_folder import write
+
+PARTS = ("train", "val", "test", "all")
+
+
+def run_info(data: str, labels: str | None) -> None:
+    """Print what a file holds."""
+    found = _read(data, labels, labelled=False)
+    console = Console()
+    for line in describe(found, examine(found.X) if found.are_matrices else None):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def run_evaluation(
+    run: Path, data: str, labels: str | None, bad: str, part: str | None, device: str
+) -> None:
+    """Print scores."""
+    if part is not None:
+        require_choice("evaluate", "part", part, PARTS)
+    trained = _load(run, device)
+    matrices = _prepared(trained, _read(data, labels, labelled=True), bad)
+    assert matrices.y is not None  # read with labels
+    codes = trained.codes(matrices.y)
+    chosen, what = _part(trained, matrices, part)
+    logits = trained.logits(matrices)[chosen]
+    codes = codes[chosen]
+    found = score(logits, codes)
+    console = Console(highlight=False)
+    console.print(what)
+    console.print(
+        f"accuracy {100 * found['accuracy']:.2f} %, loss {found['loss']:.4f}", style="bold"
+    )
+    table = Table("class", box=None, pad_edge=False)
+    for title in ("matrices", "precision", "recall", "F1"):
+        table.add_column(title, justify="right")
+    for row in by_class(logits, codes, trained.classes)["per_class"]:
+        numbers = (row["precision"], row["recall"], row["f1"])
+        shown = ("-" if v is None else f"{100 * v:.1f} %" for v in numbers)
+        table.add_row(_plain(row["class"]), str(row["n"]), *shown)
+    console.print(table)
+
+
+def run_prediction(run: Path, data: str, out: Path, bad: str, device: str, force: bool) -> None:
+    """Write a CSV file."""
+    if out.exists() and not force:
+        raise FileExistsError(f"predict: expected a new file, but {out} exists; use --force")
+    if not out.parent.is_dir():
+        raise FileNotFoundError(f"predict: expected a folder {out.parent}, got none")
+    trained = _load(run, device)
+    matrices = _prepared(trained, _read(data, None, labelled=False), bad)
+    probabilities = trained.logits(matrices).double().softmax(-1).numpy()
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    named = matrices.names is not None
+    head = ["index", *(["file"] if named else []), "label"]
+    table.writerow([*head, *(f"p({name})" for name in trained.classes)])
+    for i, row in enumerate(probabilities):
+        where = [matrices.index[i], *([matrices.names[i]] if matrices.names is not None else [])]
+        table.writerow([*where, trained.classes[row.argmax()], *(f"{p:.6g}" for p in row)])
+    write(out, text.getvalue())
+    typer.echo(f"{len(probabilities)} predictions: {out}")
+
+
+def _load(run: Path, device: str) -> Trained:
+    trained = Trained.load(run, device=device)
+    for warning in trained.warnings:
+        typer.echo(f"warning: {warning}; using an earlier one", err=True)
+    return trained
+
+
+def _read(data: str, labels: str | None, *, labelled: bool) -> LabelledArrays:
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("reading", total=None)
+        return load_arrays(
+            data,
+            labels,
+            labelled=labelled,
+            on_file=lambda done, total: progress.update(task, completed=done, total=total),
+        )
+
+
+def _prepared(trained: Trained, arrays: LabelledArrays, bad: str) -> Matrices:
+    matrices = prepare(arrays, trained.preprocessing, bad)
+    if matrices.note:
+        typer.echo(matrices.note, err=True)
+    return matrices
+
+
+def _part(trained: Trained, matrices: Matrices, part: str | None) -> tuple[Any, str]:
+    """Which matrices to use, and a line that says so."""
+    everything = numpy.ones(len(matrices.index), dtype=bool)
+    if part == "all":
+        return everything, f"all {len(everything)} matrices"
+    own = trained.data["digest"] == matrices.digest
+    if own:
+        parts = {k: numpy.isin(matrices.index, v.cpu()) for k, v in trained.data["parts"].items()}
+    elif matrices.split is not None:
+        parts = {name: matrices.split == name for name in PARTS[:3]}
+    else:
+        parts = {}
+    if part is None:
+        part = next((p for p in ("test", "val") if p in parts and parts[p].any()), None)
+        if part is None:
+            return everything, f"all {len(everything)} matrices"
+    if part not in parts or not parts[part].any():
+        raise ValueError(f"evaluate: expected data with a part {part!r}, got none; use --part all")
+    whose = "held out from the training of this run" if own and part != "train" else "of the data"
+    return parts[part], f"the {int(parts[part].sum())} matrices of part {part}, {whose}"
+
+
+def _plain(text: str) -> Any:
+    from rich.text import Text
+
+    return Text(text)

@@ -1,0 +1,8 @@
+"""From data to a trained and evaluated network in a run folder; what the command line does."""
+
+from spdnet.experiments.run_folder import RunFolder
+from spdnet.experiments.settings import Settings
+from spdnet.experiments.train import train
+from spdnet.experiments.trained import Trained
+
+__all__ = ["RunFolder", "Settings", "Trained", "train"]

@@ -1,0 +1,146 @@
+"""From files to the SPD matrices that a network sees, the same way in training and afterwards."""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy
+from numpy.typing import NDArray
+
+from spdnet import covariance
+from spdnet.datasets import LabelledArrays, load_digits_spd, read, treat
+from spdnet.experiments.settings import Settings
+
+EMBEDDED = {"digits": load_digits_spd}
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """What is done to the arrays of a file before the network; it travels in the checkpoint.
+
+    Parameters
+    ----------
+    signals : bool
+        Whether ``X`` are signals, of which covariances are estimated.
+    n : int
+        Size of the matrices.
+    estimator, reg
+        See :func:`spdnet.covariance.estimate`.
+    """
+
+    signals: bool
+    n: int
+    estimator: str
+    reg: float
+
+    @classmethod
+    def of(cls, data: LabelledArrays, settings: Settings) -> "Preprocessing":
+        """What these data need."""
+        signals = settings.signals or not data.are_matrices
+        return cls(signals, data.X.shape[-2], settings.estimator, settings.reg)
+
+    def __call__(self, data: LabelledArrays) -> NDArray[Any]:
+        """Matrices ``(N, n, n)``; not all of them need be SPD."""
+        rows, cols = data.X.shape[1:]
+        if rows != self.n or not (self.signals or cols == self.n):
+            kind = f"signals of {self.n} channels" if self.signals else f"{self.n} x {self.n}"
+            raise ValueError(f"data: expected {kind} as in training, got {rows} x {cols}")
+        if not self.signals:
+            return data.X
+        finite = numpy.isfinite(data.X).all((1, 2))
+        C = numpy.full((len(data.X), rows, rows), numpy.nan)
+        C[finite] = covariance.estimate(data.X[finite], self.estimator, reg=self.reg)
+        return C  # what is not finite is found with the other faults, by index
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Matrices:
+    """SPD matrices that are ready, and where they came from.
+
+    Attributes
+    ----------
+    X : array, shape (N, n, n)
+        All SPD.
+    y : array of str, shape (N,), optional
+        Names of the classes.
+    classes : list of str
+        The names in the order of the labels as they were: numbers by size, text by alphabet.
+    split, groups, names : array, shape (N,), optional
+        See :class:`spdnet.datasets.LabelledArrays`.
+    index : array of int, shape (N,)
+        Places in the file.
+    note : str
+        What was done to bad matrices; empty if nothing.
+    digest : str
+        Of the contents of the file.
+    """
+
+    X: NDArray[Any]
+    y: NDArray[Any] | None
+    classes: list[str]
+    split: NDArray[Any] | None
+    groups: NDArray[Any] | None
+    names: NDArray[Any] | None
+    index: NDArray[numpy.int64]
+    note: str
+    digest: str
+
+
+def load_arrays(
+    data: str,
+    labels: str | None = None,
+    *,
+    labelled: bool = True,
+    on_file: Callable[[int, int], None] | None = None,
+) -> LabelledArrays:
+    """An embedded data set by its name, or what a file or folder holds."""
+    if data in EMBEDDED:
+        return LabelledArrays(*EMBEDDED[data]())
+    return read(data, labels, labelled=labelled, on_file=on_file)
+
+
+def prepare(data: LabelledArrays, preprocessing: Preprocessing, bad: str) -> Matrices:
+    """Matrices that are all SPD, or an error that says which are not."""
+    if len(data) == 0:
+        raise ValueError("data: expected at least one matrix, got none")
+    names, classes = (None, []) if data.y is None else _names(data.y)
+    X, kept, note = treat(preprocessing(data), bad)
+
+    def some(values: NDArray[Any] | None) -> NDArray[Any] | None:
+        return None if values is None else values[kept]
+
+    return Matrices(
+        X,
+        some(names),
+        classes,
+        some(data.split),
+        some(data.groups),
+        some(data.names),
+        kept,
+        note,
+        _digest(data),
+    )
+
+
+def _names(y: NDArray[Any]) -> tuple[NDArray[Any], list[str]]:
+    if y.dtype.kind == "f":
+        y = y.astype(numpy.int64)  # whole numbers, as the reader has checked
+    if y.dtype.kind == "S":
+        y = numpy.char.decode(y, "utf-8")
+    classes, codes = numpy.unique(y, return_inverse=True)
+    text = [str(c) for c in classes.tolist()]
+    return numpy.array(text)[codes.reshape(-1)], text
+
+
+def _digest(data: LabelledArrays) -> str:
+    sha = hashlib.sha256()
+    for values in (data.X, data.y, data.split, data.groups):
+        if values is not None:
+            sha.update(f"{values.dtype.str} {values.shape}".encode())
+            sha.update(numpy.ascontiguousarray(values).data)
+    return sha.hexdigest()

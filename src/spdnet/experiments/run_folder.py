@@ -1,0 +1,162 @@
+"""The folder of a run: what is in it, and how it is written."""
+
+import csv
+import io
+import json
+import os
+import platform
+import sys
+import time
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy
+import torch
+
+from spdnet.experiments.settings import Settings, from_mapping, read_toml
+from spdnet.training.checkpoint import CheckpointFolder
+
+_LIBRARIES = ("spdnet", "torch", "numpy", "scipy", "scikit-learn", "lightning-fabric")
+
+
+class RunFolder:
+    """One run on disk.
+
+    ====================  ==================================================
+    ``settings.toml``     every setting; ``spdnet train --settings`` takes it
+    ``environment.json``  versions, machine, command, seed
+    ``metrics.csv``       one row for each epoch
+    ``checkpoints/``      ``best.pt``, ``last.pt``, ``previous.pt``
+    ``results.json``      scores, confusion, spectra: written at the end
+    ``report.html``       the same for people
+    ``seed-*/``           with ``--repeat``: a folder like this for each seed
+    ====================  ==================================================
+
+    Parameters
+    ----------
+    path : path
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.settings_file = self.path / "settings.toml"
+        self.environment_file = self.path / "environment.json"
+        self.metrics_file = self.path / "metrics.csv"
+        self.results_file = self.path / "results.json"
+        self.report_file = self.path / "report.html"
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is a run here."""
+        return self.settings_file.is_file()
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run has its results."""
+        return self.results_file.is_file()
+
+    def create(self, settings: Settings) -> None:
+        """Make the folder, with settings and environment; what is there is left as it is."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        for draft in self.path.rglob(".*.part"):  # of a process that was killed
+            draft.unlink(missing_ok=True)
+        if not self.exists:
+            write(self.settings_file, settings.to_toml())  # from now on it is a run
+        if not self.environment_file.exists():
+            write(self.environment_file, json.dumps(environment(settings.seed), indent=2) + "\n")
+
+    def settings(self) -> Settings:
+        """The settings of the run."""
+        if not self.exists:
+            raise FileNotFoundError(f"run: expected a run folder at {self.path}, got none")
+        return from_mapping(read_toml(self.settings_file), str(self.settings_file))
+
+    def checkpoints(self) -> CheckpointFolder:
+        """Its checkpoints."""
+        return CheckpointFolder(self.path / "checkpoints")
+
+    def of_seed(self, seed: int) -> "RunFolder":
+        """The folder of one of several repeats."""
+        return RunFolder(self.path / f"seed-{seed}")
+
+    def seeds(self) -> list["RunFolder"]:
+        """The folders of the repeats, in order."""
+        found = [RunFolder(p) for p in self.path.glob("seed-*")]
+        return sorted((r for r in found if r.exists), key=lambda r: int(r.path.name[5:]))
+
+    def write_metrics(self, history: list[dict[str, float]]) -> None:
+        """The table of epochs."""
+        if history:
+            text = io.StringIO()
+            table = csv.DictWriter(text, history[0], lineterminator="\n")
+            table.writeheader()
+            table.writerows(history)
+            write(self.metrics_file, text.getvalue())
+
+    def metrics(self) -> list[dict[str, float]]:
+        """The table of epochs."""
+        if not self.metrics_file.exists():
+            return []
+        with self.metrics_file.open(newline="") as file:
+            return [{k: float(v) for k, v in row.items()} for row in csv.DictReader(file)]
+
+    def write_results(self, results: dict[str, Any]) -> None:
+        """Scores and everything else the report shows."""
+        write(self.results_file, json.dumps(results, indent=1) + "\n")
+
+    def results(self) -> dict[str, Any]:
+        """What :meth:`write_results` wrote."""
+        return _read_json(self.results_file, "spdnet train --resume goes on where it stopped")
+
+    def environment(self) -> dict[str, Any]:
+        """Versions, machine and command."""
+        return _read_json(self.environment_file, "it was written at the start of the run")
+
+
+def free_folder(name: str, parent: str | Path = "runs") -> Path:
+    """``runs/name``, or ``runs/name-2`` and so on if there is such a folder."""
+    path, number = Path(parent) / name, 2
+    while path.exists():
+        path, number = Path(parent) / f"{name}-{number}", number + 1
+    return path
+
+
+def write(path: Path, text: str) -> None:
+    """Write a text file at one stroke."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with draft.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def environment(seed: int) -> dict[str, Any]:
+    """What a result may depend on besides the settings."""
+    cuda = torch.cuda.is_available()
+    return {
+        "started": time.strftime("%Y-%m-%d %H:%M:%S %z"),
+        "command": " ".join(["spdnet", *sys.argv[1:]]),
+        "seed": seed,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "processor": platform.processor() or platform.machine(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "gpu": torch.cuda.get_device_name() if cuda else None,
+        "libraries": {name: version(name) for name in _LIBRARIES},
+        "blas": numpy.show_config(mode="dicts")["Build Dependencies"]["blas"]["name"],
+    }
+
+
+def _read_json(path: Path, hint: str) -> dict[str, Any]:
+    if not path.is_file():
+        raise FileNotFoundError(f"run: expected {path}, got none; {hint}")
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"run: expected JSON in {path}, but it is damaged: {error}") from error

@@ -1,0 +1,181 @@
+"""Everything that a run can be told, from flags or from a TOML file."""
+
+import difflib
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from spdnet._checks import require_choice, require_count, require_number, require_shrinking
+from spdnet.covariance import ESTIMATORS
+from spdnet.datasets.examine import REMEDIES
+from spdnet.training import RECIPES, Recipe
+
+DTYPES = ("float64", "float32")
+#: held out where the data do not name their parts
+FRACTIONS = {"test": 0.2, "val": 0.1}
+#: settings that a recipe has and a run may replace
+OF_THE_RECIPE = (
+    "epochs",
+    "batch_size",
+    "lr",
+    "schedule",
+    "optimizer",
+    "momentum",
+    "weight_decay",
+    "eps",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What to train on what, and how.
+
+    Parameters
+    ----------
+    data : str
+        ``"digits"``, or a file or folder: see :func:`spdnet.datasets.read`.
+    labels : str, optional
+        File of labels for a ``.npy`` file.
+    signals : bool
+        Take square ``X`` for signals; ``X`` that is not square is taken for signals anyway.
+    estimator, reg
+        How covariances of signals are estimated: see :func:`spdnet.covariance.estimate`.
+    bad : {"refuse", "drop", "repair"}
+        What to do with matrices that are not SPD: see :func:`spdnet.datasets.treat`.
+    recipe : {"default", "paper"}
+        Gives the settings from ``epochs`` to ``center`` that are None.
+    epochs, batch_size, lr, schedule, optimizer, momentum, weight_decay, eps, center
+        See :class:`spdnet.training.Recipe`; ``center="none"`` does not centre.
+    dims : sequence of int, optional
+        Sizes of the matrices, the input's included; chosen from the data when not given.
+    seed : int
+        Of the random parts, the initial weights and the order of the batches.
+    device : str
+        ``"auto"``, ``"cpu"``, ``"cuda"``, ``"cuda:1"``.
+    dtype : {"float64", "float32"}
+    test, val : float, optional
+        Parts of the data that are held out: ``test`` for the result, then ``val``, of what is left,
+        to choose the best epoch. 0.2 and 0.1 when not given; none if the data name their parts
+        themselves. Parts that the data name are taken as they are.
+    patience : int, optional
+        Stop after so many epochs without a lower validation loss.
+    repeat : int
+        Train so often, each time with the next seed, and give mean and deviation.
+    baseline : bool
+        Fit the log-Euclidean linear baseline beside the network.
+
+    Examples
+    --------
+    >>> from spdnet.experiments import Settings
+    >>> Settings(data="digits", lr=0.1).make_recipe().lr
+    0.1
+    """
+
+    data: str
+    labels: str | None = None
+    signals: bool = False
+    estimator: str = "sample"
+    reg: float = 1e-3
+    bad: str = "refuse"
+    recipe: str = "default"
+    epochs: int | None = None
+    batch_size: int | None = None
+    lr: float | None = None
+    schedule: str | None = None
+    optimizer: str | None = None
+    momentum: float | None = None
+    weight_decay: float | None = None
+    eps: float | str | None = None
+    center: str | None = None
+    dims: tuple[int, ...] | None = None
+    seed: int = 0
+    device: str = "auto"
+    dtype: str = "float64"
+    test: float | None = None
+    val: float | None = None
+    patience: int | None = None
+    repeat: int = 1
+    baseline: bool = True
+
+    def __post_init__(self) -> None:
+        who = "train"
+        for name, kind in (("data", str), ("device", str), ("signals", bool), ("baseline", bool)):
+            if not isinstance(getattr(self, name), kind):
+                raise TypeError(
+                    f"{who}: expected {name} to be {'text' if kind is str else 'true or false'}, "
+                    f"got {getattr(self, name)!r}"
+                )
+        if self.labels is not None and not isinstance(self.labels, str):
+            raise TypeError(f"{who}: expected labels to be a path, got {self.labels!r}")
+        require_choice(who, "estimator", self.estimator, ESTIMATORS)
+        require_number(who, "reg", self.reg, at_least=0)
+        require_choice(who, "bad", self.bad, REMEDIES)
+        require_choice(who, "recipe", self.recipe, RECIPES)
+        require_choice(who, "dtype", self.dtype, DTYPES)
+        for name in FRACTIONS:
+            if getattr(self, name) is not None:
+                require_number(who, name, getattr(self, name), at_least=0, below=1)
+        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
+            raise ValueError(f"{who}: expected seed to be a whole number >= 0, got {self.seed!r}")
+        require_count(who, "repeat", self.repeat)
+        if self.patience is not None:
+            require_count(who, "patience", self.patience)
+        if self.dims is not None:
+            object.__setattr__(self, "dims", require_shrinking(who, self.dims))
+        self.make_recipe()  # complains about what is wrong with its settings
+
+    def make_recipe(self) -> Recipe:
+        """The recipe with the settings that replace its own."""
+        changes = {name: getattr(self, name) for name in OF_THE_RECIPE}
+        return RECIPES[self.recipe].changed(**changes).centered(self.center)
+
+    def fractions(self, *, named_parts: bool) -> dict[str, float]:
+        """What to hold out for ``test`` and ``val``."""
+        given = {name: getattr(self, name) for name in FRACTIONS}
+        return {
+            name: (0.0 if named_parts else FRACTIONS[name]) if value is None else value
+            for name, value in given.items()
+        }
+
+    def as_dict(self) -> dict[str, Any]:
+        """The settings that are not None, with those of the recipe filled in."""
+        recipe = self.make_recipe()
+        filled = {name: getattr(recipe, name) for name in OF_THE_RECIPE}
+        settings = {**asdict(self), **filled, "center": recipe.center or "none"}
+        return {name: value for name, value in settings.items() if value is not None}
+
+    def to_toml(self) -> str:
+        """A TOML file that :func:`read_toml` reads, everything said."""
+        return "".join(
+            f"{name} = {json.dumps(value, ensure_ascii=False)}\n"
+            for name, value in self.as_dict().items()
+        )
+
+
+def from_mapping(values: Mapping[str, Any], where: str) -> Settings:
+    """Settings by name; an unknown name is an error that suggests the nearest one."""
+    names = [field.name for field in fields(Settings)]
+    for name in values:
+        if name not in names:
+            near = difflib.get_close_matches(name, names, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(names)}"
+            raise ValueError(f"train: expected settings in {where}, got {name!r}{hint}")
+    if "data" not in values:
+        raise ValueError(
+            "train: expected data: the name 'digits', a .npz or .npy file or a folder, got none"
+        )
+    return Settings(**values)
+
+
+def read_toml(path: str | Path) -> dict[str, Any]:
+    """The settings in a TOML file, by name."""
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"train: expected a TOML file of settings at {path}, got none")
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"train: expected a TOML file of settings, but {path}: {error}") from error

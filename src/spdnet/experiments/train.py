@@ -1,0 +1,333 @@
+"""Train and evaluate, in a run folder that can be left at any moment and gone on with."""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy
+import torch
+from numpy.typing import NDArray
+
+from spdnet.datasets import hold_out
+from spdnet.experiments import results
+from spdnet.experiments.data import Matrices, Preprocessing, load_arrays, prepare
+from spdnet.experiments.run_folder import RunFolder
+from spdnet.experiments.settings import Settings
+from spdnet.experiments.trained import Trained
+from spdnet.linalg import cholesky
+from spdnet.training import LabelledMatrices, Trainer, build, choose_dims, make_fabric
+from spdnet.training.device import threads_for
+
+PARTS = ("train", "val", "test")
+_SPECTRA_OF = 256  # matrices are enough for quantiles
+
+
+class Watch:
+    """What is told while a run goes on; this one keeps silent."""
+
+    def say(self, text: str) -> None:
+        """Something a person should know."""
+
+    def file(self, done: int, total: int) -> None:
+        """Files read."""
+
+    def begin(self, trainer: Trainer) -> None:
+        """A training begins, or goes on."""
+
+    def batch(self, trainer: Trainer, done: int, total: int) -> None:
+        """A batch is done."""
+
+    def epoch(self, trainer: Trainer) -> None:
+        """An epoch is done, and saved."""
+
+    def end(self) -> None:
+        """The training is at its end, or was broken off."""
+
+
+def train(
+    settings: Settings,
+    folder: RunFolder,
+    *,
+    resume: bool = False,
+    watch: Watch | None = None,
+    on_finished: Callable[[RunFolder], object] | None = None,
+) -> dict[str, Any]:
+    """Train a network, or several, and evaluate.
+
+    Nothing is written before the data have been read and found good.
+
+    Parameters
+    ----------
+    settings : Settings
+        With ``resume`` those of the folder.
+    folder : RunFolder
+    resume : bool
+        Go on with the run in the folder; a CPU run ends as if it had never been interrupted.
+    watch : Watch, optional
+    on_finished : callable, optional
+        Called with each folder whose results are written, for example to write the report.
+
+    Returns
+    -------
+    dict
+        What is in ``results.json``.
+
+    Raises
+    ------
+    ValueError, TypeError, OSError
+        Of settings, data or files.
+    FloatingPointError
+        The loss is not finite; the last good checkpoint is kept.
+    """
+    watch = Watch() if watch is None else watch
+    if not resume and folder.path.exists() and any(folder.path.iterdir()):
+        raise FileExistsError(
+            f"train: expected a new folder, but {folder.path} is not empty; name another, or go on "
+            "with the run in it with --resume"
+        )
+    arrays = load_arrays(settings.data, settings.labels, on_file=watch.file)
+    preprocessing = Preprocessing.of(arrays, settings)
+    data = prepare(arrays, preprocessing, settings.bad)
+    if data.note:
+        watch.say(data.note)
+    del arrays
+    if settings.repeat == 1:
+        return _train_one(settings, data, preprocessing, folder, resume, watch, on_finished)
+    runs = [replace(settings, repeat=1, seed=settings.seed + i) for i in range(settings.repeat)]
+    for run in runs:
+        _divide(data, run)  # complain before anything is written
+    folder.create(settings)
+    found = []
+    for i, run in enumerate(runs, 1):
+        one = folder.of_seed(run.seed)
+        if one.finished:
+            found.append(one.results())
+            continue
+        watch.say(f"repeat {i} of {settings.repeat}, seed {run.seed}")
+        found.append(_train_one(run, data, preprocessing, one, one.exists, watch, on_finished))
+    summary = _summary(found, [run.seed for run in runs])
+    folder.write_results(summary)
+    if on_finished is not None:
+        on_finished(folder)
+    return summary
+
+
+def _train_one(
+    settings: Settings,
+    data: Matrices,
+    preprocessing: Preprocessing,
+    folder: RunFolder,
+    resume: bool,
+    watch: Watch,
+    on_finished: Callable[[RunFolder], object] | None,
+) -> dict[str, Any]:
+    recipe = settings.make_recipe()
+    codes, parts, notes = _divide(data, settings)
+    dims = _dims(settings, preprocessing.n)
+    fabric = make_fabric(settings.device)
+    X = torch.as_tensor(data.X, dtype=getattr(torch, settings.dtype))
+    cholesky(X, who="train")  # in this precision, too
+    labelled = LabelledMatrices(X, torch.from_numpy(codes))
+    pieces = {name: labelled[torch.from_numpy(index)] for name, index in parts.items()}
+    model = build(recipe, dims, len(data.classes), pieces["train"], seed=settings.seed)
+    trainer = Trainer(
+        model,
+        pieces["train"],
+        recipe,
+        val=pieces["val"] if len(pieces["val"]) else None,
+        patience=settings.patience,
+        seed=settings.seed,
+        fabric=fabric,
+    )
+    where = {k: torch.from_numpy(data.index[v]) for k, v in parts.items()}
+    trained = Trained(model, data.classes, preprocessing, {"digest": data.digest, "parts": where})
+    common = trained.state(recipe)
+    watch.say(_introduction(data, parts, dims, settings))
+    for note in notes:
+        watch.say(f"note: {note}")
+    folder.create(replace(settings, dims=dims))
+    files = folder.checkpoints()
+    if resume and files.any():
+        state, faults = files.load_last()
+        for fault in faults:
+            watch.say(f"warning: {fault}; going on from the one before")
+        _require_same_data(state, data, folder)
+        trainer.load_state_dict(state["trainer"])
+        watch.say(f"going on after epoch {trainer.progress.epoch}")
+    else:
+        files.save_last({**common, "trainer": trainer.state_dict()})
+
+    def save(trainer: Trainer) -> None:
+        progress = trainer.progress
+        if progress.best_epoch == progress.epoch:
+            files.save_best({**common, "model": model.state_dict(), "epoch": progress.epoch})
+        files.save_last({**common, "trainer": trainer.state_dict()})
+        folder.write_metrics(progress.history)
+        watch.epoch(trainer)
+
+    watch.begin(trainer)
+    try:
+        progress = trainer.run(save, watch.batch)
+    finally:
+        watch.end()
+    folder.write_metrics(progress.history)  # killed between checkpoint and table
+    with threads_for(preprocessing.n):
+        found = _results(settings, data, codes, parts, trained, trainer, notes, watch)
+    folder.write_results(found)
+    if on_finished is not None:
+        on_finished(folder)
+    return found
+
+
+def _divide(
+    data: Matrices, settings: Settings
+) -> tuple[NDArray[numpy.int64], dict[str, NDArray[numpy.int64]], list[str]]:
+    """Classes as numbers, the indices of the parts, and what a reader should know about them."""
+    assert data.y is not None  # the data were read with labels
+    if len(data.classes) < 2:
+        raise ValueError(f"train: expected at least two classes, got one: {data.classes[0]!r}")
+    place = {name: i for i, name in enumerate(data.classes)}
+    codes = numpy.array([place[label] for label in data.y])
+    everything = numpy.arange(len(codes))
+    if data.split is None:
+        parts = {"train": everything, "val": everything[:0], "test": everything[:0]}
+    else:
+        parts = {name: numpy.flatnonzero(data.split == name) for name in PARTS}
+    fractions = settings.fractions(named_parts=data.split is not None)
+    for offset, name in enumerate(("test", "val")):
+        if len(parts[name]) == 0 and fractions[name] > 0:
+            rest = parts["train"]
+            groups = None if data.groups is None else data.groups[rest]
+            held = hold_out(
+                codes[rest], fractions[name], groups=groups, seed=2 * settings.seed + offset
+            )
+            parts["train"], parts[name] = rest[~held], rest[held]
+    if len(parts["train"]) == 0:
+        raise ValueError("train: expected matrices to train on, got none in the part 'train'")
+    seen = set(codes[parts["train"]].tolist())
+    if len(seen) < 2:
+        raise ValueError(
+            f"train: expected at least two classes to train on, got only "
+            f"{data.classes[next(iter(seen))]!r} in the part 'train'"
+        )
+    notes = []
+    if settings.patience is not None and len(parts["val"]) == 0:
+        raise ValueError("train: expected validation data with patience, got none; set val above 0")
+    missing = [name for i, name in enumerate(data.classes) if i not in seen]
+    if missing:
+        notes.append(
+            f"{len(missing)} of {len(data.classes)} classes have no matrix to train on, such as "
+            f"{missing[0]!r}"
+        )
+    if len(parts["test"]) == 0 and len(parts["val"]):
+        notes.append(
+            "there is no test part: the validation accuracy is that of the epoch that was chosen "
+            "by it, and so optimistic"
+        )
+    return codes, parts, notes
+
+
+def _dims(settings: Settings, n: int) -> tuple[int, ...]:
+    if settings.dims is None:
+        return choose_dims(n)
+    if settings.dims[0] != n:
+        raise ValueError(
+            f"train: expected dims to begin with the size of the matrices, {n}, got "
+            f"{','.join(map(str, settings.dims))}"
+        )
+    return settings.dims
+
+
+def _introduction(
+    data: Matrices,
+    parts: dict[str, NDArray[numpy.int64]],
+    dims: tuple[int, ...],
+    settings: Settings,
+) -> str:
+    sizes = ", ".join(f"{len(index)} {name}" for name, index in parts.items() if len(index))
+    chosen = " (chosen)" if settings.dims is None else ""
+    return (
+        f"{len(data.X)} matrices of {dims[0]} x {dims[0]}, {len(data.classes)} classes: {sizes}\n"
+        f"dims {','.join(map(str, dims))}{chosen}, recipe {settings.recipe}"
+    )
+
+
+def _require_same_data(state: dict[str, Any], data: Matrices, folder: RunFolder) -> None:
+    if state.get("data", {}).get("digest") != data.digest:
+        raise ValueError(
+            f"train: expected the data that the run in {folder.path} began with, got others; start "
+            "a new run, or bring the data back"
+        )
+
+
+def _results(
+    settings: Settings,
+    data: Matrices,
+    codes: NDArray[numpy.int64],
+    parts: dict[str, NDArray[numpy.int64]],
+    trained: Trained,
+    trainer: Trainer,
+    notes: list[str],
+    watch: Watch,
+) -> dict[str, Any]:
+    history = trainer.progress.history
+    seconds = sum(row["seconds"] for row in history)
+    scored = next(name for name in ("test", "val", "train") if len(parts[name]))
+    trained.model.eval()
+    started = time.perf_counter()
+    logits = trained.logits(data)
+    evaluation = time.perf_counter() - started
+    found: dict[str, Any] = {
+        "scored": scored,
+        "parts": {k: results.score(logits[i], codes[i]) for k, i in parts.items() if len(i)},
+        "classes": data.classes,
+        **results.by_class(logits[parts[scored]], codes[parts[scored]], data.classes),
+        "dims": list(trained.model.dims),
+        "parameters": sum(p.numel() for p in trained.model.parameters()),
+        "epochs": trainer.progress.epoch,
+        "best_epoch": trainer.progress.best_epoch,
+        "seconds": {"training": seconds, "evaluation": evaluation},
+        "matrices_per_second": len(parts["train"]) * len(history) / seconds,
+        "device": str(trainer.fabric.device),
+        "orthonormality": results.orthonormality(trained.model),
+        "notes": [*([data.note] if data.note else []), *notes],
+        "baseline": None,
+    }
+    some = torch.from_numpy(parts[scored][:_SPECTRA_OF])
+    weight = trained.model.classifier.weight
+    X = torch.as_tensor(data.X[some], dtype=weight.dtype, device=weight.device)
+    found["spectra"] = results.layer_spectra(trained.model, X)
+    if settings.baseline:
+        watch.say(f"fitting the {results.BASELINE} beside it")
+        found["baseline"] = results.baseline(data.X, codes, parts)
+        found["seconds"]["baseline"] = found["baseline"]["seconds"]
+    return found
+
+
+def _summary(found: list[dict[str, Any]], seeds: list[int]) -> dict[str, Any]:
+    """Mean and deviation over the repeats."""
+    scored = found[0]["scored"]
+
+    def spread(values: list[float]) -> dict[str, Any]:
+        return {
+            "mean": float(numpy.mean(values)),
+            "deviation": float(numpy.std(values)),
+            "values": values,
+        }
+
+    summary: dict[str, Any] = {
+        "scored": scored,
+        "seeds": seeds,
+        "accuracy": spread([r["parts"][scored]["accuracy"] for r in found]),
+        "seconds": spread([r["seconds"]["training"] for r in found]),
+        "classes": found[0]["classes"],
+        "dims": found[0]["dims"],
+        "confusion": numpy.sum([r["confusion"] for r in found], axis=0).tolist(),
+        "notes": found[0]["notes"],
+        "baseline": None,
+    }
+    if all(r["baseline"] for r in found):
+        accuracy = spread([r["baseline"]["accuracy"][scored] for r in found])
+        summary["baseline"] = {"name": found[0]["baseline"]["name"], "accuracy": accuracy}
+    return summary

@@ -1,0 +1,148 @@
+"""The pictures of a report, as SVG that stands inside a page."""
+
+import io
+import re
+from typing import Any
+
+import matplotlib
+import numpy
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+
+TRAIN, VAL, BASELINE = "#2563eb", "#db2777", "#d97706"
+_INK, _GRID = "#334155", "#e2e8f0"
+_STYLE: Any = {
+    "svg.fonttype": "none",  # text stays text: small, sharp, to be searched
+    "font.family": "sans-serif",
+    "font.size": 10,
+    "text.color": _INK,
+    "axes.labelcolor": _INK,
+    "axes.edgecolor": "#94a3b8",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": _GRID,
+    "axes.axisbelow": True,
+    "xtick.color": _INK,
+    "ytick.color": _INK,
+    "legend.frameon": False,
+    "figure.constrained_layout.use": True,
+    "text.parse_math": False,  # a class may be called $1$
+}
+_MANY_CLASSES = 25
+_LONG = 16
+
+
+def learning_curves(history: list[dict[str, float]], best_epoch: int) -> list[str]:
+    """Loss and accuracy over the epochs, a picture each."""
+    pictures = []
+    for key, title in (("loss", "Loss"), ("accuracy", "Accuracy")):
+        with matplotlib.rc_context(_STYLE):
+            figure = Figure(figsize=(4.8, 3.2))
+            axes = figure.subplots()
+            epochs = [row["epoch"] for row in history]
+            marker = "o" if len(history) == 1 else None
+            axes.plot(epochs, [r[key] for r in history], marker=marker, color=TRAIN, label="train")
+            if f"val_{key}" in history[0]:
+                values = [row[f"val_{key}"] for row in history]
+                axes.plot(epochs, values, marker=marker, color=VAL, label="validation")
+                axes.axvline(best_epoch, color=_INK, lw=0.8, ls=":", label="best epoch")
+            if key == "loss":
+                _logarithmic(axes)
+            axes.set(title=title, xlabel="epoch")
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+            axes.legend()
+            pictures.append(_svg(figure, f"{title} over the epochs"))
+    return pictures
+
+
+def confusion(counts: list[list[int]], classes: list[str]) -> str:
+    """True classes in rows, predicted ones in columns; the shade is the share of the row."""
+    table = numpy.array(counts, dtype=float)
+    share = table / numpy.maximum(table.sum(1, keepdims=True), 1)
+    few = len(classes) <= _MANY_CLASSES
+    with matplotlib.rc_context({**_STYLE, "axes.grid": False}):
+        size = min(max(3.2, 0.42 * len(classes) + 1.2), 9.0)
+        figure = Figure(figsize=(size, size))
+        axes = figure.subplots()
+        axes.imshow(share, cmap="Blues", vmin=0, vmax=1)
+        axes.set(xlabel="predicted", ylabel="true")
+        if few:
+            names = [_short(name) for name in classes]
+            axes.set_xticks(
+                range(len(names)), names, rotation=60, ha="right", rotation_mode="anchor"
+            )
+            axes.set_yticks(range(len(names)), names)
+            for (i, j), count in numpy.ndenumerate(table):
+                if count:
+                    color = "white" if share[i, j] > 0.5 else _INK
+                    axes.text(
+                        j, i, f"{count:.0f}", ha="center", va="center", color=color, fontsize=8
+                    )
+        return _svg(figure, "Confusion matrix")
+
+
+def spectrum(entry: dict[str, Any]) -> str:
+    """Eigenvalues in descending order: median, and the band from 5 to 95 percent."""
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure(figsize=(3.2, 2.5))
+        axes = figure.subplots()
+        places = numpy.arange(1, len(entry["median"]) + 1)
+        axes.fill_between(places, entry["low"], entry["high"], color=TRAIN, alpha=0.2, lw=0)
+        marker = "o" if len(places) == 1 else None
+        axes.plot(places, entry["median"], marker=marker, color=TRAIN)
+        if entry["layer"] != "LogEig":
+            _logarithmic(axes)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
+        axes.set(title=f"{entry['layer']} ({len(places)} x {len(places)})")
+        return _svg(figure, f"Eigenvalues after {entry['layer']}")
+
+
+def repeats(accuracy: list[float], baseline: list[float] | None, seeds: list[int]) -> str:
+    """Accuracy of each repeat, SPDNet beside the baseline."""
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure(figsize=(4.8, 3.0))
+        axes = figure.subplots()
+        names = [str(seed) for seed in seeds]
+        axes.plot(names, [100 * a for a in accuracy], "o", color=TRAIN, label="SPDNet")
+        if baseline is not None:
+            values = [100 * a for a in baseline]
+            axes.plot(names, values, "D", color=BASELINE, label="log-Euclidean linear", ms=5)
+        axes.set(xlabel="seed", ylabel="accuracy, %")
+        axes.legend()
+        return _svg(figure, "Accuracy of each repeat")
+
+
+def _logarithmic(axes: Any) -> None:
+    """A logarithmic axis whose numbers are plain text."""
+    axes.set_yscale("log")
+    low, high = axes.get_ylim()
+    subs = (1.0, 2.0, 5.0) if high < 100 * low else (1.0,)
+    axes.yaxis.set_major_locator(LogLocator(subs=subs, numticks=8))
+    axes.yaxis.set_minor_locator(NullLocator())
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _LONG else name[: _LONG - 1] + "…"
+
+
+def _svg(figure: Figure, title: str) -> str:
+    """The picture without the XML header, scaling with the page, its ids its own."""
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", metadata={"Date": None}, transparent=True)
+    svg = buffer.getvalue()
+    svg = svg[svg.index("<svg") :]
+    width = float(re.search(r'width="([\d.]+)pt"', svg)[1])  # type: ignore[index]
+    svg = re.sub(r' (width|height)="[\d.]+pt"', "", svg, count=2)
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
+    _Ids.count += 1
+    svg = re.sub(r'(id="|url\(#|href="#)', rf"\g<1>f{_Ids.count}-", svg)
+    style = f"max-width:{width * 4 / 3:.0f}px"
+    return svg.replace("<svg", f'<svg role="img" aria-label="{title}" style="{style}"', 1)
+
+
+class _Ids:
+    """Counts pictures, so that the ids in one page differ."""
+
+    count = 0

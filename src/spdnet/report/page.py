@@ -1,0 +1,262 @@
+"""The page: headline, curves, confusion, classes, spectra, weights, settings, environment."""
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from spdnet.experiments import RunFolder
+from spdnet.experiments.run_folder import write
+from spdnet.report import figures
+
+PARTS = {"train": "training", "val": "validation", "test": "test"}
+_CSS = """
+:root { color-scheme: light; --ink: #0f172a; --soft: #64748b; --line: #e2e8f0; --blue: #2563eb; }
+* { box-sizing: border-box; }
+body { margin: 0 auto; padding: 1.5rem 1rem 4rem; max-width: 64rem; color: var(--ink);
+  background: #fff; font: 16px/1.5 system-ui, sans-serif; overflow-wrap: anywhere; }
+h1 { font-size: 1.6rem; margin: 0 0 .25rem; } h2 { font-size: 1.15rem; margin: 2.2rem 0 .5rem; }
+p { margin: .3rem 0; max-width: 46rem; } .soft { color: var(--soft); font-size: .9rem; }
+.tiles { display: grid; gap: .75rem; margin: 1.2rem 0;
+  grid-template-columns: repeat(auto-fit, minmax(9.5rem, 1fr)); }
+.tile { border: 1px solid var(--line); border-radius: .6rem; padding: .7rem .9rem; }
+.tile b { display: block; font-size: 1.45rem; font-variant-numeric: tabular-nums; }
+.tile.first b { color: var(--blue); }
+.note { border-left: 4px solid #d97706; background: #fffbeb; padding: .4rem .8rem; }
+.pictures { display: grid; gap: .5rem 1rem;
+  grid-template-columns: repeat(auto-fit, minmax(min(100%, 17rem), 1fr)); }
+.pictures.wide { grid-template-columns: repeat(auto-fit, minmax(min(100%, 22rem), 1fr)); }
+svg { display: block; width: 100%; height: auto; }
+.scroll { overflow: auto; max-height: 34rem; } .scroll:has(.plain) { max-height: none; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .92rem; }
+th, td { text-align: right; padding: .25rem .8rem .25rem 0; border-bottom: 1px solid var(--line);
+  white-space: nowrap; }
+th { color: var(--soft); font-weight: 600; position: sticky; top: 0; background: #fff; }
+th:first-child, td:first-child { text-align: left; }
+table.plain td { text-align: left; white-space: normal; }
+@media print { .scroll { max-height: none; } }
+"""
+
+
+def write_report(folder: RunFolder) -> Path:
+    """Write ``report.html`` into a run folder that has its results; gives its path."""
+    write(folder.report_file, make_page(folder))
+    return folder.report_file
+
+
+def make_page(folder: RunFolder) -> str:
+    """The report of a run, or of its repeats, as one HTML page without links to anywhere."""
+    found = folder.results()
+    name = folder.path.resolve().name
+    make_body = _repeats if "seeds" in found else _one_run
+    return (
+        "<!doctype html>\n"
+        '<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{escape(name)}: SPDNet</title><style>{_CSS}</style></head>\n"
+        f"<body>\n{make_body(folder, found, name)}\n</body></html>\n"
+    )
+
+
+def _one_run(folder: RunFolder, found: dict[str, Any], name: str) -> str:
+    history, scored = folder.metrics(), found["scored"]
+    base = found["baseline"]
+    accuracy = found["parts"][scored]["accuracy"]
+    tiles = [(f"{PARTS[scored]} accuracy", f"{100 * accuracy:.2f} %")]
+    if base:
+        linear = base["accuracy"][scored]
+        tiles.append((base["name"], f"{100 * linear:.2f} %"))
+        tiles.append(("gain of the network, points", f"{100 * (accuracy - linear):+.2f}"))
+    tiles += [
+        ("classes", str(len(found["classes"]))),
+        ("training", _duration(found["seconds"]["training"])),
+    ]
+    score_rows = [
+        (
+            PARTS[part],
+            s["n"],
+            f"{100 * s['accuracy']:.2f} %",
+            f"{s['loss']:.4f}",
+            f"{100 * base['accuracy'][part]:.2f} %" if base else "-",
+        )
+        for part, s in found["parts"].items()
+    ]
+    seconds = found["seconds"]
+    notes = list(found["notes"])
+    if base and not base["converged"]:
+        notes.append("the baseline had not converged when its iterations were used up")
+    return "\n".join(
+        [
+            f"<h1>{escape(name)}</h1>",
+            f'<p class="soft">SPDNet {_arrow(found["dims"])}, {found["parameters"]:,} parameters, '
+            f"best epoch {found['best_epoch']} of {found['epochs']}</p>",
+            _tiles(tiles),
+            *(f'<p class="note">{escape(note)}</p>' for note in notes),
+            _table(("part", "matrices", "accuracy", "loss", "baseline"), score_rows),
+            _section(
+                "Learning curves",
+                "Loss and accuracy of the training batches as they were seen.",
+                '<div class="pictures wide">'
+                + "".join(figures.learning_curves(history, found["best_epoch"]))
+                + "</div>",
+            ),
+            _confusion(found),
+            _per_class(found),
+            _spectra(found),
+            _section(
+                "Orthonormality of the weights",
+                "The largest entry of |WᵀW - I|: rounding, if the optimiser stays on the manifold.",
+                _table(
+                    ("weight", "shape", "largest |WᵀW - I|"),
+                    [
+                        (row["layer"], " x ".join(map(str, row["shape"])), f"{row['gap']:.1e}")
+                        for row in found["orthonormality"]
+                    ],
+                ),
+            ),
+            _section(
+                "Time",
+                "",
+                _table(
+                    ("", ""),
+                    [
+                        *((what, f"{s:.2f} s") for what, s in seconds.items()),
+                        ("an epoch", f"{seconds['training'] / max(found['epochs'], 1):.3f} s"),
+                        ("matrices a second", f"{found['matrices_per_second']:,.0f}"),
+                    ],
+                ),
+            ),
+            _context(folder),
+        ]
+    )
+
+
+def _repeats(folder: RunFolder, found: dict[str, Any], name: str) -> str:
+    scored, accuracy, base = found["scored"], found["accuracy"], found["baseline"]
+    tiles = [(f"{PARTS[scored]} accuracy, mean", _spread(accuracy))]
+    linear = base["accuracy"]["values"] if base else None
+    if base:
+        tiles.append((base["name"], _spread(base["accuracy"])))
+        gain = 100 * (accuracy["mean"] - base["accuracy"]["mean"])
+        tiles.append(("gain of the network, points", f"{gain:+.2f}"))
+    tiles.append(("training of one", _duration(found["seconds"]["mean"])))
+    rows = [
+        (
+            seed,
+            f"{100 * accuracy['values'][i]:.2f} %",
+            f"{100 * linear[i]:.2f} %" if linear else "-",
+            f"{found['seconds']['values'][i]:.1f}",
+        )
+        for i, seed in enumerate(found["seeds"])
+    ]
+    return "\n".join(
+        [
+            f"<h1>{escape(name)}</h1>",
+            f'<p class="soft">SPDNet {_arrow(found["dims"])}, {len(found["seeds"])} repeats; '
+            "± is the standard deviation over the repeats</p>",
+            _tiles(tiles),
+            *(f'<p class="note">{escape(note)}</p>' for note in found["notes"]),
+            _section(
+                "Repeats",
+                "Each has its own folder, seed-*, with its own report.",
+                figures.repeats(accuracy["values"], linear, found["seeds"])
+                + _table(("seed", "accuracy", "baseline", "seconds"), rows),
+            ),
+            _confusion(found),
+            _context(folder),
+        ]
+    )
+
+
+def _confusion(found: dict[str, Any]) -> str:
+    return _section(
+        "Confusion",
+        f"True classes in rows, predicted ones in columns; {PARTS[found['scored']]} part. The "
+        "shade is the share of the row.",
+        figures.confusion(found["confusion"], found["classes"]),
+    )
+
+
+def _per_class(found: dict[str, Any]) -> str:
+    rows = [
+        (row["class"], row["n"], *(_percent(row[key]) for key in ("precision", "recall", "f1")))
+        for row in found["per_class"]
+    ]
+    head = ("class", "matrices", "precision", "recall", "F1")
+    return _section("Classes", "", _table(head, rows))
+
+
+def _spectra(found: dict[str, Any]) -> str:
+    clipped = [
+        f"{entry['layer']} raised {100 * entry['clipped']:.2g} % of the eigenvalues"
+        for entry in found["spectra"]
+        if "clipped" in entry
+    ]
+    text = (
+        "Eigenvalues in descending order: median, and the band from 5 to 95 percent of the "
+        f"matrices. {'; '.join(clipped)}{'.' if clipped else ''}"
+    )
+    pictures = "".join(figures.spectrum(entry) for entry in found["spectra"])
+    return _section("Spectra, layer by layer", text, f'<div class="pictures">{pictures}</div>')
+
+
+def _context(folder: RunFolder) -> str:
+    environment = dict(folder.environment())
+    libraries = environment.pop("libraries")
+    environment |= libraries
+    settings = folder.settings().as_dict()
+    return _section("Settings", "", _plain(settings)) + _section(
+        "Environment", "", _plain(environment)
+    )
+
+
+def _section(title: str, text: str, content: str) -> str:
+    paragraph = f'<p class="soft">{escape(text)}</p>' if text else ""
+    return f"<section><h2>{escape(title)}</h2>{paragraph}{content}</section>"
+
+
+def _tiles(tiles: Iterable[tuple[str, str]]) -> str:
+    cells = [
+        f'<div class="tile{" first" if i == 0 else ""}"><b>{escape(value)}</b>{escape(what)}</div>'
+        for i, (what, value) in enumerate(tiles)
+    ]
+    return f'<div class="tiles">{"".join(cells)}</div>'
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[Any]], kind: str = "") -> str:
+    titles = "".join(f"<th>{escape(title)}</th>" for title in head)
+    top = f"<thead><tr>{titles}</tr></thead>" if any(head) else ""
+    lines = "".join(
+        "<tr>" + "".join(f"<td>{escape(str(value))}</td>" for value in row) + "</tr>"
+        for row in rows
+    )
+    table = f'<table class="{kind}">{top}<tbody>{lines}</tbody></table>'
+    return f'<div class="scroll">{table}</div>'
+
+
+def _plain(values: dict[str, Any]) -> str:
+    rows = [
+        (key, ", ".join(map(str, v)) if isinstance(v, (list, tuple)) else v)
+        for key, v in values.items()
+        if v is not None
+    ]
+    return _table(("", ""), rows, "plain")
+
+
+def _arrow(dims: Sequence[int]) -> str:
+    return " → ".join(map(str, dims))
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.1f} %"
+
+
+def _spread(values: dict[str, Any]) -> str:
+    return f"{100 * values['mean']:.2f} ± {100 * values['deviation']:.2f} %"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 100:
+        return f"{seconds:.1f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
