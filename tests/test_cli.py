@@ -1,24 +1,44 @@
+import csv
+import os
+import signal
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from spdnet.cli import app
+from spdnet.experiments import RunFolder
+from spdnet.training import checkpoint
 from tests.cases import random_spd
+from tests.experiments.test_train import file_of, without_times
 
 X = random_spd(6, 4).numpy()
 Y = np.array(["walk", "run", "walk", "run", "walk", "<b>odd</b> [red]"])
 
 
 def spdnet(*arguments):
+    """A real process."""
     command = [sys.executable, "-m", "spdnet", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
+def invoke(*arguments):
+    """The same in this process, which is faster."""
+    return CliRunner().invoke(app, [str(a) for a in arguments], prog_name="spdnet")
+
+
+def read_csv(path):
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
 def test_help_and_version():
-    for arguments in (("--help",), ("data", "--help"), ("data", "info", "--help")):
-        run = spdnet(*arguments)
-        assert run.returncode == 0
+    for command in ("", "train", "evaluate", "predict", "report", "data", "data info"):
+        run = invoke(*command.split(), "--help")
+        assert run.exit_code == 0
         assert "Usage: spdnet" in run.stdout
     assert spdnet("--version").stdout.startswith("spdnet 0.")
 
@@ -26,8 +46,9 @@ def test_help_and_version():
 def test_help_loads_nothing_heavy():
     code = (
         "import sys; from typer.testing import CliRunner; from spdnet.cli import app;"
-        "assert CliRunner().invoke(app, ['--help']).exit_code == 0;"
-        "print([m for m in ('sklearn', 'scipy', 'lightning_fabric') if m in sys.modules])"
+        "assert CliRunner().invoke(app, ['train', '--help']).exit_code == 0;"
+        "heavy = 'torch numpy sklearn scipy matplotlib lightning_fabric'.split();"
+        "print([m for m in heavy if m in sys.modules])"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"
@@ -55,38 +76,422 @@ def test_info_of_matrices(tmp_path):
         assert text in run.stdout
 
 
-def test_info_of_good_matrices_in_a_folder_and_of_signals(tmp_path):
+def test_info_of_folders_signals_and_unlabelled_files(tmp_path):
     for i, matrix in enumerate(X):
         folder = tmp_path / "data" / f"class{i % 40}"
         folder.mkdir(parents=True, exist_ok=True)
         np.save(folder / f"{i}.npy", matrix)
-    run = spdnet("data", "info", tmp_path / "data")
-    assert "all symmetric positive definite" in run.stdout
+    assert "all symmetric positive definite" in invoke("data", "info", tmp_path / "data").stdout
     np.savez(tmp_path / "s.npz", X=np.ones((40, 3, 50)), y=np.arange(40))
-    run = spdnet("data", "info", tmp_path / "s.npz")
+    run = invoke("data", "info", tmp_path / "s.npz")
     assert "40 signals" in run.stdout
     assert "covariances will be 3 x 3" in run.stdout
     assert "... and 10 more" in run.stdout
-
-
-def test_labels(tmp_path):
     np.save(tmp_path / "X.npy", X)
+    assert "no labels" in invoke("data", "info", tmp_path / "X.npy").stdout
     (tmp_path / "y.txt").write_text("\n".join("ababab"))
-    run = spdnet("data", "info", tmp_path / "X.npy", "--labels", tmp_path / "y.txt")
+    run = invoke("data", "info", tmp_path / "X.npy", "--labels", tmp_path / "y.txt")
     assert "2 classes, 3 to 3 each" in run.stdout
+    assert "10 classes" in invoke("data", "info", "digits").stdout
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("data", "info", "absent.npz"), "error: read: expected a file or folder at absent.npz"),
-        (("data", "info"), "Missing argument"),
-        (("data", "look"), "No such command"),
-        (("--fast",), "No such option"),
-    ],
-)
-def test_bad_input_leaves_with_code_2(arguments, message):
-    run = spdnet(*arguments)
+def test_the_whole_way(tmp_path):
+    """Train, evaluate, predict, report: as a person types it."""
+    data, run = file_of(tmp_path), tmp_path / "run"
+    trained = spdnet("train", data, "--epochs", 5, "--lr", 0.1, "--out", run)
+    assert trained.returncode == 0, trained.stderr
+    assert "dims 5,5,5 (chosen), recipe default" in trained.stdout
+    assert "epoch    5  loss" in trained.stdout
+    assert "SPDNet" in trained.stdout
+    assert "log-Euclidean logistic regression" in trained.stdout
+    assert (run / "report.html").is_file()
+    found = RunFolder(run).results()
+    evaluated = invoke("evaluate", run, data)
+    assert (
+        "the 12 matrices of part test, held out from the training of this run" in evaluated.stdout
+    )
+    assert f"accuracy {100 * found['parts']['test']['accuracy']:.2f} %" in evaluated.stdout
+    assert "all 60 matrices" in invoke("evaluate", run, data, "--part", "all").stdout
+    assert "of part train, of the data" in invoke("evaluate", run, data, "--part", "train").stdout
+    with np.load(data) as file:
+        np.savez(tmp_path / "new.npz", X=file["X"][:7])
+        np.savez(tmp_path / "other.npz", X=file["X"][:7], y=file["y"][:7])
+    assert "all 7 matrices" in invoke("evaluate", run, tmp_path / "other.npz").stdout
+    out = tmp_path / "p.csv"
+    predicted = invoke("predict", run, tmp_path / "new.npz", "--out", out)
+    assert predicted.exit_code == 0
+    rows = read_csv(out)
+    assert list(rows[0]) == ["index", "label", "p(jump)", "p(run)", "p(walk)"]
+    assert len(rows) == 7
+    for row in rows:
+        p = {name: float(row[f"p({name})"]) for name in ("jump", "run", "walk")}
+        assert sum(p.values()) == pytest.approx(1, abs=1e-5)
+        assert row["label"] == max(p, key=p.get)
+    (run / "report.html").unlink()
+    assert invoke("report", run).exit_code == 0
+    assert (run / "report.html").is_file()
+    again = invoke("train", "--resume", "--out", run)
+    assert "is finished" in again.stdout
+
+
+def test_predictions_for_a_folder_name_the_files(tmp_path):
+    run = tmp_path / "run"
+    assert invoke("train", file_of(tmp_path, size=4), "--epochs", 1, "--out", run).exit_code == 0
+    (tmp_path / "new").mkdir()
+    for i in range(3):
+        np.save(tmp_path / "new" / f"clip{i}.npy", X[i])
+    np.save(tmp_path / "new" / "clip1.npy", np.zeros((4, 4)))
+    out = tmp_path / "p.csv"
+    refused = invoke("predict", run, tmp_path / "new", "--out", out)
+    assert refused.exit_code == 2
+    assert "1 zero: 1" in refused.stderr
+    assert not out.exists()
+    assert invoke("predict", run, tmp_path / "new", "--out", out, "--bad", "drop").exit_code == 0
+    rows = read_csv(out)
+    assert [(r["index"], r["file"]) for r in rows] == [("0", "clip0.npy"), ("2", "clip2.npy")]
+
+
+def test_settings_from_a_file_and_flags_before_it(tmp_path):
+    settings = tmp_path / "s.toml"
+    settings.write_text(f'data = "{file_of(tmp_path)}"\nepochs = 2\nlr = 0.5\ndims = [5, 3]\n')
+    run = invoke("train", "--settings", settings, "--lr", 0.25, "--out", tmp_path / "run")
+    assert run.exit_code == 0, run.stderr
+    assert "dims 5,3, recipe default" in run.stdout
+    used = RunFolder(tmp_path / "run").settings()
+    assert (used.epochs, used.lr, used.dims) == (2, 0.25, (5, 3))
+    copy = invoke("train", "--settings", tmp_path / "run/settings.toml", "--out", tmp_path / "b")
+    assert copy.exit_code == 0
+    assert without_times(RunFolder(tmp_path / "b").metrics()) == without_times(
+        RunFolder(tmp_path / "run").metrics()
+    )
+
+
+def test_runs_get_names_of_their_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    file_of(tmp_path)
+    for _ in range(2):
+        assert invoke("train", "a.npz", "--epochs", 1, "--no-baseline").exit_code == 0
+    assert sorted(p.name for p in (tmp_path / "runs").iterdir()) == ["a", "a-2"]
+    assert RunFolder("runs/a").results()["baseline"] is None
+
+
+def start(*arguments):
+    command = [sys.executable, "-u", "-m", "spdnet", *map(str, arguments)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def wait_for(process, epoch):
+    for line in process.stdout:
+        if line.startswith(f"epoch {epoch:>4}"):
+            return
+    raise AssertionError(process.stderr.read())
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_stopped_and_resumed_ends_bit_equal(tmp_path, how):
+    data, run, straight = file_of(tmp_path), tmp_path / "run", tmp_path / "straight"
+    options = (data, "--epochs", 400, "--device", "cpu", "--no-baseline")
+    process = start("train", *options, "--out", run)
+    wait_for(process, 5)
+    process.send_signal(how)
+    output, _ = process.communicate(timeout=60)
+    if how == signal.SIGINT:
+        assert process.returncode == 130
+        assert f"go on with: spdnet train --resume --out {run}" in output
+    assert 5 <= len(RunFolder(run).metrics()) < 400
+    assert invoke("predict", run, data, "--out", tmp_path / "p.csv").exit_code == 0
+    resumed = spdnet("train", "--resume", "--out", run)
+    assert resumed.returncode == 0, resumed.stderr
+    assert "going on after epoch" in resumed.stdout
+    assert spdnet("train", *options, "--out", straight).returncode == 0
+    assert without_times(RunFolder(run).metrics()) == without_times(RunFolder(straight).metrics())
+    for name in ("best.pt", "last.pt"):
+        a, b = (checkpoint.load(f / "checkpoints" / name) for f in (run, straight))
+        for state in (a, b):
+            state.get("trainer", {}).pop("history", None)
+            state.get("trainer", {}).pop("random_state", None)
+        assert checkpoint._digest(a) == checkpoint._digest(b)
+    assert not list(run.rglob(".*.part"))
+
+
+def test_a_terminal_gets_a_live_line(tmp_path):
+    pty = pytest.importorskip("pty")
+    data = file_of(tmp_path)
+    leader, follower = pty.openpty()
+    command = [sys.executable, "-m", "spdnet", "train", data, "--epochs", "5", "--no-baseline"]
+    process = subprocess.Popen(
+        [*command, "--out", str(tmp_path / "run")],
+        stdout=follower,
+        stderr=follower,
+        env={**os.environ, "COLUMNS": "120", "TERM": "xterm"},
+    )
+    os.close(follower)
+    output = b""
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        try:
+            piece = os.read(leader, 4096)
+        except OSError:  # the other end is closed
+            break
+        if not piece:
+            break
+        output += piece
+    assert process.wait(timeout=60) == 0
+    text = output.decode()
+    assert "5/5" in text
+    assert "━" in text
+    for word in ("loss", "train", "val", "/s"):
+        assert word in text
+
+
+def run_folder(tmp_path):
+    """A run of 5 x 5 matrices."""
+    assert invoke("train", file_of(tmp_path), "--epochs", 1, "--out", tmp_path / "r").exit_code == 0
+    return tmp_path / "r"
+
+
+def save(tmp_path, **arrays):
+    path = tmp_path / "bad.npz"
+    np.savez(path, **{"X": random_spd(20, 4).numpy(), "y": np.arange(20) % 2, **arrays})
+    return path
+
+
+def with_bad(tmp_path, value):
+    matrices = random_spd(20, 4).numpy()
+    matrices[3] = value
+    return save(tmp_path, X=matrices)
+
+
+def text_file(tmp_path, name, text):
+    (tmp_path / name).write_text(text)
+    return tmp_path / name
+
+
+def toml(tmp_path, text):
+    return ("train", "--settings", text_file(tmp_path, "s.toml", text))
+
+
+def good(tmp_path, *flags):
+    return ("train", save(tmp_path), *flags)
+
+
+def truncated(tmp_path):
+    run = run_folder(tmp_path)
+    for name in ("best", "last", "previous"):
+        path = run / "checkpoints" / f"{name}.pt"
+        path.write_bytes(path.read_bytes()[:100])
+    return run
+
+
+def foreign(tmp_path):
+    path = tmp_path / "model.pt"
+    checkpoint.save({"state_dict": {}}, path)
+    return path
+
+
+#: what is typed, and what has to be said; everything ends with exit code 2
+BAD = {
+    # files
+    "no such file": (lambda p: ("train", p / "no.npz"), "expected a file or folder at"),
+    "no such name": (lambda p: ("train", "digit"), "expected a file or folder at digit"),
+    "a damaged file": (lambda p: ("train", text_file(p, "a.npz", "PK")), "damaged"),
+    "another kind of file": (lambda p: ("train", text_file(p, "a.csv", "1,2")), ".npz or a .npy"),
+    "an empty folder": (lambda p: ("train", p), "<class>/*.npy or *.mat"),
+    "no labels": (
+        lambda p: (np.save(p / "X.npy", X), ("train", p / "X.npy"))[1],
+        "expected labels beside X.npy",
+    ),
+    "a file without y": (
+        lambda p: (np.savez(p / "a.npz", X=X), ("train", p / "a.npz"))[1],
+        "expected arrays X and y",
+    ),
+    "a TOML file that is none": (lambda p: toml(p, "epochs = = 3"), "expected a TOML file"),
+    "no TOML file": (lambda p: ("train", "--settings", p / "no.toml"), "expected a TOML file"),
+    "an unknown setting": (
+        lambda p: toml(p, 'data = "digits"\nepoch = 3'),
+        "did you mean 'epochs'?",
+    ),
+    "a setting of another type": (
+        lambda p: toml(p, 'data = "digits"\nepochs = "many"'),
+        "expected epochs to be a whole number, got 'many'",
+    ),
+    "data of another type": (lambda p: toml(p, "data = 3"), "expected data to be text, got 3"),
+    "a folder that is not empty": (
+        lambda p: (text_file(p, "old", ""), good(p, "--out", p))[1],
+        "is not empty",
+    ),
+    "a file in the place of the folder": (
+        lambda p: good(p, "--out", text_file(p, "out", "")),
+        "out",
+    ),
+    # shapes and types
+    "one matrix": (lambda p: ("train", save(p, X=np.eye(4), y=np.arange(4))), "shape (4, 4)"),
+    "complex numbers": (lambda p: ("train", save(p, X=1j * np.ones((20, 4, 4)))), "real numbers"),
+    "no matrices": (
+        lambda p: ("train", save(p, X=np.ones((0, 4, 4)), y=np.ones(0))),
+        "expected at least one matrix",
+    ),
+    "not finite": (lambda p: ("train", with_bad(p, np.nan)), "1 not finite: 3"),
+    "zero": (lambda p: ("train", with_bad(p, 0)), "1 zero: 3"),
+    "indefinite": (lambda p: ("train", with_bad(p, -np.eye(4))), "1 indefinite: 3"),
+    "asymmetric": (
+        lambda p: ("train", with_bad(p, np.triu(np.ones((4, 4))))),
+        "1 asymmetric: 3); drop or repair them",
+    ),
+    "singular": (lambda p: ("train", with_bad(p, np.ones((4, 4)))), "1 singular: 3"),
+    "beyond repair": (
+        lambda p: ("train", with_bad(p, np.nan), "--bad", "repair"),
+        "1 not finite: 3); drop them",
+    ),
+    # labels
+    "too few labels": (lambda p: ("train", save(p, y=np.arange(5))), "expected y of shape (20,)"),
+    "one class": (
+        lambda p: ("train", save(p, y=np.ones(20))),
+        "at least two classes, got one: '1'",
+    ),
+    "real numbers as labels": (
+        lambda p: ("train", save(p, y=np.linspace(0, 1, 20))),
+        "expected classes in y",
+    ),
+    "a split of other names": (
+        lambda p: ("train", save(p, split=np.array(["dev"] * 20))),
+        "'train', 'val' and 'test'",
+    ),
+    "nothing to train on": (
+        lambda p: ("train", save(p, split=np.array(["test"] * 20))),
+        "got none in the part 'train'",
+    ),
+    "one class to train on": (
+        lambda p: ("train", save(p, split=np.array(["train", "test"] * 10))),
+        "got only '0' in the part 'train'",
+    ),
+    "groups that cannot be divided": (
+        lambda p: ("train", save(p, groups=np.arange(20) % 2)),
+        "expected groups of which some can be held out",
+    ),
+    # flags
+    "no data": (lambda p: ("train",), "expected data: the name 'digits'"),
+    "an unknown flag": (lambda p: good(p, "--fast"), "No such option"),
+    "an unknown command": (lambda p: ("trian", "digits"), "No such command"),
+    "dims of letters": (lambda p: good(p, "--dims", "4,a"), "expected dims such as 93,70,50,30"),
+    "dims that grow": (lambda p: good(p, "--dims", "4,8"), "expected sizes that never grow"),
+    "dims of other data": (
+        lambda p: good(p, "--dims", "9,5"),
+        "begin with the size of the matrices, 4, got 9,5",
+    ),
+    "no epochs": (lambda p: good(p, "--epochs", 0), "expected epochs >= 1, got 0"),
+    "words for epochs": (lambda p: good(p, "--epochs", "ten"), "'--epochs'"),
+    "an empty batch": (lambda p: good(p, "--batch-size", 0), "expected batch_size >= 1"),
+    "a negative lr": (lambda p: good(p, "--lr", -1), "expected lr >= 0"),
+    "lr not finite": (lambda p: good(p, "--lr", "nan"), "expected lr >= 0 and finite, got nan"),
+    "eps of letters": (lambda p: good(p, "--eps", "small"), "expected eps to be a number > 0"),
+    "eps zero": (lambda p: good(p, "--eps", 0), "expected eps > 0"),
+    "another optimizer": (lambda p: good(p, "--optimizer", "lbfgs"), "'adam', 'sgd', got 'lbfgs'"),
+    "momentum without sgd": (lambda p: good(p, "--momentum", 0.9), "momentum"),
+    "another recipe": (lambda p: good(p, "--recipe", "papr"), "'default', 'paper', got 'papr'"),
+    "another centre": (lambda p: good(p, "--center", "mean"), "center"),
+    "another device": (lambda p: good(p, "--device", "gpu"), "'cuda:1', got 'gpu'"),
+    "a device that is not here": (
+        lambda p: good(p, "--device", "cuda:99"),
+        "device of this machine",
+    ),
+    "another dtype": (lambda p: good(p, "--dtype", "half"), "'float64', 'float32', got 'half'"),
+    "all for validation": (
+        lambda p: good(p, "--val", 1),
+        "expected val >= 0 and < 1 and finite, got 1.0",
+    ),
+    "patience without validation": (
+        lambda p: good(p, "--patience", 3, "--val", 0),
+        "expected validation data with patience",
+    ),
+    "no repeats": (lambda p: good(p, "--repeat", 0), "expected repeat >= 1"),
+    "a negative seed": (lambda p: good(p, "--seed", -1), "expected seed to be a whole number >= 0"),
+    "another remedy": (lambda p: good(p, "--bad", "ignore"), "'refuse', 'drop', 'repair'"),
+    "another estimator": (
+        lambda p: good(p, "--estimator", "mcd"),
+        "'ledoit_wolf', 'oas', got 'mcd'",
+    ),
+    "resume what is not there": (
+        lambda p: ("train", "--resume", "--out", p / "r"),
+        "expected a run folder at",
+    ),
+    "resume without a folder": (lambda p: ("train", "--resume"), "expected --out"),
+    "resume with other settings": (
+        lambda p: ("train", "--resume", "--out", run_folder(p), "--epochs", 7),
+        "epochs = 1, got 7",
+    ),
+    # runs
+    "evaluate what is no run": (lambda p: ("evaluate", p, "digits"), "expected a run folder"),
+    "evaluate other sizes": (
+        lambda p: ("evaluate", run_folder(p), "digits"),
+        "expected 5 x 5 as in training, got 17 x 17",
+    ),
+    "evaluate other classes": (
+        lambda p: ("evaluate", run_folder(p), save(p, X=random_spd(20, 5).numpy())),
+        "expected the classes of the training, 'jump', 'run', 'walk', got '0', '1'",
+    ),
+    "evaluate without labels": (
+        lambda p: (np.savez(p / "u.npz", X=X), ("evaluate", run_folder(p), p / "u.npz"))[1],
+        "expected arrays X and y",
+    ),
+    "evaluate another part": (
+        lambda p: ("evaluate", run_folder(p), p / "a.npz", "--part", "dev"),
+        "'train', 'val', 'test', 'all', got 'dev'",
+    ),
+    "predict into nowhere": (
+        lambda p: ("predict", run_folder(p), p / "a.npz", "--out", p / "no" / "p.csv"),
+        "expected a folder",
+    ),
+    "predict over a file": (
+        lambda p: ("predict", run_folder(p), p / "a.npz", "--out", text_file(p, "p.csv", "mine")),
+        "p.csv exists; use --force",
+    ),
+    "predict with damaged checkpoints": (
+        lambda p: ("predict", truncated(p), p / "a.npz", "--out", p / "p.csv"),
+        "truncated or damaged",
+    ),
+    "predict with a foreign checkpoint": (
+        lambda p: ("predict", foreign(p), save(p), "--out", p / "p.csv"),
+        "expected that of a run of spdnet train",
+    ),
+    "report of what is no run": (lambda p: ("report", p), "expected a run folder"),
+    "info of nothing": (lambda p: ("data", "info", p / "no.npz"), "expected a file or folder"),
+    "info without a file": (lambda p: ("data", "info"), "Missing argument"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_says_why_and_leaves_nothing(tmp_path, monkeypatch, case):
+    make, message = BAD[case]
+    (tmp_path / "home").mkdir()
+    (tmp_path / "data").mkdir()
+    monkeypatch.chdir(tmp_path / "home")
+    arguments = make(tmp_path / "data")
+    before = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*") if p.is_file()}
+    run = invoke(*arguments)
+    assert run.exit_code == 2
+    # a box may break the line anywhere
+    assert message.replace(" ", "") in "".join(run.stderr.split()).replace("│", "")
+    assert "Traceback" not in run.stderr
+    after = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*") if p.is_file()}
+    assert after == before
+
+
+@pytest.mark.parametrize("case", ["no such file", "not finite", "an unknown flag"])
+def test_bad_input_in_a_real_process(tmp_path, case):
+    make, message = BAD[case]
+    run = spdnet(*make(tmp_path), "--out", tmp_path / "run")
     assert run.returncode == 2
     assert message in run.stderr
     assert "Traceback" not in run.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_loss_that_is_not_finite_never_ends_well(tmp_path):
+    matrices = np.stack([np.eye(3) * 1e150, np.eye(3)] * 20)
+    np.savez(tmp_path / "a.npz", X=matrices, y=np.arange(40) % 2)
+    options = ("--recipe", "paper", "--lr", 1e305, "--out", tmp_path / "run")
+    run = spdnet("train", tmp_path / "a.npz", *options)
+    assert run.returncode == 1
+    assert "error: training: expected a finite loss, got" in run.stderr
+    assert not (tmp_path / "run" / "results.json").exists()

@@ -77,11 +77,13 @@ class LogEuclideanClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """The most probable class of each matrix."""
-        return self.regression_.predict(self._seen(X))
+        features = self._seen(X)
+        return self.regression_.predict(features)
 
     def predict_proba(self, X: ArrayLike) -> NDArray[Any]:
         """Probabilities ``(N, n_classes)`` in the order of ``classes_``."""
-        return self.regression_.predict_proba(self._seen(X))
+        features = self._seen(X)
+        return self.regression_.predict_proba(features)
 
     def _seen(self, X: ArrayLike) -> NDArray[Any]:
         check_is_fitted(self, "regression_")

@@ -159,9 +159,10 @@ def _digest(value: Any) -> str:
 
 def _feed(sha: Any, value: Any) -> None:
     if isinstance(value, Tensor):
-        flat = value.detach().cpu().contiguous().reshape(-1)
         sha.update(f"tensor {value.dtype} {tuple(value.shape)}".encode())
-        sha.update(flat.view(torch.uint8).numpy().tobytes())
+        if value.numel():
+            flat = value.detach().cpu().contiguous().reshape(-1)
+            sha.update(flat.view(torch.uint8).numpy().data)
     elif isinstance(value, dict):
         sha.update(f"dict {len(value)}".encode())
         for key, item in value.items():

@@ -1,0 +1,51 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spdnet.datasets import hold_out
+
+
+@given(
+    counts=st.lists(st.integers(1, 30), min_size=1, max_size=8),
+    fraction=st.floats(0.01, 0.99),
+    seed=st.integers(0, 1000),
+)
+def test_every_class_keeps_a_member_and_its_share(counts, fraction, seed):
+    y = np.repeat(np.arange(len(counts)), counts)
+    held = hold_out(y, fraction, seed=seed)
+    for c, count in enumerate(counts):
+        taken = held[y == c].sum()
+        assert taken < count
+        assert abs(taken - fraction * count) <= 1
+    room = sum(count - 1 for count in counts)
+    assert held.sum() <= max(round(fraction * len(y)), 0) or held.sum() <= room
+    np.testing.assert_array_equal(held, hold_out(y, fraction, seed=seed))
+
+
+def test_size_and_seed():
+    y = np.repeat(["a", "b", "c"], [50, 30, 20])
+    held = hold_out(y, 0.25)
+    assert held.sum() == 25
+    assert not np.array_equal(held, hold_out(y, 0.25, seed=1))
+
+
+def test_groups_stay_whole():
+    rng = np.random.default_rng(0)
+    y, groups = rng.integers(0, 4, 300), rng.integers(0, 20, 300)
+    for fraction in (0.05, 0.2, 0.5):
+        held = hold_out(y, fraction, groups=groups)
+        assert not set(groups[held]) & set(groups[~held])
+        assert set(y[~held]) == {0, 1, 2, 3}
+        assert abs(held.mean() - fraction) < 0.1
+
+
+def test_groups_that_cannot_be_divided():
+    with pytest.raises(ValueError, match="got 2 groups for 2 classes; name the parts in split"):
+        hold_out([0, 0, 1, 1], 0.5, groups=["a", "a", "b", "b"])
+
+
+@pytest.mark.parametrize("fraction", [0, 1, -0.1, float("nan")])
+def test_fractions_outside_are_refused(fraction):
+    with pytest.raises(ValueError, match="hold_out: expected fraction > 0 and < 1"):
+        hold_out([0, 1], fraction)

@@ -1,0 +1,257 @@
+import json
+
+import numpy as np
+import pytest
+
+from spdnet.experiments import RunFolder, Settings, Trained, train
+from spdnet.experiments.data import Preprocessing, load_arrays, prepare
+from spdnet.experiments.train import Watch
+from spdnet.training import checkpoint
+from tests.cases import random_spd
+
+LABELS = np.array(["walk", "run", "jump"])
+
+
+def file_of(folder, n=60, size=5, name="a.npz", **more):
+    """Three classes that differ in the scale of some coordinates."""
+    y = LABELS[np.arange(n) % 3]
+    scale = np.ones((n, size))
+    scale[y == "run", :2] = 3
+    scale[y == "jump", 2:] = 3
+    X = random_spd(n, size).numpy() * scale[:, :, None] * scale[:, None, :]
+    np.savez(folder / name, X=X, y=y, **more)
+    return str(folder / name)
+
+
+class Lines(Watch):
+    def __init__(self):
+        self.lines = []
+
+    def say(self, text):
+        self.lines.append(text)
+
+
+def quick(data, **more):
+    return Settings(data=data, **{"epochs": 4, "device": "cpu", **more})
+
+
+def test_a_run_folder_holds_everything(tmp_path):
+    watch, folder = Lines(), RunFolder(tmp_path / "runs" / "a")
+    found = train(quick(file_of(tmp_path)), folder, watch=watch)
+    names = {p.name for p in folder.path.iterdir()}
+    assert names == {
+        "settings.toml",
+        "environment.json",
+        "metrics.csv",
+        "checkpoints",
+        "results.json",
+    }
+    checkpoints = {p.name for p in (folder.path / "checkpoints").iterdir()}
+    assert checkpoints == {"best.pt", "last.pt", "previous.pt"}
+    assert found == json.loads(folder.results_file.read_text())
+    assert found["parts"]["test"]["n"] == 12
+    assert found["parts"]["val"]["n"] == 5
+    assert found["scored"] == "test"
+    assert found["classes"] == ["jump", "run", "walk"]
+    assert np.sum(found["confusion"]) == 12
+    right = np.trace(found["confusion"]) / 12
+    assert right == pytest.approx(found["parts"]["test"]["accuracy"])
+    assert [row["n"] for row in found["per_class"]] == np.sum(found["confusion"], 1).tolist()
+    assert found["baseline"]["accuracy"]["test"] > 0.5
+    layers = [entry["layer"] for entry in found["spectra"]]
+    assert layers == ["input", "Center", "BiMap 1", "ReEig 1", "BiMap 2", "LogEig"]
+    assert all(row["gap"] < 1e-12 for row in found["orthonormality"])
+    assert len(folder.metrics()) == 4
+    assert set(folder.metrics()[0]) >= {"epoch", "loss", "accuracy", "val_loss", "val_accuracy"}
+    environment = folder.environment()
+    assert environment["seed"] == 0
+    assert environment["libraries"]["torch"]
+    assert folder.settings().dims == (5, 5, 5)
+    assert watch.lines[0].startswith("60 matrices of 5 x 5, 3 classes: 43 train, 5 val, 12 test")
+    assert "dims 5,5,5 (chosen)" in watch.lines[0]
+
+
+def test_predictions_need_nothing_but_the_folder(tmp_path):
+    data = file_of(tmp_path)
+    folder = RunFolder(tmp_path / "run")
+    found = train(quick(data), folder)
+    trained = Trained.load(folder.path, device="cpu")
+    arrays = load_arrays(data)
+    matrices = prepare(arrays, trained.preprocessing, "refuse")
+    logits = trained.logits(matrices)
+    test = trained.data["parts"]["test"]
+    codes = trained.codes(matrices.y)
+    right = (logits.argmax(-1).numpy() == codes)[test].mean()
+    assert right == pytest.approx(found["parts"]["test"]["accuracy"])
+    assert trained.warnings == ()
+    with pytest.raises(ValueError, match=r"expected the classes of the training.*got 'fly'"):
+        trained.codes(np.array(["fly", "run"]))
+
+
+def test_parts_that_the_data_name_are_taken_as_they_are(tmp_path):
+    split = np.array(["train"] * 40 + ["test"] * 20)
+    found = train(quick(file_of(tmp_path, split=split)), RunFolder(tmp_path / "run"))
+    assert {k: v["n"] for k, v in found["parts"].items()} == {"train": 40, "test": 20}
+    assert "val_loss" not in RunFolder(tmp_path / "run").metrics()[0]
+    settings = quick(file_of(tmp_path, split=split), val=0.25)
+    found = train(settings, RunFolder(tmp_path / "run2"))
+    assert {k: v["n"] for k, v in found["parts"].items()} == {"train": 30, "val": 10, "test": 20}
+    split[split == "test"] = "val"
+    found = train(quick(file_of(tmp_path, split=split)), RunFolder(tmp_path / "run3"))
+    assert found["scored"] == "val"
+    assert "optimistic" in found["notes"][0]
+
+
+def test_groups_are_not_divided(tmp_path):
+    groups = np.arange(60) // 6
+    folder = RunFolder(tmp_path / "run")
+    train(quick(file_of(tmp_path, groups=groups)), folder)
+    parts = Trained.load(folder.path, device="cpu").data["parts"]
+    sets = [set(groups[index.numpy()].tolist()) for index in parts.values()]
+    assert sum(map(len, sets)) == len(set.union(*sets)) == 10
+
+
+def test_signals_become_covariances(tmp_path):
+    rng = np.random.default_rng(0)
+    y = np.arange(60) % 2
+    X = rng.normal(size=(60, 4, 50)) * np.where(y, 3, 1)[:, None, None]
+    np.savez(tmp_path / "s.npz", X=X, y=y.astype(float))
+    folder = RunFolder(tmp_path / "run")
+    found = train(quick(str(tmp_path / "s.npz"), estimator="oas", reg=0.01), folder)
+    assert found["classes"] == ["0", "1"]
+    assert found["dims"] == [4, 4, 4]
+    trained = Trained.load(folder.path, device="cpu")
+    assert trained.preprocessing == Preprocessing(True, 4, "oas", 0.01)
+    again = prepare(load_arrays(str(tmp_path / "s.npz")), trained.preprocessing, "refuse")
+    assert again.X.shape == (60, 4, 4)
+    np.savez(tmp_path / "t.npz", X=X[:, :3], y=y)
+    with pytest.raises(ValueError, match="expected signals of 4 channels as in training, got 3 x"):
+        prepare(load_arrays(str(tmp_path / "t.npz")), trained.preprocessing, "refuse")
+
+
+def test_square_signals_need_the_flag_and_bad_ones_are_named(tmp_path):
+    X = np.random.default_rng(0).normal(size=(30, 6, 6))
+    X[7, 0, 0] = np.inf
+    np.savez(tmp_path / "s.npz", X=X, y=np.arange(30) % 2)
+    data = str(tmp_path / "s.npz")
+    with pytest.raises(ValueError, match="29 asymmetric"):
+        train(quick(data), RunFolder(tmp_path / "run"))
+    with pytest.raises(ValueError, match="1 not finite: 7"):
+        train(quick(data, signals=True), RunFolder(tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
+    watch = Lines()
+    found = train(quick(data, signals=True, bad="drop"), RunFolder(tmp_path / "run"), watch=watch)
+    assert watch.lines[0] == "dropped 1 of 30 matrices (1 not finite: 7)"
+    assert found["notes"] == ["dropped 1 of 30 matrices (1 not finite: 7)"]
+    assert sum(part["n"] for part in found["parts"].values()) == 29
+
+
+def test_repeats_give_mean_and_deviation(tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    seen = []
+    settings = quick(file_of(tmp_path), repeat=3, seed=5)
+    found = train(settings, folder, on_finished=lambda one: seen.append(one.path.name))
+    assert found["seeds"] == [5, 6, 7]
+    assert seen == ["seed-5", "seed-6", "seed-7", "run"]
+    each = [one.results()["parts"]["test"]["accuracy"] for one in folder.seeds()]
+    assert found["accuracy"]["values"] == each
+    assert found["accuracy"]["mean"] == pytest.approx(np.mean(each))
+    assert found["accuracy"]["deviation"] == pytest.approx(np.std(each))
+    assert np.sum(found["confusion"]) == 36
+    parts = [Trained.load(one.path, device="cpu").data["parts"]["test"] for one in folder.seeds()]
+    assert not np.array_equal(parts[0], parts[1])
+    with pytest.raises(ValueError, match=r"holds 3 repeats; choose one, such as .*seed-5"):
+        Trained.load(folder.path)
+
+
+class Interrupt(Watch):
+    def __init__(self, epoch):
+        self.left = epoch
+
+    def epoch(self, trainer):
+        self.left -= 1
+        if self.left == 0:
+            raise KeyboardInterrupt
+
+
+def without_times(rows):
+    return [{k: v for k, v in row.items() if k != "seconds"} for row in rows]
+
+
+@pytest.mark.parametrize("repeat", [1, 2])
+def test_interrupted_and_resumed_is_equal(tmp_path, repeat):
+    settings = quick(file_of(tmp_path), repeat=repeat)
+    straight, folder = RunFolder(tmp_path / "straight"), RunFolder(tmp_path / "run")
+    train(settings, straight)
+    for epoch in (1, 3):
+        with pytest.raises(KeyboardInterrupt):
+            train(settings, folder, resume=epoch > 1, watch=Interrupt(epoch))
+    assert folder.exists
+    assert not folder.finished
+    train(folder.settings(), folder, resume=True)
+    pairs = zip(straight.seeds() or [straight], folder.seeds() or [folder], strict=True)
+    for a, b in pairs:
+        assert without_times(a.metrics()) == without_times(b.metrics())
+        for name in ("best.pt", "last.pt"):
+            states = [checkpoint.load(f.path / "checkpoints" / name) for f in (a, b)]
+            for state in states:
+                state.get("trainer", {}).pop("history", None)
+                state.get("trainer", {}).pop("random_state", None)
+            assert checkpoint._digest(states[0]) == checkpoint._digest(states[1])
+        for key in ("parts", "confusion", "spectra"):
+            assert a.results()[key] == b.results()[key]
+
+
+def test_a_damaged_checkpoint_is_passed_over(tmp_path):
+    settings = quick(file_of(tmp_path))
+    folder = RunFolder(tmp_path / "run")
+    with pytest.raises(KeyboardInterrupt):
+        train(settings, folder, watch=Interrupt(3))
+    last = folder.path / "checkpoints" / "last.pt"
+    last.write_bytes(last.read_bytes()[:500])
+    best = folder.path / "checkpoints" / "best.pt"
+    best.write_bytes(b"")
+    trained = Trained.load(folder.path, device="cpu")
+    assert len(trained.warnings) == 2
+    assert "best.pt is" in trained.warnings[0]
+    watch = Lines()
+    train(folder.settings(), folder, resume=True, watch=watch)
+    assert any("last.pt is truncated or damaged" in line for line in watch.lines)
+    assert "going on after epoch 2" in watch.lines
+    straight = RunFolder(tmp_path / "straight")
+    train(settings, straight)
+    assert without_times(straight.metrics()) == without_times(folder.metrics())
+
+
+def test_other_data_are_refused_on_resume(tmp_path):
+    data = file_of(tmp_path)
+    folder = RunFolder(tmp_path / "run")
+    with pytest.raises(KeyboardInterrupt):
+        train(quick(data), folder, watch=Interrupt(2))
+    file_of(tmp_path, n=90)
+    with pytest.raises(ValueError, match=r"expected the data that the run in .* began with"):
+        train(folder.settings(), folder, resume=True)
+
+
+def test_a_loss_that_is_not_finite_keeps_the_last_good_checkpoint(tmp_path):
+    X = np.stack([np.eye(3) * 1e150, np.eye(3)] * 20)
+    np.savez(tmp_path / "a.npz", X=X, y=np.arange(40) % 2)
+    folder = RunFolder(tmp_path / "run")
+    settings = quick(str(tmp_path / "a.npz"), recipe="paper", lr=1e305)
+    with pytest.raises(FloatingPointError, match="expected a finite loss"):
+        train(settings, folder)
+    assert not folder.finished
+    Trained.load(folder.path, device="cpu")
+
+
+def test_a_foreign_checkpoint_says_so(tmp_path):
+    checkpoint.save({"weights": 1}, tmp_path / "a.pt")
+    with pytest.raises(checkpoint.CheckpointError, match="expected that of a run of spdnet train"):
+        Trained.load(tmp_path / "a.pt")
+
+
+def test_float32(tmp_path):
+    found = train(quick(file_of(tmp_path), dtype="float32"), RunFolder(tmp_path / "run"))
+    assert found["orthonormality"][0]["gap"] < 1e-5
+    trained = Trained.load(tmp_path / "run", device="cpu")
+    assert str(trained.model.classifier.weight.dtype) == "torch.float32"
