@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= auto
 
-.PHONY: help setup test test-slow test-all lint format clean
+.PHONY: help setup train test test-slow test-all lint format clean
 
 help:  ## Show these targets.
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -16,6 +16,9 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --constraint constraints.txt "setuptools>=77" torch
 	$(BIN)/pip install --quiet --constraint constraints.txt --no-build-isolation --editable ".[dev]"
 	touch $@
+
+train: setup  ## Train on the embedded data; the report is runs/digits/report.html.
+	$(BIN)/spdnet train digits
 
 test: setup  ## Run the tests, minutes on two cores.
 	$(BIN)/pytest -n $(JOBS) -m "not slow"

@@ -1,3 +1,5 @@
+import os
+
 import numpy as np
 import pytest
 import torch
@@ -5,7 +7,9 @@ from hypothesis import settings
 
 
 def pytest_configure():
-    torch.set_num_threads(1)  # small matrices: the workers of pytest-xdist are the parallelism
+    # small matrices: the workers of pytest-xdist are the parallelism, here and in child processes
+    torch.set_num_threads(1)
+    os.environ["OMP_NUM_THREADS"] = "1"
 
 
 @pytest.fixture(autouse=True)

@@ -187,6 +187,16 @@ def test_grid_search_cross_validation_and_pipeline(rng):
     assert back.fit(X, y).score(X, y) > 0.9
 
 
+def test_behind_the_covariances_of_pyriemann(rng):
+    estimation = pytest.importorskip("pyriemann.estimation")
+    signals = rng.normal(size=(60, 4, 50))
+    labels = np.arange(60) % 2
+    signals[labels == 1, 0] *= 3
+    pipeline = make_pipeline(estimation.Covariances("oas"), quick())
+    assert cross_val_score(pipeline, signals, labels, cv=3).mean() > 0.9
+    assert clone(pipeline).get_params()["spdnetclassifier__epochs"] == 15
+
+
 def test_verbose(capsys):
     X, y = problem()
     quick(epochs=4, verbose=2).fit(X, y)
@@ -199,6 +209,13 @@ def test_fifty_matrices_of_digits():
     X, y = load_digits_spd()
     classifier = quick(epochs=30).fit(X[:50], y[:50])
     assert classifier.score(X[50:500], y[50:500]) > 0.6
+
+
+@pytest.mark.slow
+def test_fifty_thousand_matrices():
+    X, y = problem(50_000, channels=10)
+    classifier = quick(epochs=1, batch_size=500, early_stopping=True).fit(X, y)
+    assert classifier.score(X, y) > 0.99
 
 
 X, Y = problem(10)
