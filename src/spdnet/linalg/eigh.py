@@ -1,11 +1,24 @@
-"""The batched symmetric eigensolver, and which solver runs where."""
+"""The batched symmetric eigensolver, and which solver runs where.
+
+On the CPU, LAPACK with threads over the batch; on CUDA, cuSOLVER's batched solver; elsewhere the
+solver of torch. All of them are behind one operator, ``spdnet::eigh``, which compilation, export and
+vmap see as a whole.
+"""
+
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from spdnet._autograd import is_differentiated
 from spdnet._checks import require_square, require_symmetric
 from spdnet._precision import accurate_dtype, without_autocast, working_dtype
+from spdnet.linalg import cusolver
 from spdnet.linalg.symmetric import symmetrize
+from spdnet.linalg.threads import over_slices
+
+#: below this size times the batch a thread costs more than it saves
+_SMALL_WORK = 50_000
 
 
 def eigh(X: Tensor, *, accurate: bool = False, check: bool = True) -> tuple[Tensor, Tensor]:
@@ -43,7 +56,78 @@ def eigh(X: Tensor, *, accurate: bool = False, check: bool = True) -> tuple[Tens
     require_square("eigh", X)
     if check:
         require_symmetric("eigh", X)
-    dtype = accurate_dtype(X) if accurate else working_dtype(X.dtype)
-    with without_autocast(X):
-        s, U = torch.linalg.eigh(symmetrize(X.to(dtype)))
+    compiling = torch.compiler.is_compiling()
+    if not (X.requires_grad if compiling else is_differentiated(X)):
+        return constant_eigh(X, accurate=accurate)
+    with without_autocast(X):  # torch's solver has derivatives of every order and mode
+        s, U = torch.linalg.eigh(symmetrize(X.to(_solver_dtype(X, accurate))))
     return s.to(X.dtype), U.to(X.dtype)
+
+
+def constant_eigh(X: Tensor, *, accurate: bool = False) -> tuple[Tensor, Tensor]:
+    """As :func:`eigh` for ``X`` that is a constant, with the fastest solver that there is."""
+    with without_autocast(X):
+        s, U = torch.ops.spdnet.eigh(symmetrize(X.to(_solver_dtype(X, accurate))))
+    return s.to(X.dtype), U.to(X.dtype)
+
+
+def _solver_dtype(X: Tensor, accurate: bool) -> torch.dtype:
+    return accurate_dtype(X) if accurate else working_dtype(X.dtype)
+
+
+_LIBRARY = torch.library.Library("spdnet", "DEF")
+_LIBRARY.define("eigh(Tensor X) -> (Tensor, Tensor)", tags=(torch.Tag.pt2_compliant_tag,))
+
+
+@torch.library.impl(_LIBRARY, "eigh", "CompositeExplicitAutograd")
+def _anywhere(X: Tensor) -> tuple[Tensor, Tensor]:
+    s, U = torch.linalg.eigh(X)
+    return s, _by_columns(U)
+
+
+@torch.library.impl(_LIBRARY, "eigh", "CPU")
+def _on_cpu(X: Tensor) -> tuple[Tensor, Tensor]:
+    n = X.shape[-1]
+    A = X.reshape(-1, n, n)
+    s, U = _empty(A)
+
+    def solve(part: slice) -> None:
+        torch.linalg.eigh(A[part], out=(s[part], U[part]))
+
+    if len(A) * n**2 < _SMALL_WORK:
+        solve(slice(0, len(A)))
+    else:
+        over_slices(solve, len(A))
+    return s.reshape(X.shape[:-1]), _unflatten(U, X)
+
+
+@torch.library.impl(_LIBRARY, "eigh", "CUDA")
+def _on_cuda(X: Tensor) -> tuple[Tensor, Tensor]:
+    n = X.shape[-1]
+    if X.numel() == 0 or not cusolver.is_available():
+        return _anywhere(X)
+    s, U = cusolver.syev_batched(X.reshape(-1, n, n))
+    return s.reshape(X.shape[:-1]), _unflatten(U, X)
+
+
+@torch.library.register_fake("spdnet::eigh", lib=_LIBRARY)  # type: ignore[untyped-decorator]
+def _shapes(X: Tensor) -> tuple[Tensor, Tensor]:
+    return _empty(X)
+
+
+@torch.library.register_vmap("spdnet::eigh", lib=_LIBRARY)  # type: ignore[untyped-decorator]
+def _vmap(info: object, in_dims: tuple[int], X: Tensor) -> tuple[Any, tuple[int, int]]:
+    return torch.ops.spdnet.eigh(X.movedim(in_dims[0], 0)), (0, 0)
+
+
+def _empty(X: Tensor) -> tuple[Tensor, Tensor]:
+    """Room for eigenvalues and eigenvectors, the latter with the columns that LAPACK writes."""
+    return X.new_empty(X.shape[:-1]), X.new_empty(X.shape).mT
+
+
+def _by_columns(U: Tensor) -> Tensor:
+    return U.mT.contiguous().mT
+
+
+def _unflatten(U: Tensor, X: Tensor) -> Tensor:
+    return U.mT.reshape(X.shape).mT

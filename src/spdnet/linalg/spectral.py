@@ -27,7 +27,7 @@ from spdnet._checks import (
     require_symmetric,
 )
 from spdnet._precision import accurate_dtype, without_autocast, working_dtype
-from spdnet.linalg.eigh import eigh
+from spdnet.linalg.eigh import constant_eigh
 from spdnet.linalg.scalar import ScalarFunction
 from spdnet.linalg.symmetric import symmetrize
 
@@ -123,7 +123,7 @@ def decompose(
     if check:
         require_symmetric(who, X, name)
     X = X.detach().to(working_dtype(X.dtype))
-    s, U = eigh(X, accurate=f.needs_small_eigenvalues, check=False)
+    s, U = constant_eigh(X, accurate=f.needs_small_eigenvalues)
     if check and f.needs_positive:
         require_positive_eigenvalues(who, s, name)
     return s, U

@@ -105,7 +105,7 @@ class Recipe:
 RECIPES = {
     "default": Recipe(
         optimizer="adam",
-        lr=0.03,
+        lr=0.01,
         schedule="cosine",
         batch_size=30,
         epochs=60,

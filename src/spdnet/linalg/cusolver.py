@@ -1,0 +1,110 @@
+"""The binding to cuSOLVER's batched eigensolver (CUDA only).
+
+``torch.linalg.eigh`` decomposes a batch of matrices above 32 by 32 one after the other.
+``cusolverDnXsyevBatched``, in the library that torch has loaded anyway, takes them all at once. It
+is called here on torch's own memory and current stream, through ctypes: nothing is compiled.
+"""
+
+import ctypes
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+_SONAMES = ("libcusolver.so.12", "libcusolver.so.11")
+_VECTORS, _LOWER = 1, 0  # CUSOLVER_EIG_MODE_VECTOR, CUBLAS_FILL_MODE_LOWER
+_TYPES = {torch.float32: 0, torch.float64: 1}  # CUDA_R_32F, CUDA_R_64F
+_SIZE, _INT64, _POINTER, _INT = ctypes.c_size_t, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int
+_MATRICES = (_POINTER, _POINTER, _INT, _INT, _INT64, _INT, _POINTER, _INT64, _INT, _POINTER, _INT)
+
+
+@cache
+def is_available() -> bool:
+    """Whether the solver is there: from CUDA 12.6 on, not on ROCm."""
+    return _library() is not None
+
+
+def syev_batched(X: Tensor) -> tuple[Tensor, Tensor]:
+    """Eigenvalues ascending and eigenvectors of symmetric ``X (B, n, n)``, float32 or float64.
+
+    Nothing waits for the device. A matrix that the solver cannot decompose, such as one with NaN,
+    has NaN for all its eigenvalues.
+    """
+    B, n, _ = X.shape
+    A = X.clone(memory_format=torch.contiguous_format)  # overwritten with the eigenvectors
+    s = X.new_empty(B, n)
+    info = torch.empty(B, dtype=torch.int32, device=X.device)
+    with torch.cuda.device(X.device):
+        handle, params = _handle(X.device.index)
+        kind = _TYPES[X.dtype]
+        on_device, on_host = _workspace(X.device.index, kind, n, B)
+        buffer = torch.empty(on_device, dtype=torch.uint8, device=X.device)
+        stream = torch.cuda.current_stream(X.device).cuda_stream
+        _call("cusolverDnSetStream", handle, _POINTER(stream))
+        _call(
+            "cusolverDnXsyevBatched",
+            *(handle, params, _VECTORS, _LOWER, n),
+            *(kind, A.data_ptr(), n, kind, s.data_ptr(), kind),
+            *(buffer.data_ptr(), on_device, on_host, len(on_host)),
+            *(info.data_ptr(), B),
+        )
+    s = torch.where((info == 0)[:, None], s, torch.nan)
+    return s, A.mT  # the library's columns are torch's rows
+
+
+@cache
+def _library() -> Any:
+    if torch.version.cuda is None or not torch.cuda.is_available():
+        return None
+    torch.linalg.eigh(torch.eye(2, device="cuda"))  # makes torch load the library
+    for name in _SONAMES:
+        try:
+            library = ctypes.CDLL(name)
+        except OSError:
+            continue
+        if hasattr(library, "cusolverDnXsyevBatched"):
+            _declare(library)
+            return library
+    return None
+
+
+def _declare(library: Any) -> None:
+    """Argument types: ctypes would cut 64 bits to 32 without them."""
+    library.cusolverDnCreate.argtypes = (_POINTER,)
+    library.cusolverDnCreateParams.argtypes = (_POINTER,)
+    library.cusolverDnSetStream.argtypes = (_POINTER, _POINTER)
+    size = ctypes.POINTER(_SIZE)
+    library.cusolverDnXsyevBatched_bufferSize.argtypes = (*_MATRICES, size, size, _INT64)
+    library.cusolverDnXsyevBatched.argtypes = (
+        *_MATRICES,
+        *(_POINTER, _SIZE, _POINTER, _SIZE, _POINTER, _INT64),
+    )
+
+
+def _call(name: str, *args: Any) -> None:
+    status = getattr(_library(), name)(*args)
+    if status != 0:
+        raise RuntimeError(f"{name} failed with status {status}")
+
+
+@cache
+def _handle(device: int) -> tuple[ctypes.c_void_p, ctypes.c_void_p]:
+    """A handle and default parameters, made once for each device."""
+    handle, params = _POINTER(), _POINTER()
+    _call("cusolverDnCreate", ctypes.byref(handle))
+    _call("cusolverDnCreateParams", ctypes.byref(params))
+    return handle, params
+
+
+@cache
+def _workspace(device: int, kind: int, n: int, batch: int) -> tuple[int, ctypes.Array[Any]]:
+    """Bytes that the solver needs on the device, and a buffer with those that it needs here."""
+    handle, params = _handle(device)
+    on_device, on_host = _SIZE(), _SIZE()
+    _call(
+        "cusolverDnXsyevBatched_bufferSize",
+        *(handle, params, _VECTORS, _LOWER, n, kind, None, n, kind, None, kind),
+        *(ctypes.byref(on_device), ctypes.byref(on_host), batch),
+    )
+    return on_device.value, (ctypes.c_char * on_host.value)()
