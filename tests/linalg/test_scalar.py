@@ -61,7 +61,7 @@ def test_clamp(eps):
         )
         torch.testing.assert_close(order(*tensors(sets)), expected, rtol=1e-14, atol=1e-30)
     s = torch.tensor([eps / 2, eps, 2 * eps], dtype=torch.float64)
-    assert f.first(s, s).tolist() == [0, 0, 1]
+    assert f.first(s, s).tolist() == [0, 1, 1]
     assert f.second(s, s, s).tolist() == [0, 0, 0]
 
 

@@ -1,6 +1,7 @@
 """Functions of symmetric matrices: no parameters, no manifolds."""
 
 from spdnet.linalg.cholesky import cholesky
+from spdnet.linalg.congruence import congruence
 from spdnet.linalg.eigh import eigh
 from spdnet.linalg.matrix_functions import clamp_eig, expm, invsqrtm, logm, powm, sqrtm
 from spdnet.linalg.scalar import (
@@ -15,7 +16,7 @@ from spdnet.linalg.scalar import (
     Sqrt,
 )
 from spdnet.linalg.spectral import spectral_derivative, spectral_map
-from spdnet.linalg.symmetric import congruence, symmetrize
+from spdnet.linalg.symmetric import symmetrize
 from spdnet.linalg.vech import unvech, vech
 
 __all__ = [

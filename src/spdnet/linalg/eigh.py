@@ -1,7 +1,7 @@
 """The batched symmetric eigensolver, and which solver runs where.
 
 On the CPU, LAPACK with threads over the batch; on CUDA, cuSOLVER's batched solver; elsewhere the
-solver of torch. All of them are behind one operator, ``spdnet::eigh``, which compilation, export and
+solver of torch. All are behind one operator, ``spdnet::eigh``, which compilation, export and
 vmap see as a whole.
 """
 

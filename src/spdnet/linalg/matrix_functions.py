@@ -3,6 +3,7 @@
 from torch import Tensor
 
 from spdnet._checks import require_finite, require_number
+from spdnet.linalg.rectify import rectify
 from spdnet.linalg.scalar import Clamp, Exp, InvSqrt, Log, Power, Sqrt
 from spdnet.linalg.spectral import spectral_map
 
@@ -134,6 +135,9 @@ def powm(X: Tensor, p: float, *, check: bool = True) -> Tensor:
 def clamp_eig(X: Tensor, eps: float | Tensor, *, check: bool = True) -> Tensor:
     r"""Raise small eigenvalues to a threshold, :math:`U \max(\epsilon, S) U^\top`.
 
+    With a number for a threshold only the matrices that have smaller eigenvalues are decomposed; an
+    eigenvalue that rounding alone has put below it counts as not below it.
+
     Parameters
     ----------
     X : Tensor, shape (..., n, n)
@@ -157,11 +161,12 @@ def clamp_eig(X: Tensor, eps: float | Tensor, *, check: bool = True) -> Tensor:
     """
     if not isinstance(eps, Tensor):
         require_number("clamp_eig", "eps", eps)
-    elif eps.shape != X.shape[: eps.ndim] or eps.ndim > X.ndim - 2:
+        return rectify(X, float(eps), check=check, who="clamp_eig")
+    if eps.shape != X.shape[: eps.ndim] or eps.ndim > X.ndim - 2:
         raise ValueError(
             f"clamp_eig: expected eps with the leading shape of X, {tuple(X.shape[:-2])}, or none, "
             f"got {tuple(eps.shape)}; give one threshold for each matrix"
         )
-    elif check:
+    if check:
         require_finite("clamp_eig", eps[..., None, None], "eps")
     return spectral_map(X, Clamp(eps), check=check, who="clamp_eig")

@@ -175,7 +175,7 @@ class Power(ScalarFunction):
 
 @dataclass(frozen=True)
 class Clamp(ScalarFunction):
-    """``max(eps, s)``, with derivative 0 at ``s == eps``."""
+    """``max(eps, s)``, with derivative 1 at ``s == eps``, as that of :func:`torch.clamp`."""
 
     eps: float | Tensor | None
 
@@ -193,15 +193,15 @@ class Clamp(ScalarFunction):
         hi, lo = _sort2(a, b)
         eps = self._threshold(a)
         mixed = (hi - eps) / (hi - lo)
-        return torch.where(lo > eps, 1.0, torch.where(hi > eps, mixed, 0.0))
+        return torch.where(lo >= eps, 1.0, torch.where(hi >= eps, mixed, 0.0))
 
     def second(self, a: Tensor, b: Tensor, c: Tensor) -> Tensor:
         a, b, c = _sort3(a, b, c)
         eps = self._threshold(a)
         one_clipped = (eps - c) / (a - c) / (b - c)
         two_clipped = (a - eps) / (a - b) / (a - c)
-        some = torch.where(b > eps, one_clipped, two_clipped)
-        return torch.where((a > eps) & (c <= eps), some, 0.0)
+        some = torch.where(b >= eps, one_clipped, two_clipped)
+        return torch.where((a >= eps) & (c < eps), some, 0.0)
 
     def _threshold(self, s: Tensor) -> Tensor:
         eps = torch.as_tensor(self.eps, dtype=s.dtype, device=s.device)

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from spdnet._checks import is_concrete, require_choice, require_number, require_threshold
+from spdnet.linalg.rectify import rectify
 from spdnet.linalg.scalar import Clamp, Exp, Log, ScalarFunction, Sigmoid, Softplus
 from spdnet.linalg.spectral import decompose, map_decomposed, spectral_map
 from spdnet.nn.layer import SPDLayer
@@ -79,7 +80,7 @@ class ReEig(SPDLayer):
         """``(..., n, n)`` to ``(..., n, n)``."""
         check = self._checks(check)
         if self.share is None:
-            return spectral_map(X, Clamp(float(self.eps)), check=check, who="ReEig")
+            return rectify(X, float(self.eps), check=check, who="ReEig")
         s, U = decompose(X, Clamp(0.0), check=check, who="ReEig")
         if self.training and s.numel() > 0:
             return map_decomposed(X, s, U, Clamp(self._track(s, self.share)))

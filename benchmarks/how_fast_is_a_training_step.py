@@ -1,0 +1,234 @@
+"""How fast is a training step, beside the peers and beside the physical limit?
+
+    python benchmarks/how_fast_is_a_training_step.py [--device cpu] [--quick] [--out step.json]
+
+Forward, backward and update of the paper's networks: SPDNet with RiemannianSGD; spd_learn's modules
+with torch's SGD, where it is installed; and plain torch, autograd through ``torch.linalg.eigh`` with
+the QR retraction by hand. All take turns in one process, so that a noisy machine is noisy for all;
+times are medians. The floor is the time that the products of matrices alone would take at the
+measured rate of torch's product, and reading the input at the measured rate of a copy.
+
+``clipped`` data are covariances of fewer frames than features, so that most eigenvalues lie below
+the threshold; ``full`` data have none there.
+"""
+
+import argparse
+import json
+import platform
+import statistics
+import time
+
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+
+from spdnet import SPDNet
+from spdnet.manifolds import stiefel
+from spdnet.optim import RiemannianSGD
+
+CLASSES, EPS, LR = 7, 1e-4, 0.01
+SHAPES = {"400": (400, 200, 100, 50), "93": (93, 70, 50, 30)}
+
+
+def data(dims, batch, dtype, kind, device):
+    """SPD matrices and labels."""
+    generator = torch.Generator().manual_seed(0)
+    n = dims[0]
+    frames = n // 8 if kind == "clipped" else 3 * n
+    A = torch.randn(batch, n, frames, generator=generator, dtype=torch.float64)
+    X = A @ A.mT / frames + (1e-6 if kind == "clipped" else 1e-2) * torch.eye(n)
+    y = torch.randint(CLASSES, (batch,), generator=generator)
+    return X.to(device, dtype), y.to(device)
+
+
+def ours(dims, dtype, device):
+    """The package as the README uses it."""
+    model = SPDNet(dims, CLASSES, eps=EPS, dtype=dtype, device=device)
+    optimizer = RiemannianSGD(model.parameters(), lr=LR)
+    return lambda X: model(X, check=False), optimizer
+
+
+def spd_learn(dims, dtype, device):
+    """spd_learn's modules with their defaults."""
+    from spd_learn.modules import BiMap, LogEig, ReEig
+
+    layers = []
+    for i in range(len(dims) - 1):
+        layers += [ReEig(EPS)] if i else []
+        layers.append(BiMap(dims[i], dims[i + 1]))
+    layers += [LogEig(upper=False), nn.Flatten(), nn.Linear(dims[-1] ** 2, CLASSES, bias=False)]
+    model = nn.Sequential(*layers).to(device, dtype)
+    return model, torch.optim.SGD(model.parameters(), lr=LR)
+
+
+class PlainStep:
+    """What one writes in an afternoon: autograd through eigh, QR of each weight."""
+
+    def __init__(self, dims, dtype, device):
+        where = {"dtype": dtype, "device": device}
+        pairs = zip(dims[:-1], dims[1:], strict=True)
+        self.weights = [
+            torch.linalg.qr(torch.randn(i, o, **where))[0].requires_grad_() for i, o in pairs
+        ]
+        self.classifier = nn.Linear(dims[-1] ** 2, CLASSES, bias=False, **where)
+
+    def __call__(self, X):
+        for i, W in enumerate(self.weights):
+            if i:
+                s, U = torch.linalg.eigh(X)
+                X = (U * s.clamp(min=EPS)[:, None]) @ U.mT
+            X = W.mT @ X @ W
+        s, U = torch.linalg.eigh(X)
+        return self.classifier(((U * s.log()[:, None]) @ U.mT).flatten(1))
+
+    def zero_grad(self):
+        """Forget the gradients."""
+        for p in (*self.weights, self.classifier.weight):
+            p.grad = None
+
+    @torch.no_grad()
+    def step(self):
+        """SGD and a QR decomposition."""
+        self.classifier.weight.sub_(self.classifier.weight.grad, alpha=LR)
+        for W in self.weights:
+            G = stiefel.project_tangent(W, W.grad)
+            Q, R = torch.linalg.qr(W - LR * G)
+            W.copy_(Q * R.diagonal().sign())
+
+
+def plain(dims, dtype, device):
+    """Plain torch."""
+    step = PlainStep(dims, dtype, device)
+    return step, step
+
+
+METHODS = {"spdnet": ours, "spd_learn": spd_learn, "plain torch": plain}
+
+
+def make_step(method, dims, dtype, device, X, y):
+    """One training step as a function without arguments."""
+    model, optimizer = method(dims, dtype, device)
+
+    def step():
+        optimizer.zero_grad()
+        cross_entropy(model(X), y).backward()
+        optimizer.step()
+
+    return step
+
+
+def clock(function, device):
+    """Seconds of one call."""
+    if device == "cuda":
+        torch.cuda.synchronize()
+    started = time.perf_counter()
+    function()
+    if device == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter() - started
+
+
+def memory(function, device):
+    """Bytes that one call needs at its peak beyond what there is already, on CUDA."""
+    if device != "cuda":
+        return None
+    torch.cuda.synchronize()
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    function()
+    torch.cuda.synchronize()
+    return torch.cuda.max_memory_allocated() - before
+
+
+def floor(dims, batch, dtype, device):
+    """Seconds for the products of BiMaps and their gradients, and for reading the input."""
+    flops = 0
+    for i, (n, k) in enumerate(zip(dims[:-1], dims[1:], strict=True)):
+        forward = 2 * n * n * k + 2 * n * k * k
+        weight = 2 * n * k * k  # one product with the X W that was kept
+        inputs = 0 if i == 0 else 2 * n * k * k + 2 * n * n * k
+        flops += batch * (forward + weight + inputs)
+    n = dims[1]
+    A = torch.randn(batch, n, n, dtype=dtype, device=device)
+    product = min(clock(lambda: A @ A, device) for _ in range(5))
+    X = torch.randn(batch, dims[0], dims[0], dtype=dtype, device=device)
+    copy = min(clock(X.clone, device) for _ in range(5))
+    return flops / (2 * batch * n**3 / product) + copy / 2
+
+
+def measure(dims, batch, dtype, kind, device, seconds):
+    """Median seconds of each method, taking turns."""
+    X, y = data(dims, batch, dtype, kind, device)
+    steps = {}
+    for name, method in METHODS.items():
+        try:
+            steps[name] = make_step(method, dims, dtype, device, X, y)
+        except ImportError:
+            continue
+    for step in steps.values():
+        for _ in range(2):
+            step()
+    times = {name: [] for name in steps}
+    started = time.perf_counter()
+    while time.perf_counter() - started < seconds or len(times["spdnet"]) < 3:
+        for name, step in steps.items():
+            # as many of ours as take about as long as one of theirs
+            for _ in range(5 if name == "spdnet" else 1):
+                times[name].append(clock(step, device))
+    return {
+        "seconds": {name: statistics.median(t) for name, t in times.items()},
+        "memory": {name: memory(step, device) for name, step in steps.items()},
+        "floor": floor(dims, batch, dtype, device),
+        "finite": bool(torch.isfinite(X).all()),
+    }
+
+
+def main():
+    """Print the table, and write it for machines."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--shapes", default="400,93")
+    parser.add_argument("--batches", default=None)
+    parser.add_argument("--dtypes", default=None)
+    parser.add_argument("--seconds", type=float, default=12.0, help="of measuring, for each row")
+    parser.add_argument("--out")
+    arguments = parser.parse_args()
+    device = arguments.device
+    batches = arguments.batches or ("30" if device == "cpu" else "30,512")
+    dtypes = arguments.dtypes or ("float64,float32" if device == "cpu" else "float32")
+    where = (
+        torch.cuda.get_device_name() if device == "cuda" else f"{torch.get_num_threads()} threads"
+    )
+    machine = (
+        f"{platform.machine()}, {where}, torch {torch.__version__}, {time.strftime('%Y-%m-%d')}"
+    )
+    print(machine)
+    names = list(METHODS)
+    head = "".join(f"{name:>14}" for name in names)
+    print(f"{'ms a step':38}{head}{'floor':>10}   times faster than spd_learn")
+    rows = []
+    for shape in arguments.shapes.split(","):
+        for batch in map(int, batches.split(",")):
+            for dtype in dtypes.split(","):
+                for kind in ("full", "clipped"):
+                    dims = SHAPES[shape]
+                    found = measure(
+                        dims, batch, getattr(torch, dtype), kind, device, arguments.seconds
+                    )
+                    seconds = found["seconds"]
+                    label = f"{'-'.join(map(str, dims))}, {batch}, {dtype}, {kind}"
+                    cells = "".join(
+                        f"{1e3 * seconds.get(name, float('nan')):14.2f}" for name in names
+                    )
+                    ratio = seconds.get("spd_learn", float("nan")) / seconds["spdnet"]
+                    print(
+                        f"{label:38}{cells}{1e3 * found['floor']:10.2f}   {ratio:.1f}x", flush=True
+                    )
+                    rows.append({"case": label, **found, "ratio": ratio})
+    if arguments.out:
+        with open(arguments.out, "w") as file:
+            json.dump({"machine": machine, "rows": rows}, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()

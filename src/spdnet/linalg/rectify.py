@@ -1,0 +1,96 @@
+r"""Raise small eigenvalues to a threshold, and decompose only the matrices that have any.
+
+Most matrices that a ReEig sees have no eigenvalue below the threshold :math:`\epsilon`: covariances
+are regularised, and a BiMap with orthonormal columns never goes below the smallest eigenvalue of
+its input. Such a matrix is its own result, and the derivative there is the identity. A Cholesky
+decomposition of :math:`X - \epsilon I` tells, at a tenth of the cost of eigenvectors.
+"""
+
+import torch
+from torch import Tensor
+
+from spdnet._checks import is_concrete, require_square, require_symmetric
+from spdnet._precision import without_autocast, working_dtype
+from spdnet.linalg.scalar import Clamp
+from spdnet.linalg.spectral import decompose, map_decomposed
+from spdnet.linalg.symmetric import symmetrize
+from spdnet.linalg.threads import over_slices
+
+
+def rectify(X: Tensor, eps: float, *, check: bool = True, who: str = "rectify") -> Tensor:
+    r"""As :func:`spdnet.linalg.clamp_eig` with one threshold for all matrices.
+
+    An eigenvalue that only rounding has put below the threshold counts as not below it.
+
+    Parameters
+    ----------
+    X : Tensor, shape (..., n, n)
+        Symmetric.
+    eps : float
+    check : bool
+        Refuse input that is not finite and symmetric.
+    who : str
+        The caller that an error names.
+
+    Returns
+    -------
+    Tensor, shape (..., n, n)
+    """
+    require_square(who, X)
+    if check:
+        require_symmetric(who, X)
+    if not _can_branch(X):
+        return _rectify_all(X, eps, who)
+    low = _has_lower(X.detach(), eps)
+    n_low = int(low.sum())
+    if n_low == low.numel():
+        return _rectify_all(X, eps, who)
+    Y = symmetrize(X)
+    if n_low == 0:
+        return Y
+    index = low.nonzero()[:, 0]
+    n = X.shape[-1]
+    rectified = _rectify_all(X.reshape(-1, n, n)[index], eps, who)
+    return Y.reshape(-1, n, n).index_copy(0, index, rectified).reshape(X.shape)
+
+
+def _rectify_all(X: Tensor, eps: float, who: str) -> Tensor:
+    f = Clamp(eps)
+    s, U = decompose(X, f, check=False, who=who)
+    lowest = eps - _rounding(s.abs().amax(-1, keepdim=True), eps)
+    s = torch.where((s < eps) & (s >= lowest), eps, s)
+    return map_decomposed(X, s, U, f)
+
+
+def _can_branch(X: Tensor) -> bool:
+    """Whether values may decide what is done: not compiled, under vmap, or captured in a graph."""
+    capturing = X.device.type == "cuda" and torch.cuda.is_current_stream_capturing()
+    return X.numel() > 0 and is_concrete(X) and not capturing
+
+
+def _has_lower(X: Tensor, eps: float) -> Tensor:
+    """Which of the matrices have an eigenvalue below ``eps``; flat, rounding forgiven."""
+    n = X.shape[-1]
+    with without_autocast(X):
+        A = X.to(working_dtype(X.dtype)).reshape(-1, n, n).clone()
+        diagonal = A.diagonal(dim1=-2, dim2=-1)
+        diagonal.sub_((eps - _rounding(diagonal.amax(-1), eps))[:, None])
+        if A.device.type != "cpu":
+            return torch.linalg.cholesky_ex(A).info != 0
+        info = torch.empty(len(A), dtype=torch.int32)
+
+        def factorize(part: slice) -> None:
+            info[part] = torch.linalg.cholesky_ex(A[part]).info
+
+        over_slices(factorize, len(A))
+        return info != 0
+
+
+def _rounding(size: Tensor, eps: float) -> Tensor:
+    """How far below ``eps`` an eigenvalue may be by rounding, for matrices of a size.
+
+    A few units of the last digit of the largest eigenvalue; never more than a small part of
+    ``eps``, so that a zero eigenvalue is always below it.
+    """
+    unit = torch.finfo(size.dtype).eps
+    return torch.clamp(4 * unit * size.abs(), max=abs(eps) / 16)
