@@ -1,5 +1,6 @@
 import csv
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,7 +12,7 @@ from typer.testing import CliRunner
 
 from spdnet.cli import app
 from spdnet.experiments import RunFolder
-from spdnet.training import checkpoint
+from spdnet.training import RECIPES, checkpoint
 from tests.cases import random_spd
 from tests.experiments.test_train import file_of, without_times
 
@@ -130,8 +131,10 @@ def test_the_whole_way(tmp_path):
     (run / "report.html").unlink()
     assert invoke("report", run).exit_code == 0
     assert (run / "report.html").is_file()
+    (run / "report.html").unlink()
     again = invoke("train", "--resume", "--out", run)
     assert "is finished" in again.stdout
+    assert (run / "report.html").is_file()
 
 
 def test_predictions_for_a_folder_name_the_files(tmp_path):
@@ -214,7 +217,8 @@ def test_stopped_and_resumed_ends_bit_equal(tmp_path, how):
     assert not list(run.rglob(".*.part"))
 
 
-def test_a_terminal_gets_a_live_line(tmp_path):
+@pytest.mark.parametrize("width", [80, 120])
+def test_a_terminal_gets_a_live_line(tmp_path, width):
     pty = pytest.importorskip("pty")
     data = file_of(tmp_path)
     leader, follower = pty.openpty()
@@ -223,7 +227,7 @@ def test_a_terminal_gets_a_live_line(tmp_path):
         [*command, "--out", str(tmp_path / "run")],
         stdout=follower,
         stderr=follower,
-        env={**os.environ, "COLUMNS": "120", "TERM": "xterm"},
+        env={**os.environ, "COLUMNS": str(width), "TERM": "xterm"},
     )
     os.close(follower)
     output = b""
@@ -237,11 +241,12 @@ def test_a_terminal_gets_a_live_line(tmp_path):
             break
         output += piece
     assert process.wait(timeout=60) == 0
-    text = output.decode()
-    assert "5/5" in text
-    assert "━" in text
-    for word in ("loss", "train", "val", "/s"):
-        assert word in text
+    text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", output.decode())
+    last = [line for line in re.split(r"[\r\n]+", text) if "5/5" in line][-1]
+    assert re.search(r"5/5 .*loss \d\.\d+  train .* %  val .* %  [\d,]+/s 0?0:00", last)
+    assert ("━" in last) == (width == 120)
+    assert len(last.rstrip()) <= width
+    assert output.count(b"\x1b[?25l") == output.count(b"\x1b[?25h")  # the cursor is back
 
 
 def run_folder(tmp_path):
@@ -322,7 +327,23 @@ BAD = {
     ),
     "a file in the place of the folder": (
         lambda p: good(p, "--out", text_file(p, "out", "")),
-        "out",
+        "Not a directory",
+    ),
+    "a finished run": (
+        lambda p: ("train", p / "a.npz", "--out", run_folder(p)),
+        "is not empty; name another, or go on with the run in it with --resume",
+    ),
+    "labels for a file that has them": (
+        lambda p: good(p, "--labels", "y.txt"),
+        "which has its own",
+    ),
+    "dims of other data, many times": (
+        lambda p: good(p, "--dims", "9,5", "--repeat", 2, "--out", p / "new"),
+        "begin with the size of the matrices",
+    ),
+    "another device, many times": (
+        lambda p: good(p, "--device", "cuda:99", "--repeat", 2, "--out", p / "new"),
+        "device of this machine",
     ),
     # shapes and types
     "one matrix": (lambda p: ("train", save(p, X=np.eye(4), y=np.arange(4))), "shape (4, 4)"),
@@ -336,12 +357,12 @@ BAD = {
     "indefinite": (lambda p: ("train", with_bad(p, -np.eye(4))), "1 indefinite: 3"),
     "asymmetric": (
         lambda p: ("train", with_bad(p, np.triu(np.ones((4, 4))))),
-        "1 asymmetric: 3); drop or repair them",
+        "1 asymmetric: 3); choose 'drop' or 'repair'",
     ),
     "singular": (lambda p: ("train", with_bad(p, np.ones((4, 4)))), "1 singular: 3"),
     "beyond repair": (
         lambda p: ("train", with_bad(p, np.nan), "--bad", "repair"),
-        "1 not finite: 3); drop them",
+        "1 not finite: 3); choose 'drop'",
     ),
     # labels
     "too few labels": (lambda p: ("train", save(p, y=np.arange(5))), "expected y of shape (20,)"),
@@ -387,9 +408,12 @@ BAD = {
     "eps of letters": (lambda p: good(p, "--eps", "small"), "expected eps to be a number > 0"),
     "eps zero": (lambda p: good(p, "--eps", 0), "expected eps > 0"),
     "another optimizer": (lambda p: good(p, "--optimizer", "lbfgs"), "'adam', 'sgd', got 'lbfgs'"),
-    "momentum without sgd": (lambda p: good(p, "--momentum", 0.9), "momentum"),
+    "momentum without sgd": (lambda p: good(p, "--momentum", 0.9), "optimizer='sgd'"),
     "another recipe": (lambda p: good(p, "--recipe", "papr"), "'default', 'paper', got 'papr'"),
-    "another centre": (lambda p: good(p, "--center", "mean"), "center"),
+    "another centre": (
+        lambda p: good(p, "--center", "mean"),
+        "'log_euclidean', 'affine_invariant', got 'mean'",
+    ),
     "another device": (lambda p: good(p, "--device", "gpu"), "'cuda:1', got 'gpu'"),
     "a device that is not here": (
         lambda p: good(p, "--device", "cuda:99"),
@@ -405,7 +429,10 @@ BAD = {
         "expected validation data with patience",
     ),
     "no repeats": (lambda p: good(p, "--repeat", 0), "expected repeat >= 1"),
-    "a negative seed": (lambda p: good(p, "--seed", -1), "expected seed to be a whole number >= 0"),
+    "a negative seed": (
+        lambda p: good(p, "--seed", -1),
+        "expected seed to be a whole number from 0",
+    ),
     "another remedy": (lambda p: good(p, "--bad", "ignore"), "'refuse', 'drop', 'repair'"),
     "another estimator": (
         lambda p: good(p, "--estimator", "mcd"),
@@ -467,13 +494,13 @@ def test_bad_input_says_why_and_leaves_nothing(tmp_path, monkeypatch, case):
     (tmp_path / "data").mkdir()
     monkeypatch.chdir(tmp_path / "home")
     arguments = make(tmp_path / "data")
-    before = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*") if p.is_file()}
+    before = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*")}
     run = invoke(*arguments)
     assert run.exit_code == 2
     # a box may break the line anywhere
     assert message.replace(" ", "") in "".join(run.stderr.split()).replace("│", "")
     assert "Traceback" not in run.stderr
-    after = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*") if p.is_file()}
+    after = {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*")}
     assert after == before
 
 
@@ -487,11 +514,45 @@ def test_bad_input_in_a_real_process(tmp_path, case):
     assert not (tmp_path / "run").exists()
 
 
+def test_a_run_goes_on_from_another_folder(tmp_path, monkeypatch):
+    file_of(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert invoke("train", "a.npz", "--epochs", 1, "--out", "run").exit_code == 0
+    (tmp_path / "run" / "results.json").unlink()
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert invoke("train", "--resume", "--out", "../run").exit_code == 0
+    folder = tmp_path / "elsewhere" / "deep"
+    (folder / "a").mkdir(parents=True)
+    for i, matrix in enumerate(X):
+        (folder / "ab"[i % 2]).mkdir(exist_ok=True)
+        np.save(folder / "ab"[i % 2] / f"{i}.npy", matrix)
+    monkeypatch.chdir(folder / "a")
+    assert invoke("train", "..", "--epochs", 1, "--no-baseline").exit_code == 0
+    assert (folder / "a" / "runs" / "deep" / "report.html").is_file()
+
+
+def test_the_defaults_in_the_help_are_those_of_the_recipes():
+    default, paper = RECIPES["default"], RECIPES["paper"]
+    text = " ".join(invoke("train", "--help").stdout.replace("│", " ").split())
+    for shown in (
+        f"[default: {default.epochs}, paper {paper.epochs}]",
+        f"[default: {default.optimizer}, paper {paper.optimizer}]",
+        f"[default: {default.schedule}, paper {paper.schedule}]",
+        f"[default: {default.center}, paper none]",
+        f"[default: {default.label_smoothing:g}, paper {paper.label_smoothing:g}]",
+        f"[default: {default.batch_size}]",
+        f"[default: {default.lr}]",
+    ):
+        assert shown in text
+    assert (default.lr, default.batch_size) == (paper.lr, paper.batch_size)
+
+
 def test_a_loss_that_is_not_finite_never_ends_well(tmp_path):
     matrices = np.stack([np.eye(3) * 1e150, np.eye(3)] * 20)
     np.savez(tmp_path / "a.npz", X=matrices, y=np.arange(40) % 2)
     options = ("--recipe", "paper", "--lr", 1e305, "--out", tmp_path / "run")
     run = spdnet("train", tmp_path / "a.npz", *options)
     assert run.returncode == 1
-    assert "error: training: expected a finite loss, got" in run.stderr
+    assert "error: training: expected a finite" in run.stderr
     assert not (tmp_path / "run" / "results.json").exists()

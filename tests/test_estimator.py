@@ -147,15 +147,39 @@ def test_warm_start():
     X, y = problem()
     classifier = quick(warm_start=True, epochs=3).fit(X, y)
     first = classifier.history_[-1]["loss"]
-    model = classifier.model_
     classifier.fit(X, y)
-    assert classifier.model_ is model
     assert classifier.history_[0]["loss"] < first * 1.2
+    with pytest.raises(ValueError, match=r"the dims of the last fit, \(5, 5, 5\), .*got \(5, 2\)"):
+        classifier.set_params(dims=(5, 2)).fit(X, y)
+    classifier.set_params(dims=None)
     with pytest.raises(ValueError, match="classes of the last fit"):
         classifier.fit(X, np.array(["x", "y"])[np.arange(60) % 2])
     cold = quick(epochs=3).fit(X, y)
     model = cold.model_
     assert cold.fit(X, y).model_ is not model
+
+
+def test_a_refused_fit_changes_nothing():
+    X, y = problem()
+    classifier = quick(epochs=2).fit(X, y)
+    before = classifier.predict(X)
+    with pytest.raises(ValueError, match="sample_weight"):
+        classifier.fit(X, np.where(y == "left", "a", "b"), sample_weight=[1.0])
+    with pytest.raises(ValueError, match="weights that are not all zero"):
+        quick(class_weight={"left": 0.0, "right": 0.0}).fit(X, y)
+    assert classifier.classes_.tolist() == ["left", "right"]
+    np.testing.assert_array_equal(classifier.predict(X), before)
+
+
+def test_numbers_of_any_type_and_names_of_features():
+    X, y = problem()
+    for dtype in (">f8", "longdouble", "float32"):
+        classifier = quick(epochs=1).fit(X.astype(dtype), y)
+    assert classifier.get_feature_names_out()[:2].tolist() == [
+        "spdnetclassifier0",
+        "spdnetclassifier1",
+    ]
+    assert len(classifier.get_feature_names_out()) == classifier.transform(X).shape[1] == 25
 
 
 def test_class_and_sample_weights(rng):

@@ -1,11 +1,17 @@
 """SPDNet as a scikit-learn classifier."""
 
+import copy
 from typing import Any
 
 import numpy
 import torch
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
+from sklearn.base import (
+    BaseEstimator,
+    ClassifierMixin,
+    ClassNamePrefixFeaturesOutMixin,
+    TransformerMixin,
+)
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, check_random_state, column_or_1d
@@ -30,21 +36,27 @@ from spdnet.training import (
 )
 from spdnet.training.loop import describe
 
-DTYPES = {"float64": torch.float64, "float32": torch.float32}
+DTYPES = ("float64", "float32")
 
 
-class SPDNetClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class SPDNetClassifier(
+    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
+    ClassifierMixin,  # type: ignore[misc]
+    TransformerMixin,  # type: ignore[misc]
+    BaseEstimator,  # type: ignore[misc]
+):
     """SPDNet with the conventions of scikit-learn.
 
     Parameters
     ----------
     dims : sequence of int, optional
-        Sizes after each BiMap, with or without the size of the input in front; chosen from the data
-        when not given: see :func:`spdnet.training.choose_dims`.
+        Sizes of the matrices: of the input, then after each BiMap. The input's may be left out if
+        the first BiMap reduces the size. Chosen from the data when not given: see
+        :func:`spdnet.training.choose_dims`.
     recipe : {"default", "paper"}
         Settings under one name: see :class:`spdnet.training.Recipe`. Each one below replaces that
         of the recipe where it is given.
-    epochs, batch_size, lr, optimizer, schedule, momentum, weight_decay, eps
+    epochs, batch_size, lr, optimizer, schedule, momentum, weight_decay, label_smoothing, eps
         Settings of the recipe.
     center : {"log_euclidean", "affine_invariant", "none"}, optional
         Setting of the recipe; ``"none"`` does not centre.
@@ -104,6 +116,7 @@ class SPDNetClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # typ
         schedule: str | None = None,
         momentum: float | None = None,
         weight_decay: float | None = None,
+        label_smoothing: float | None = None,
         eps: float | str | None = None,
         center: str | None = None,
         class_weight: Any = None,
@@ -125,6 +138,7 @@ class SPDNetClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # typ
         self.schedule = schedule
         self.momentum = momentum
         self.weight_decay = weight_decay
+        self.label_smoothing = label_smoothing
         self.eps = eps
         self.center = center
         self.class_weight = class_weight
@@ -155,14 +169,12 @@ class SPDNetClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # typ
         SPDNetClassifier
         """
         recipe = self._recipe()
-        data = self._labelled(X, y, sample_weight)
+        data, classes = self._labelled(X, y, sample_weight)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         train, val = self._split(data, seed)
-        if not (self.warm_start and hasattr(self, "model_")):
-            self.model_ = build(recipe, self._dims(), len(self.classes_), train, seed=seed)
-        self.model_.to(train.X.device)
+        model = self._start(recipe, train, len(classes), seed)
         trainer = Trainer(
-            self.model_,
+            model,
             train,
             recipe,
             val=val,
@@ -171,8 +183,10 @@ class SPDNetClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # typ
             fabric=make_fabric(self.device),
         )
         progress = trainer.run(self._report)
-        self.model_.eval()
-        self.dims_ = self.model_.dims
+        self.model_ = model.eval()
+        self.classes_ = classes
+        self.n_features_in_ = model.dims[0]
+        self.dims_ = model.dims
         self.history_ = progress.history
         self.n_iter_ = progress.epoch
         return self
@@ -219,13 +233,30 @@ class SPDNetClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # typ
                 "schedule",
                 "momentum",
                 "weight_decay",
+                "label_smoothing",
                 "eps",
             )
         }
         return RECIPES[self.recipe].changed(**settings).centered(self.center)
 
-    def _dims(self) -> tuple[int, ...]:
-        n = self.n_features_in_
+    @property
+    def _n_features_out(self) -> int:
+        """Of :meth:`transform`, for ``get_feature_names_out``."""
+        return self.model_.classifier.in_features
+
+    def _start(self, recipe: Recipe, train: LabelledMatrices, n_classes: int, seed: int) -> SPDNet:
+        """A new network, or with a warm start a copy of the last one."""
+        dims = self._dims(train.X.shape[-1])
+        if not (self.warm_start and hasattr(self, "model_")):
+            return build(recipe, dims, n_classes, train, seed=seed)
+        if self.model_.dims != dims:
+            raise ValueError(
+                f"SPDNetClassifier: expected the dims of the last fit, {self.model_.dims}, with "
+                f"warm_start=True, got {dims}; set warm_start=False"
+            )
+        return copy.deepcopy(self.model_).to(train.X.device)
+
+    def _dims(self, n: int) -> tuple[int, ...]:
         if self.dims is None:
             return choose_dims(n)
         dims = tuple(self.dims)
@@ -244,16 +275,15 @@ class SPDNetClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # typ
             raise ValueError("SPDNetClassifier: expected at least one matrix, got none")
         if not numpy.issubdtype(X.dtype, numpy.number) or numpy.iscomplexobj(X):
             raise TypeError(f"SPDNetClassifier: expected X with real numbers, got dtype {X.dtype}")
-        matrices = torch.as_tensor(
-            X, dtype=DTYPES[self.dtype], device=make_fabric(self.device).device
-        )
+        where = make_fabric(self.device).device
+        matrices = torch.from_numpy(X.astype(self.dtype)).to(where)  # of the machine's byte order
         require_square("SPDNetClassifier", matrices, n=n)
         cholesky(matrices, who="SPDNetClassifier")  # refuses what is not SPD
         return matrices
 
     def _labelled(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None
-    ) -> LabelledMatrices:
+    ) -> tuple[LabelledMatrices, NDArray[Any]]:
         matrices = self._matrices(X)
         labels = column_or_1d(y, warn=True)
         check_classification_targets(labels)
@@ -274,17 +304,18 @@ class SPDNetClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # typ
                     f"with warm_start=True, got {classes}; set warm_start=False"
                 )
             require_square("SPDNetClassifier", matrices, n=self.n_features_in_)
-        self.classes_ = classes
-        self.n_features_in_ = matrices.shape[-1]
         weight = compute_sample_weight(self.class_weight, labels)
         if sample_weight is not None:
             weight = weight * self._sample_weight(sample_weight, len(labels))
+        if not weight.any():
+            raise ValueError("SPDNetClassifier: expected weights that are not all zero")
         plain = self.class_weight is None and sample_weight is None
-        return LabelledMatrices(
+        data = LabelledMatrices(
             matrices,
             torch.as_tensor(codes.reshape(-1), device=matrices.device),
             None if plain else torch.as_tensor(weight / weight.mean()).to(matrices),
         )
+        return data, classes
 
     @staticmethod
     def _sample_weight(sample_weight: ArrayLike, n: int) -> NDArray[numpy.float64]:
@@ -294,8 +325,6 @@ class SPDNetClassifier(ClassifierMixin, TransformerMixin, BaseEstimator):  # typ
                 f"SPDNetClassifier: expected sample_weight of shape ({n},), finite and not "
                 f"negative, got shape {weight.shape}"
             )
-        if not weight.any():
-            raise ValueError("SPDNetClassifier: expected sample_weight that is not all zero")
         return weight
 
     def _split(

@@ -74,13 +74,13 @@ def test_repair():
     np.testing.assert_array_equal(mended[[0, 3]], X[[0, 3]])
     assert report == "repaired 2 of 4 matrices (1 asymmetric: 1; 1 singular: 2)"
     assert np.array_equal(X, matrices()[[0, 4, 6, 7]])  # the input stays as it was
-    with pytest.raises(ValueError, match=r"1 zero: 3; .*drop them"):
+    with pytest.raises(ValueError, match=r"1 zero: 3; .*choose 'drop'"):
         treat(matrices(), "repair")
 
 
 def test_refuse():
     with pytest.raises(
-        ValueError, match=r"6 of 8 that are not \(2 not finite: 1, 2; .*drop or repair"
+        ValueError, match=r"6 of 8 that are not \(2 not finite: 1, 2; .*choose 'drop' or"
     ):
         treat(matrices())
     with pytest.raises(ValueError, match="remedy to be one of"):

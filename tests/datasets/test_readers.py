@@ -1,3 +1,5 @@
+import os
+
 import numpy as np
 import pytest
 from scipy.io import savemat
@@ -34,7 +36,9 @@ def test_npy_with_labels(tmp_path):
     np.save(tmp_path / "X.npy", X)
     np.save(tmp_path / "y.npy", Y)
     (tmp_path / "y.txt").write_text("\n".join(Y) + "\n\n")
-    for labels in ("y.npy", "y.txt"):
+    (tmp_path / "bom.txt").write_text("\n".join(Y), encoding="utf-8-sig")
+    np.save(tmp_path / "bytes.npy", Y.astype("S"))
+    for labels in ("y.npy", "y.txt", "bom.txt", "bytes.npy"):
         data = read(tmp_path / "X.npy", tmp_path / labels)
         assert data.y.tolist() == Y.tolist()
 
@@ -51,6 +55,8 @@ def test_folder_of_classes(tmp_path, suffix, splits):
         else:
             savemat(folder / f"{i}.mat", {f"Y{i}": matrix, "fs": 100.0})
         (folder / "notes.txt").write_text("not data")
+    if splits:
+        (tmp_path / "notes").mkdir()
     steps = []
     data = read(tmp_path, on_file=lambda done, total: steps.append((done, total)))
     assert steps == [(k, 6) for k in range(1, 7)]
@@ -70,6 +76,7 @@ def damaged(path):
 
 
 def with_folder(tmp_path, **files):
+    tmp_path.mkdir(exist_ok=True)
     for name, content in files.items():
         folder = tmp_path / name[0]
         folder.mkdir(exist_ok=True)
@@ -162,6 +169,49 @@ BAD = {
         DataError,
         "'train', 'val' and 'test' .*got 'dev'",
     ),
+    "infinite class": (
+        lambda p: read(save(p / "a.npz", X=X, y=np.array([0, 1, 0, 1, 0, np.inf]))),
+        DataError,
+        "such as inf",
+    ),
+    "dates": (
+        lambda p: read(save(p / "a.npz", X=X, y=Y, groups=np.arange(6).astype("M8[s]"))),
+        DataError,
+        "numbers or text in groups",
+    ),
+    "a blank line": (
+        lambda p: (
+            np.save(p / "X.npy", X),
+            (p / "y.txt").write_text("a\n\nb\na\nb\na\nb"),
+            read(p / "X.npy", p / "y.txt"),
+        ),
+        DataError,
+        "got none on line 2",
+    ),
+    "labels in another encoding": (
+        lambda p: (
+            np.save(p / "X.npy", X),
+            (p / "y.txt").write_bytes(b"caf\xe9\n" * 6),
+            read(p / "X.npy", p / "y.txt"),
+        ),
+        DataError,
+        r"text in UTF-8, but .*y.txt",
+    ),
+    "labels twice": (
+        lambda p: read(save(p / "a.npz", X=X, y=Y), p / "y.txt"),
+        DataError,
+        "which has its own",
+    ),
+    "a part of another name": (
+        lambda p: (
+            with_folder(p / "x", a1=X[0]),
+            (p / "x" / "a").rename(p / "validation"),
+            (p / "train").mkdir(),
+            read(p),
+        ),
+        DataError,
+        "nothing beside train .*got validation",
+    ),
     "regression": (
         lambda p: read(save(p / "a.npz", X=X, y=np.linspace(0, 1, 6))),
         DataError,
@@ -175,3 +225,21 @@ def test_bad_files(tmp_path, case):
     call, kind, message = BAD[case]
     with pytest.raises(kind, match=message):
         call(tmp_path)
+
+
+def test_labels_may_be_missing_or_ignored(tmp_path):
+    path = save(tmp_path / "a.npz", X=X, y=np.full(6, np.nan))
+    assert read(path, labelled=False).y is None
+    with pytest.raises(DataError, match="such as nan"):
+        read(path, labelled=None)
+    assert read(save(tmp_path / "b.npz", X=X), labelled=None).y is None
+    assert read(save(tmp_path / "c.npz", X=X, y=Y), labelled=None).y.tolist() == Y.tolist()
+
+
+def test_names_that_are_no_text_and_matrices_of_one_entry(tmp_path):
+    folder = tmp_path / os.fsdecode(b"caf\xe9")
+    folder.mkdir()
+    savemat(folder / "1.MAT", {"C": np.eye(1)}, appendmat=False)
+    data = read(tmp_path)
+    assert data.y.tolist() == ["caf\ufffd"]
+    assert data.X.shape == (1, 1, 1)

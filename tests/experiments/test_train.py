@@ -1,4 +1,6 @@
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -156,7 +158,7 @@ def test_repeats_give_mean_and_deviation(tmp_path):
     each = [one.results()["parts"]["test"]["accuracy"] for one in folder.seeds()]
     assert found["accuracy"]["values"] == each
     assert found["accuracy"]["mean"] == pytest.approx(np.mean(each))
-    assert found["accuracy"]["deviation"] == pytest.approx(np.std(each))
+    assert found["accuracy"]["deviation"] == pytest.approx(np.std(each, ddof=1))
     assert np.sum(found["confusion"]) == 36
     parts = [Trained.load(one.path, device="cpu").data["parts"]["test"] for one in folder.seeds()]
     assert not np.array_equal(parts[0], parts[1])
@@ -231,6 +233,16 @@ def test_other_data_are_refused_on_resume(tmp_path):
     file_of(tmp_path, n=90)
     with pytest.raises(ValueError, match=r"expected the data that the run in .* began with"):
         train(folder.settings(), folder, resume=True)
+    file_of(tmp_path)
+    for change, text in (("lr = 0.01", "lr = 0.5"), ("dims = [5, 5, 5]", "dims = [5, 4]")):
+        before = folder.settings_file.read_text()
+        assert change in before
+        folder.settings_file.write_text(before.replace(change, text))
+        with pytest.raises(
+            ValueError, match=r"with which the run in .* began, got .* from settings"
+        ):
+            train(folder.settings(), folder, resume=True)
+        folder.settings_file.write_text(before)
 
 
 def test_a_loss_that_is_not_finite_keeps_the_last_good_checkpoint(tmp_path):
@@ -238,16 +250,130 @@ def test_a_loss_that_is_not_finite_keeps_the_last_good_checkpoint(tmp_path):
     np.savez(tmp_path / "a.npz", X=X, y=np.arange(40) % 2)
     folder = RunFolder(tmp_path / "run")
     settings = quick(str(tmp_path / "a.npz"), recipe="paper", lr=1e305)
-    with pytest.raises(FloatingPointError, match="expected a finite loss"):
+    with pytest.raises(FloatingPointError, match=r"expected a finite .* in epoch 1"):
         train(settings, folder)
     assert not folder.finished
     Trained.load(folder.path, device="cpu")
+
+
+@pytest.mark.parametrize("val", [0.0, 0.3])
+def test_weights_that_are_not_finite_are_found_at_the_end_of_an_epoch(tmp_path, val):
+    X = np.stack([np.eye(3) * 1e150, np.eye(3)] * 20)
+    np.savez(tmp_path / "a.npz", X=X, y=np.arange(40) % 2)
+    folder = RunFolder(tmp_path / "run")
+    more = {"recipe": "paper", "lr": 1e307, "epochs": 1, "batch_size": 500, "val": val}
+    with pytest.raises(FloatingPointError, match=r"expected a finite .* in epoch 1, its end"):
+        train(quick(str(tmp_path / "a.npz"), **more), folder)
+    assert not folder.finished
+    weights = Trained.load(folder.path, device="cpu").model.parameters()
+    assert all(p.isfinite().all() for p in weights)
 
 
 def test_a_foreign_checkpoint_says_so(tmp_path):
     checkpoint.save({"weights": 1}, tmp_path / "a.pt")
     with pytest.raises(checkpoint.CheckpointError, match="expected that of a run of spdnet train"):
         Trained.load(tmp_path / "a.pt")
+
+
+@pytest.mark.parametrize("dtype", ["int64", "uint8", ">f8", "float16", "longdouble"])
+def test_numbers_of_any_type(tmp_path, dtype):
+    y = np.arange(30) % 2
+    X = (np.eye(3) * (1 + y)[:, None, None]).astype(dtype)
+    np.savez(tmp_path / "a.npz", X=X, y=y.astype(bool))
+    found = train(quick(str(tmp_path / "a.npz")), RunFolder(tmp_path / "run"))
+    assert found["classes"] == ["False", "True"]
+    assert found["baseline"]["accuracy"]["test"] == 1
+
+
+def test_matrices_that_are_singular_in_float32_are_named_by_their_place(tmp_path):
+    with np.load(file_of(tmp_path)) as file:
+        X, y = file["X"].copy(), file["y"]
+    X[3] = 0
+    X[7] = np.diag([1, 1, 1, 1, 1e-9])
+    np.savez(tmp_path / "b.npz", X=X, y=y)
+    data = str(tmp_path / "b.npz")
+    with pytest.raises(ValueError, match=r"1 zero: 3; 1 singular: 7\); choose 'drop' or 'repair'"):
+        train(quick(data, dtype="float32"), RunFolder(tmp_path / "run"))
+    found = train(quick(data, dtype="float32", bad="drop"), RunFolder(tmp_path / "run"))
+    assert sum(part["n"] for part in found["parts"].values()) == 58
+    with pytest.raises(ValueError, match=r"\(1 zero: 3\)"):
+        train(quick(data), RunFolder(tmp_path / "run2"))
+
+
+def test_what_a_reader_should_know_is_noted(tmp_path):
+    everything = np.array(["train"] * 60)
+    found = train(quick(file_of(tmp_path, split=everything)), RunFolder(tmp_path / "a"))
+    assert found["scored"] == "train"
+    assert "says nothing about others" in found["notes"][0]
+    split = np.array(["train", "test"] * 30)
+    data = file_of(tmp_path, split=split, groups=np.arange(60) // 10)
+    found = train(quick(data), RunFolder(tmp_path / "b"))
+    assert found["notes"] == [
+        "some groups are in more than one part, as the split of the data has it"
+    ]
+    data = file_of(tmp_path, groups=np.arange(60) % 4)
+    found = train(quick(data, test=0.05, val=0.0), RunFolder(tmp_path / "c"))
+    assert "holds 25.0 % of the matrices instead of 5 %" in found["notes"][0]
+
+
+def test_a_folder_has_one_process(tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    data = file_of(tmp_path)
+
+    class Second(Watch):
+        def epoch(self, trainer):
+            with pytest.raises(ValueError, match="another is writing there"):
+                train(quick(data), RunFolder(tmp_path / "run"), resume=True)
+
+    train(quick(data), folder, watch=Second())
+    names = [RunFolder(tmp_path / "runs" / "a", numbered=True) for _ in range(3)]
+    for one in names:
+        one.create(quick(data))
+    assert [one.path.name for one in names] == ["a", "a-2", "a-3"]
+
+
+KILL = """
+import os, pathlib, sys
+from spdnet.experiments import RunFolder, Settings, train
+from spdnet.report import write_report
+
+left = int(sys.argv[1])
+real = pathlib.Path.replace
+
+def replace(self, target):
+    global left
+    left -= 1
+    if left == 0:
+        os._exit(9)
+    return real(self, target)
+
+pathlib.Path.replace = replace
+folder = RunFolder(sys.argv[2])
+resume = folder.exists
+settings = folder.settings() if resume else Settings(data=sys.argv[3], epochs=2, device="cpu")
+train(settings, folder, resume=resume, on_finished=write_report)
+"""
+
+
+@pytest.mark.slow
+def test_killed_before_every_write(tmp_path):
+    """Whatever file was to be written next, the run goes on and ends as it would have."""
+    data = file_of(tmp_path)
+    straight = RunFolder(tmp_path / "straight")
+    train(Settings(data=data, epochs=2, device="cpu"), straight)
+    for number in range(1, 40):
+        folder = RunFolder(tmp_path / f"run{number}")
+        command = [sys.executable, "-c", KILL, str(number), str(folder.path), data]
+        first = subprocess.run(command, capture_output=True, text=True, check=False)
+        if first.returncode == 0:
+            break
+        assert first.returncode == 9, first.stderr
+        again = subprocess.run([*command[:3], "0", *command[4:]], capture_output=True, check=False)
+        assert again.returncode == 0, again.stderr
+        assert without_times(folder.metrics()) == without_times(straight.metrics())
+        assert folder.results()["parts"] == straight.results()["parts"]
+        assert not list(folder.path.rglob(".*.part"))
+    assert number > 12
 
 
 def test_float32(tmp_path):

@@ -127,6 +127,10 @@ def test_code_in_a_file_is_never_run(tmp_path):
 
 def test_foreign_files_and_other_versions(tmp_path):
     path = tmp_path / "last.pt"
+    for content in (b"\x80\x02.", b"\x80\x02K\x01.", b"\x80"):
+        path.write_bytes(content)
+        with pytest.raises(CheckpointError, match="expected"):
+            checkpoint.load(path)
     torch.save({"state_dict": {}}, path)
     with pytest.raises(CheckpointError, match="something else"):
         checkpoint.load(path)

@@ -129,6 +129,30 @@ def test_a_loss_that_is_not_finite_stops_with_the_place():
         model.classifier.weight.fill_(float("nan"))
     with pytest.raises(FloatingPointError, match=r"got nan in epoch 1, batch 1 \(matrices .*lower"):
         Trainer(model, data, RECIPES["paper"]).run()
+    with pytest.raises(FloatingPointError, match=r"matrices 1\d\d, .*lower"):
+        Trainer(model, data, RECIPES["paper"], index=torch.arange(100, 140)).run()
+
+
+def test_a_matrix_that_cannot_be_decomposed_stops_with_the_place():
+    data = problem()
+    data.X[5, 0, 0] = float("inf")
+    model = SPDNet((5, 3), 2, dtype=torch.float64)
+    with pytest.raises(FloatingPointError, match=r"in epoch 1, batch \d \(matrices .*5"):
+        Trainer(model, data, RECIPES["paper"].changed(batch_size=8)).run()
+
+
+def test_label_smoothing():
+    data = problem()
+    logits = torch.randn(40, 2, dtype=torch.float64)
+    expected = torch.nn.functional.cross_entropy(logits, data.y, label_smoothing=0.1)
+    torch.testing.assert_close(weighted_loss(logits, data, 0.1), expected)
+    losses = []
+    for smoothing in (0.0, 0.1):
+        recipe = QUICK.changed(label_smoothing=smoothing)
+        losses.append(
+            Trainer(build(recipe, (5, 3), 2, data), data, recipe).run().history[0]["loss"]
+        )
+    assert losses[0] != losses[1]
 
 
 def test_on_epoch_and_describe():

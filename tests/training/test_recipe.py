@@ -9,6 +9,7 @@ def test_the_papers_recipe():
     paper = RECIPES["paper"]
     assert (paper.optimizer, paper.lr, paper.batch_size, paper.eps) == ("sgd", 0.01, 30, 1e-4)
     assert (paper.momentum, paper.weight_decay, paper.center) == (0, 0, None)
+    assert paper.label_smoothing == 0
     assert paper.schedule == "constant"
     assert not paper.bias
 

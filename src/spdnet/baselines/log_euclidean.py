@@ -91,7 +91,10 @@ class LogEuclideanClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
         return features if self.rotation_ is None else features @ self.rotation_
 
     def _features(self, X: ArrayLike, n: int | None = None) -> NDArray[Any]:
-        matrices = torch.as_tensor(numpy.asarray(X))
+        X = numpy.asarray(X)
+        if X.dtype != numpy.float32:
+            X = X.astype(numpy.float64)
+        matrices = torch.as_tensor(X)
         require_square("LogEuclideanClassifier", matrices, n=n)
         return torch.cat([vech(logm(part)) for part in matrices.split(_PIECE)]).numpy()
 

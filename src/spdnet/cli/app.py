@@ -57,7 +57,9 @@ def train(
     *,
     settings: Annotated[
         Path | None,
-        typer.Option(rich_help_panel=RUN, help="TOML file of settings, named as the options."),
+        typer.Option(
+            rich_help_panel=RUN, help="TOML file of settings; the keys are the names of options."
+        ),
     ] = None,
     recipe: Annotated[
         str | None,
@@ -75,7 +77,7 @@ def train(
     epochs: Annotated[
         int | None,
         typer.Option(
-            rich_help_panel=TRAINING, help="Passes over the data. [default: of the recipe]"
+            rich_help_panel=TRAINING, help="Passes over the data. [default: 60, paper 500]"
         ),
     ] = None,
     batch_size: Annotated[
@@ -83,9 +85,7 @@ def train(
     ] = None,
     lr: Annotated[
         float | None,
-        typer.Option(
-            rich_help_panel=TRAINING, help="Learning rate at the start. [default: of the recipe]"
-        ),
+        typer.Option(rich_help_panel=TRAINING, help="Learning rate at the start. [default: 0.01]"),
     ] = None,
     eps: Annotated[
         str | None,
@@ -95,11 +95,13 @@ def train(
     ] = None,
     optimizer: Annotated[
         str | None,
-        typer.Option(rich_help_panel=TRAINING, help="adam or sgd. [default: of the recipe]"),
+        typer.Option(rich_help_panel=TRAINING, help="adam or sgd. [default: adam, paper sgd]"),
     ] = None,
     schedule: Annotated[
         str | None,
-        typer.Option(rich_help_panel=TRAINING, help="constant or cosine. [default: of the recipe]"),
+        typer.Option(
+            rich_help_panel=TRAINING, help="constant or cosine. [default: cosine, paper constant]"
+        ),
     ] = None,
     momentum: Annotated[
         float | None, typer.Option(rich_help_panel=TRAINING, help="Of sgd. [default: 0]")
@@ -107,11 +109,17 @@ def train(
     weight_decay: Annotated[
         float | None, typer.Option(rich_help_panel=TRAINING, help="Of the classifier. [default: 0]")
     ] = None,
+    label_smoothing: Annotated[
+        float | None,
+        typer.Option(
+            rich_help_panel=TRAINING, help="Of the targets in training. [default: 0.1, paper 0]"
+        ),
+    ] = None,
     center: Annotated[
         str | None,
         typer.Option(
             rich_help_panel=NETWORK,
-            help="log_euclidean, affine_invariant or none. [default: of the recipe]",
+            help="log_euclidean, affine_invariant or none. [default: log_euclidean, paper none]",
         ),
     ] = None,
     seed: Annotated[
@@ -289,12 +297,20 @@ def info(data: Data, labels: Labels = None) -> None:
 
 @contextmanager
 def _errors() -> Iterator[None]:
-    """Bad input ends with exit code 2 and one message; a training that diverges with 1."""
+    """Bad input ends with exit code 2 and one message; trouble on the way, such as divergence or a
+    full disk, with 1.
+    """
     try:
         yield
-    except (ValueError, TypeError, OSError) as error:
+    except (ValueError, TypeError, FileNotFoundError, FileExistsError) as error:
         _fail(error, 2)
-    except FloatingPointError as error:
+    except (IsADirectoryError, NotADirectoryError, PermissionError) as error:
+        _fail(error, 2)
+    except (FloatingPointError, OSError, MemoryError) as error:
+        _fail(error, 1)
+    except RuntimeError as error:
+        if "out of memory" not in str(error):
+            raise
         _fail(error, 1)
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
@@ -307,6 +323,6 @@ def _fail(error: Exception, code: int) -> NoReturn:
 
 
 def _text(error: Any) -> str:
-    if isinstance(error, OSError) and error.strerror and error.filename:
-        return f"{error.strerror}: {error.filename}"
-    return str(error)
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+    return str(error) or type(error).__name__

@@ -52,7 +52,7 @@ class Display(Watch):
     def say(self, text: str) -> None:
         """A line of its own, above the bar."""
         self._stop_reading()
-        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        self.console.print(text, soft_wrap=True)
 
     def file(self, done: int, total: int) -> None:
         """A bar of files on a terminal."""
@@ -69,10 +69,11 @@ class Display(Watch):
         self._next_plain_batch = time.monotonic() + 60
         if not self.live:
             return
+        room = [BarColumn(bar_width=24)] if self.console.width >= 100 else []
         self._bar = Progress(
             TextColumn("epoch"),
             MofNCompleteColumn(),
-            BarColumn(bar_width=24),
+            *room,
             _Metrics(),
             TimeRemainingColumn(compact=True),
             console=self.console,
@@ -99,6 +100,11 @@ class Display(Watch):
         else:
             self._bar.update(self._bar.task_ids[0], completed=trainer.progress.epoch)
             self._show_row(trainer)
+
+    def close(self) -> None:
+        """Give the terminal back, whatever happened."""
+        self._stop_reading()
+        self.end()
 
     def end(self) -> None:
         """Leave the bar where it is."""

@@ -1,5 +1,6 @@
 """``spdnet train``."""
 
+import shlex
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,6 @@ from rich.console import Console
 
 from spdnet.cli.display import Display
 from spdnet.experiments import RunFolder, train
-from spdnet.experiments.run_folder import free_folder
 from spdnet.experiments.settings import Settings, from_mapping, read_toml
 from spdnet.report import write_report
 from spdnet.report.page import PARTS
@@ -16,28 +16,40 @@ from spdnet.report.page import PARTS
 
 def run_training(given: dict[str, Any], file: Path | None, out: Path | None, resume: bool) -> None:
     """Train with the settings given, those of a file, or those of the run that is resumed."""
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False, emoji=False)
     given = _parsed(given)
     if resume:
         folder, settings = _resumed(given, file, out)
     else:
         values = {**({} if file is None else read_toml(file)), **given}
         settings = from_mapping(values, str(file) if file else "the command line")
-        folder = RunFolder(free_folder(_name(settings.data)) if out is None else out)
-    if folder.finished:
-        console.print(f"{folder.path} is finished", markup=False)
+        folder = RunFolder(Path("runs") / _name(settings.data) if out is None else out)
+        folder.numbered = out is None
+    if resume and folder.finished:
+        console.print(f"{folder.path} is finished")
         found = folder.results()
     else:
-        display = Display(console)
-        try:
-            found = train(settings, folder, resume=resume, watch=display, on_finished=write_report)
-        except KeyboardInterrupt:
-            if folder.exists:
-                display.say(f"stopped; go on with: spdnet train --resume --out {folder.path}")
-            raise
+        found = _train(console, settings, folder, resume)
+    for one in (*folder.seeds(), folder):
+        if not one.report_file.exists():  # killed while it was written
+            write_report(one)
     _print_results(console, found)
-    console.print(f"run folder: {folder.path}", markup=False, soft_wrap=True)
-    console.print(f"report:     {folder.report_file}", markup=False, soft_wrap=True)
+    console.print(f"run folder: {folder.path}", soft_wrap=True)
+    console.print(f"report:     {folder.report_file}", soft_wrap=True)
+
+
+def _train(console: Console, settings: Settings, folder: RunFolder, resume: bool) -> dict[str, Any]:
+    display = Display(console)
+    try:
+        return train(settings, folder, resume=resume, watch=display, on_finished=write_report)
+    except KeyboardInterrupt:
+        display.close()
+        if folder.exists:
+            again = shlex.join(["spdnet", "train", "--resume", "--out", str(folder.path)])
+            display.say(f"stopped; go on with: {again}")
+        raise
+    finally:
+        display.close()
 
 
 def _parsed(given: dict[str, Any]) -> dict[str, Any]:
@@ -78,7 +90,7 @@ def _resumed(
 
 
 def _name(data: str) -> str:
-    return Path(data).stem or Path(data).resolve().name
+    return Path(data).resolve().stem or "data"
 
 
 def _print_results(console: Console, found: dict[str, Any]) -> None:

@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
+from rich.text import Text
 
 from spdnet._checks import require_choice
 from spdnet.datasets import LabelledArrays, examine
@@ -24,10 +25,10 @@ PARTS = ("train", "val", "test", "all")
 
 def run_info(data: str, labels: str | None) -> None:
     """Print what a file holds."""
-    found = _read(data, labels, labelled=False)
-    console = Console()
+    found = _read(data, labels, labelled=None)
+    console = _console()
     for line in describe(found, examine(found.X) if found.are_matrices else None):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        console.print(line, soft_wrap=True)
 
 
 def run_evaluation(
@@ -44,7 +45,7 @@ def run_evaluation(
     logits = trained.logits(matrices)[chosen]
     codes = codes[chosen]
     found = score(logits, codes)
-    console = Console(highlight=False)
+    console = _console()
     console.print(what)
     console.print(
         f"accuracy {100 * found['accuracy']:.2f} %, loss {found['loss']:.4f}", style="bold"
@@ -55,7 +56,7 @@ def run_evaluation(
     for row in by_class(logits, codes, trained.classes)["per_class"]:
         numbers = (row["precision"], row["recall"], row["f1"])
         shown = ("-" if v is None else f"{100 * v:.1f} %" for v in numbers)
-        table.add_row(_plain(row["class"]), str(row["n"]), *shown)
+        table.add_row(Text(row["class"]), str(row["n"]), *shown)
     console.print(table)
 
 
@@ -87,8 +88,9 @@ def _load(run: Path, device: str) -> Trained:
     return trained
 
 
-def _read(data: str, labels: str | None, *, labelled: bool) -> LabelledArrays:
-    with Progress(console=Console(stderr=True), transient=True) as progress:
+def _read(data: str, labels: str | None, *, labelled: bool | None) -> LabelledArrays:
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("reading", total=None)
         return load_arrays(
             data,
@@ -99,7 +101,7 @@ def _read(data: str, labels: str | None, *, labelled: bool) -> LabelledArrays:
 
 
 def _prepared(trained: Trained, arrays: LabelledArrays, bad: str) -> Matrices:
-    matrices = prepare(arrays, trained.preprocessing, bad)
+    matrices = prepare(arrays, trained.preprocessing, bad, trained.dtype)
     if matrices.note:
         typer.echo(matrices.note, err=True)
     return matrices
@@ -127,7 +129,6 @@ def _part(trained: Trained, matrices: Matrices, part: str | None) -> tuple[Any, 
     return parts[part], f"the {int(parts[part].sum())} matrices of part {part}, {whose}"
 
 
-def _plain(text: str) -> Any:
-    from rich.text import Text
-
-    return Text(text)
+def _console() -> Console:
+    """A console that prints names as they are."""
+    return Console(highlight=False, markup=False, emoji=False)

@@ -146,7 +146,7 @@ def treat(
         if len(left.bad) == 0:
             return mended, everything, f"repaired {len(mendable)} of {len(X)} matrices ({found})"
         found = left
-    hint = "drop them" if remedy == "repair" else "drop or repair them"
+    hint = "choose 'drop'" if remedy == "repair" else "choose 'drop' or 'repair'"
     raise ValueError(
         f"treat: expected symmetric positive definite matrices, got {len(found.bad)} of {len(X)} "
         f"that are not ({found}); {hint}"

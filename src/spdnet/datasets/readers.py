@@ -1,8 +1,9 @@
 """Labelled matrices and signals from files: ``.npz``, ``.npy`` with labels, folders of classes."""
 
+import os
 import zipfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,7 @@ def read(
     path: str | Path,
     labels: str | Path | None = None,
     *,
-    labelled: bool = True,
+    labelled: bool | None = True,
     on_file: Callable[[int, int], None] | None = None,
 ) -> LabelledArrays:
     """Read labelled matrices or signals.
@@ -69,8 +70,8 @@ def read(
                                           ``test``; a ``.mat`` file holds a single matrix
     ====================================  ==================================================
 
-    With ``labelled=False`` the labels may be missing: ``y`` in a ``.npz`` file, the file of labels,
-    the folders of the classes.
+    With ``labelled=None`` the labels may be missing: ``y`` in a ``.npz`` file, the file of labels,
+    the folders of the classes. With ``labelled=False`` they are not looked at.
 
     Nothing in the files is run: arrays of Python objects are refused.
 
@@ -79,8 +80,8 @@ def read(
     path : path
     labels : path, optional
         For a ``.npy`` file.
-    labelled : bool
-        Whether labels are needed.
+    labelled : bool or None
+        Whether labels are needed; None if they are taken where they are.
     on_file : callable, optional
         Called with the number of files read and their total, for folders.
 
@@ -95,22 +96,26 @@ def read(
     path = Path(path)
     if not path.exists():
         raise FileNotFoundError(f"read: expected a file or folder at {path}, got none")
+    if labels is not None and path.suffix.lower() != ".npy":
+        raise DataError(
+            f"read: expected a .npy file to go with the labels in {labels}, got {path}, which has "
+            "its own"
+        )
     if path.is_dir():
         data = _read_folder(path, labelled, on_file)
-    elif path.suffix == ".npz":
+    elif path.suffix.lower() == ".npz":
         data = _read_npz(path, labelled)
-    elif path.suffix == ".npy":
+    elif path.suffix.lower() == ".npy":
         data = _read_npy(path, labels, labelled)
     else:
         raise DataError(
             f"read: expected a folder, a .npz or a .npy file, got {path.name}; save X and y with "
             "numpy.savez"
         )
-    _check(path, data)
-    return data
+    return _checked(path, data if labelled is not False else replace(data, y=None))
 
 
-def _read_npz(path: Path, labelled: bool) -> LabelledArrays:
+def _read_npz(path: Path, labelled: bool | None) -> LabelledArrays:
     try:
         with path.open("rb") as handle, numpy.load(handle, allow_pickle=False) as file:
             needed = ("X", "y") if labelled else ("X",)
@@ -127,7 +132,7 @@ def _read_npz(path: Path, labelled: bool) -> LabelledArrays:
         raise _refused(path, error) from error
 
 
-def _read_npy(path: Path, labels: str | Path | None, labelled: bool) -> LabelledArrays:
+def _read_npy(path: Path, labels: str | Path | None, labelled: bool | None) -> LabelledArrays:
     if labels is None:
         if not labelled:
             return LabelledArrays(_array(path))
@@ -140,24 +145,45 @@ def _read_npy(path: Path, labels: str | Path | None, labelled: bool) -> Labelled
         raise FileNotFoundError(f"read: expected labels at {labels}, got none")
     if labels.suffix == ".npy":
         return LabelledArrays(_array(path), _array(labels))
-    lines = labels.read_text(encoding="utf-8").splitlines()
-    return LabelledArrays(
-        _array(path), numpy.array([line.strip() for line in lines if line.strip()])
-    )
+    return LabelledArrays(_array(path), numpy.array(_lines(labels)))
+
+
+def _lines(path: Path) -> list[str]:
+    """One label on a line; blank lines at the end do not count, others would shift all labels."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(f"read: expected text in UTF-8, but {path}: {error}") from error
+    lines = [line.strip() for line in text.rstrip().splitlines()]
+    for number, line in enumerate(lines, 1):
+        if not line:
+            raise DataError(
+                f"read: expected a label on every line of {path}, got none on line {number}"
+            )
+    return lines
 
 
 def _read_folder(
-    folder: Path, labelled: bool, on_file: Callable[[int, int], None] | None
+    folder: Path, labelled: bool | None, on_file: Callable[[int, int], None] | None
 ) -> LabelledArrays:
     found: list[tuple[str, str, Path]] = []  # split, class, file
     present = [name for name in SPLITS if (folder / name).is_dir()]
+    beside = [
+        path.name
+        for path in sorted(folder.iterdir())
+        if path.is_dir() and path.name not in SPLITS and any(map(_is_data, path.rglob("*")))
+    ]
+    if present and beside:
+        raise DataError(
+            f"read: expected nothing beside {', '.join(present)} in {folder}, got "
+            f"{', '.join(beside[:5])}; the parts of a data set are called train, val and test"
+        )
     for split in present or [""]:
-        for file in sorted((folder / split).glob("*/*")):
-            if file.suffix in SUFFIXES:
-                found.append((split, file.parent.name, file))
+        for file in sorted(filter(_is_data, (folder / split).glob("*/*"))):
+            found.append((split, _text(file.parent.name), file))
     with_classes = bool(found)
     if not found and not labelled:
-        found = [("", "", file) for file in sorted(folder.glob("*")) if file.suffix in SUFFIXES]
+        found = [("", "", file) for file in sorted(filter(_is_data, folder.glob("*")))]
     if not found:
         raise DataError(
             f"read: expected files {folder}/<class>/*.npy or *.mat, also below train, val and "
@@ -177,13 +203,22 @@ def _read_folder(
         numpy.stack(matrices),
         numpy.array([c for _, c, _ in found]) if with_classes else None,
         numpy.array([split for split, _, _ in found]) if present else None,
-        names=numpy.array([str(file.relative_to(folder)) for _, _, file in found]),
+        names=numpy.array([_text(str(file.relative_to(folder))) for _, _, file in found]),
     )
+
+
+def _is_data(path: Path) -> bool:
+    return path.suffix.lower() in SUFFIXES and path.is_file()
+
+
+def _text(name: str) -> str:
+    """A file name as text that can be written anywhere."""
+    return os.fsencode(name).decode("utf-8", "replace")
 
 
 def _matrix(file: Path) -> NDArray[Any]:
     """The single matrix of a file."""
-    if file.suffix == ".npy":
+    if file.suffix.lower() == ".npy":
         matrix = _array(file)
     else:
         try:
@@ -192,6 +227,8 @@ def _matrix(file: Path) -> NDArray[Any]:
             raise DataError(f"read: expected a .mat file, but {file}: {error}") from error
         named = {k: v for k, v in content.items() if not k.startswith("__")}
         matrices = {k: v for k, v in named.items() if getattr(v, "ndim", 0) == 2 and v.size > 1}
+        if len(named) == 1:
+            matrices = named  # may be 1 by 1
         if len(matrices) != 1:
             raise DataError(
                 f"read: expected a single matrix in {file}, got {', '.join(named) or 'nothing'}"
@@ -217,24 +254,24 @@ def _refused(path: Path, error: ValueError) -> DataError:
         return error
     return DataError(
         f"read: expected arrays of numbers or text, but {path} is damaged or holds Python objects, "
-        f"which are not loaded: {error}"
+        "which are not loaded"
     )
 
 
-def _check(path: Path, data: LabelledArrays) -> None:
-    X, y = data.X, data.y
-    if X.ndim != 3 or not numpy.issubdtype(X.dtype, numpy.number) or numpy.iscomplexobj(X):
+def _checked(path: Path, data: LabelledArrays) -> LabelledArrays:
+    """The same with bytes as text, after looking at shapes and types."""
+    X = data.X
+    if X.ndim != 3 or X.dtype.kind not in "biuf" or 0 in X.shape[1:]:
         raise DataError(
             f"read: expected X of real numbers with shape (N, n, n) or (N, channels, time) in "
             f"{path}, got {X.dtype} with shape {X.shape}"
         )
-    for name in ("y", "split", "groups"):
-        values = getattr(data, name)
-        if values is not None and values.shape != X.shape[:1]:
-            raise DataError(
-                f"read: expected {name} of shape {X.shape[:1]}, one for each of X, in {path}, got "
-                f"{values.shape}"
-            )
+    data = replace(
+        data,
+        y=_column(path, X, "y", data.y),
+        split=_column(path, X, "split", data.split),
+        groups=_column(path, X, "groups", data.groups),
+    )
     if data.split is not None:
         unknown = sorted({str(s) for s in data.split} - set(SPLITS))
         if unknown:
@@ -242,11 +279,29 @@ def _check(path: Path, data: LabelledArrays) -> None:
                 f"read: expected split to hold 'train', 'val' and 'test' in {path}, got "
                 f"{', '.join(map(repr, unknown[:3]))}"
             )
-    if y is None:
-        return
-    if y.dtype.kind not in "biufUS":
-        raise DataError(f"read: expected classes of numbers or text in y of {path}, got {y.dtype}")
-    if y.dtype.kind == "f" and not numpy.array_equal(y, numpy.round(y)):
+    y = data.y
+    if y is not None and y.dtype.kind == "f":
+        whole = numpy.isfinite(y) & (y == numpy.round(y))
+        if not whole.all():
+            raise DataError(
+                f"read: expected classes in y of {path}, got real numbers such as {y[~whole][0]}"
+            )
+    return data
+
+
+def _column(
+    path: Path, X: NDArray[Any], name: str, values: NDArray[Any] | None
+) -> NDArray[Any] | None:
+    """One value for each matrix: numbers, or text."""
+    if values is None:
+        return None
+    if values.shape != X.shape[:1]:
         raise DataError(
-            f"read: expected classes in y of {path}, got real numbers such as {y.flat[0]}"
+            f"read: expected {name} of shape {X.shape[:1]}, one for each of X, in {path}, got "
+            f"{values.shape}"
         )
+    if values.dtype.kind == "S":
+        return numpy.char.decode(values, "utf-8", "replace")
+    if values.dtype.kind not in "biufU":
+        raise DataError(f"read: expected numbers or text in {name} of {path}, got {values.dtype}")
+    return values

@@ -89,6 +89,7 @@ def _by_group(
     if best is None:
         raise ValueError(
             f"hold_out: expected groups of which some can be held out with every class left, got "
-            f"{len(table)} groups for {len(total)} classes; name the parts in split instead"
+            f"{len(table)} groups for {len(total)} classes; name the parts in a split, or hold "
+            "out none"
         )
     return best[group]

@@ -9,10 +9,8 @@ import numpy
 from numpy.typing import NDArray
 
 from spdnet import covariance
-from spdnet.datasets import LabelledArrays, load_digits_spd, read, treat
-from spdnet.experiments.settings import Settings
-
-EMBEDDED = {"digits": load_digits_spd}
+from spdnet.datasets import LabelledArrays, read, treat
+from spdnet.experiments.settings import EMBEDDED, Settings
 
 
 @dataclass(frozen=True)
@@ -95,21 +93,23 @@ def load_arrays(
     data: str,
     labels: str | None = None,
     *,
-    labelled: bool = True,
+    labelled: bool | None = True,
     on_file: Callable[[int, int], None] | None = None,
 ) -> LabelledArrays:
     """An embedded data set by its name, or what a file or folder holds."""
-    if data in EMBEDDED:
+    if data in EMBEDDED and labels is None:
         return LabelledArrays(*EMBEDDED[data]())
     return read(data, labels, labelled=labelled, on_file=on_file)
 
 
-def prepare(data: LabelledArrays, preprocessing: Preprocessing, bad: str) -> Matrices:
-    """Matrices that are all SPD, or an error that says which are not."""
+def prepare(
+    data: LabelledArrays, preprocessing: Preprocessing, bad: str, dtype: str = "float64"
+) -> Matrices:
+    """Matrices that are all SPD in a precision, or an error that says which are not."""
     if len(data) == 0:
         raise ValueError("data: expected at least one matrix, got none")
     names, classes = (None, []) if data.y is None else _names(data.y)
-    X, kept, note = treat(preprocessing(data), bad)
+    X, kept, note = treat(preprocessing(data).astype(dtype), bad)
 
     def some(values: NDArray[Any] | None) -> NDArray[Any] | None:
         return None if values is None else values[kept]
@@ -130,8 +130,6 @@ def prepare(data: LabelledArrays, preprocessing: Preprocessing, bad: str) -> Mat
 def _names(y: NDArray[Any]) -> tuple[NDArray[Any], list[str]]:
     if y.dtype.kind == "f":
         y = y.astype(numpy.int64)  # whole numbers, as the reader has checked
-    if y.dtype.kind == "S":
-        y = numpy.char.decode(y, "utf-8")
     classes, codes = numpy.unique(y, return_inverse=True)
     text = [str(c) for c in classes.tolist()]
     return numpy.array(text)[codes.reshape(-1)], text

@@ -5,8 +5,11 @@ import io
 import json
 import os
 import platform
+import shlex
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -16,6 +19,9 @@ import torch
 
 from spdnet.experiments.settings import Settings, from_mapping, read_toml
 from spdnet.training.checkpoint import CheckpointFolder
+
+if os.name == "posix":
+    import fcntl
 
 _LIBRARIES = ("spdnet", "torch", "numpy", "scipy", "scikit-learn", "lightning-fabric")
 
@@ -36,15 +42,38 @@ class RunFolder:
     Parameters
     ----------
     path : path
+    numbered : bool
+        Whether :meth:`create` may add a number to the name if there is such a folder.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, *, numbered: bool = False) -> None:
         self.path = Path(path)
-        self.settings_file = self.path / "settings.toml"
-        self.environment_file = self.path / "environment.json"
-        self.metrics_file = self.path / "metrics.csv"
-        self.results_file = self.path / "results.json"
-        self.report_file = self.path / "report.html"
+        self.numbered = numbered
+
+    @property
+    def settings_file(self) -> Path:
+        """Every setting."""
+        return self.path / "settings.toml"
+
+    @property
+    def environment_file(self) -> Path:
+        """Versions, machine, command, seed."""
+        return self.path / "environment.json"
+
+    @property
+    def metrics_file(self) -> Path:
+        """One row for each epoch."""
+        return self.path / "metrics.csv"
+
+    @property
+    def results_file(self) -> Path:
+        """Scores, confusion, spectra."""
+        return self.path / "results.json"
+
+    @property
+    def report_file(self) -> Path:
+        """The report."""
+        return self.path / "report.html"
 
     @property
     def exists(self) -> bool:
@@ -56,15 +85,50 @@ class RunFolder:
         """Whether the run has its results."""
         return self.results_file.is_file()
 
+    @property
+    def is_free(self) -> bool:
+        """Whether there is nothing here but drafts of a process that was killed."""
+        return not self.path.exists() or all(map(_is_draft, self.path.iterdir()))
+
     def create(self, settings: Settings) -> None:
         """Make the folder, with settings and environment; what is there is left as it is."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        for draft in self.path.rglob(".*.part"):  # of a process that was killed
-            draft.unlink(missing_ok=True)
+        self._claim()
         if not self.exists:
             write(self.settings_file, settings.to_toml())  # from now on it is a run
         if not self.environment_file.exists():
             write(self.environment_file, json.dumps(environment(settings.seed), indent=2) + "\n")
+
+    def _claim(self) -> None:
+        """Make the folder ours: of two processes that want it, one gets it."""
+        base, number = self.path, 2
+        while self.numbered:
+            try:
+                self.path.mkdir(parents=True)
+                self.numbered = False
+            except FileExistsError:
+                self.path, number = base.with_name(f"{base.name}-{number}"), number + 1
+        self.path.mkdir(parents=True, exist_ok=True)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep other processes out while this one writes; the lock ends with the process."""
+        if os.name != "posix":  # where folders cannot be locked
+            yield
+            return
+        folder = os.open(self.path, os.O_RDONLY)
+        try:
+            try:
+                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise ValueError(
+                    f"run: expected {self.path} for this process alone, but another is writing "
+                    "there; wait for it, or name another folder"
+                ) from None
+            for draft in filter(_is_draft, self.path.rglob("*")):  # of a process that was killed
+                draft.unlink(missing_ok=True)
+            yield
+        finally:
+            os.close(folder)
 
     def settings(self) -> Settings:
         """The settings of the run."""
@@ -103,7 +167,7 @@ class RunFolder:
 
     def write_results(self, results: dict[str, Any]) -> None:
         """Scores and everything else the report shows."""
-        write(self.results_file, json.dumps(results, indent=1) + "\n")
+        write(self.results_file, json.dumps(results, indent=1, allow_nan=False) + "\n")
 
     def results(self) -> dict[str, Any]:
         """What :meth:`write_results` wrote."""
@@ -114,12 +178,8 @@ class RunFolder:
         return _read_json(self.environment_file, "it was written at the start of the run")
 
 
-def free_folder(name: str, parent: str | Path = "runs") -> Path:
-    """``runs/name``, or ``runs/name-2`` and so on if there is such a folder."""
-    path, number = Path(parent) / name, 2
-    while path.exists():
-        path, number = Path(parent) / f"{name}-{number}", number + 1
-    return path
+def _is_draft(path: Path) -> bool:
+    return path.name.startswith(".") and path.name.endswith(".part")
 
 
 def write(path: Path, text: str) -> None:
@@ -140,7 +200,7 @@ def environment(seed: int) -> dict[str, Any]:
     cuda = torch.cuda.is_available()
     return {
         "started": time.strftime("%Y-%m-%d %H:%M:%S %z"),
-        "command": " ".join(["spdnet", *sys.argv[1:]]),
+        "command": shlex.join(["spdnet", *sys.argv[1:]]),
         "seed": seed,
         "python": platform.python_version(),
         "platform": platform.platform(),

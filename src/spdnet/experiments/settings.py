@@ -4,15 +4,18 @@ import difflib
 import json
 import tomllib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from spdnet._checks import require_choice, require_count, require_number, require_shrinking
 from spdnet.covariance import ESTIMATORS
+from spdnet.datasets import load_digits_spd
 from spdnet.datasets.examine import REMEDIES
 from spdnet.training import RECIPES, Recipe
 
+#: data sets that have a name instead of a file
+EMBEDDED = {"digits": load_digits_spd}
 DTYPES = ("float64", "float32")
 #: held out where the data do not name their parts
 FRACTIONS = {"test": 0.2, "val": 0.1}
@@ -25,6 +28,7 @@ OF_THE_RECIPE = (
     "optimizer",
     "momentum",
     "weight_decay",
+    "label_smoothing",
     "eps",
 )
 
@@ -47,7 +51,9 @@ class Settings:
         What to do with matrices that are not SPD: see :func:`spdnet.datasets.treat`.
     recipe : {"default", "paper"}
         Gives the settings from ``epochs`` to ``center`` that are None.
-    epochs, batch_size, lr, schedule, optimizer, momentum, weight_decay, eps, center
+    epochs, batch_size, lr, schedule, optimizer, momentum, weight_decay, label_smoothing, eps
+        See :class:`spdnet.training.Recipe`.
+    center : str, optional
         See :class:`spdnet.training.Recipe`; ``center="none"`` does not centre.
     dims : sequence of int, optional
         Sizes of the matrices, the input's included; chosen from the data when not given.
@@ -88,6 +94,7 @@ class Settings:
     optimizer: str | None = None
     momentum: float | None = None
     weight_decay: float | None = None
+    label_smoothing: float | None = None
     eps: float | str | None = None
     center: str | None = None
     dims: tuple[int, ...] | None = None
@@ -118,8 +125,10 @@ class Settings:
         for name in FRACTIONS:
             if getattr(self, name) is not None:
                 require_number(who, name, getattr(self, name), at_least=0, below=1)
-        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
-            raise ValueError(f"{who}: expected seed to be a whole number >= 0, got {self.seed!r}")
+        if type(self.seed) is not int or not 0 <= self.seed < 2**31:
+            raise ValueError(
+                f"{who}: expected seed to be a whole number from 0 to 2147483647, got {self.seed!r}"
+            )
         require_count(who, "repeat", self.repeat)
         if self.patience is not None:
             require_count(who, "patience", self.patience)
@@ -140,6 +149,12 @@ class Settings:
             for name, value in given.items()
         }
 
+    def with_absolute_paths(self) -> "Settings":
+        """The same from every working directory."""
+        data = self.data if self.data in EMBEDDED else str(Path(self.data).resolve())
+        labels = None if self.labels is None else str(Path(self.labels).resolve())
+        return replace(self, data=data, labels=labels)
+
     def as_dict(self) -> dict[str, Any]:
         """The settings that are not None, with those of the recipe filled in."""
         recipe = self.make_recipe()
@@ -158,6 +173,7 @@ class Settings:
 def from_mapping(values: Mapping[str, Any], where: str) -> Settings:
     """Settings by name; an unknown name is an error that suggests the nearest one."""
     names = [field.name for field in fields(Settings)]
+    values = {name.replace("-", "_"): value for name, value in values.items()}
     for name in values:
         if name not in names:
             near = difflib.get_close_matches(name, names, n=1)

@@ -15,7 +15,6 @@ from spdnet.experiments.data import Matrices, Preprocessing, load_arrays, prepar
 from spdnet.experiments.run_folder import RunFolder
 from spdnet.experiments.settings import Settings
 from spdnet.experiments.trained import Trained
-from spdnet.linalg import cholesky
 from spdnet.training import LabelledMatrices, Trainer, build, choose_dims, make_fabric
 from spdnet.training.device import threads_for
 
@@ -81,23 +80,39 @@ def train(
         The loss is not finite; the last good checkpoint is kept.
     """
     watch = Watch() if watch is None else watch
-    if not resume and folder.path.exists() and any(folder.path.iterdir()):
+    if not (resume or folder.numbered or folder.is_free):
         raise FileExistsError(
             f"train: expected a new folder, but {folder.path} is not empty; name another, or go on "
             "with the run in it with --resume"
         )
     arrays = load_arrays(settings.data, settings.labels, on_file=watch.file)
     preprocessing = Preprocessing.of(arrays, settings)
-    data = prepare(arrays, preprocessing, settings.bad)
+    data = prepare(arrays, preprocessing, settings.bad, settings.dtype)
+    del arrays
     if data.note:
         watch.say(data.note)
-    del arrays
-    if settings.repeat == 1:
-        return _train_one(settings, data, preprocessing, folder, resume, watch, on_finished)
     runs = [replace(settings, repeat=1, seed=settings.seed + i) for i in range(settings.repeat)]
     for run in runs:
         _divide(data, run)  # complain before anything is written
-    folder.create(settings)
+    dims = _dims(settings, preprocessing.n)
+    make_fabric(settings.device)
+    settings = settings.with_absolute_paths()
+    folder.create(replace(settings, dims=dims))
+    with folder.locked():
+        if settings.repeat == 1:
+            return _train_one(settings, data, preprocessing, folder, resume, watch, on_finished)
+        return _train_many(settings, data, preprocessing, folder, watch, on_finished)
+
+
+def _train_many(
+    settings: Settings,
+    data: Matrices,
+    preprocessing: Preprocessing,
+    folder: RunFolder,
+    watch: Watch,
+    on_finished: Callable[[RunFolder], object] | None,
+) -> dict[str, Any]:
+    runs = [replace(settings, repeat=1, seed=settings.seed + i) for i in range(settings.repeat)]
     found = []
     for i, run in enumerate(runs, 1):
         one = folder.of_seed(run.seed)
@@ -125,10 +140,7 @@ def _train_one(
     recipe = settings.make_recipe()
     codes, parts, notes = _divide(data, settings)
     dims = _dims(settings, preprocessing.n)
-    fabric = make_fabric(settings.device)
-    X = torch.as_tensor(data.X, dtype=getattr(torch, settings.dtype))
-    cholesky(X, who="train")  # in this precision, too
-    labelled = LabelledMatrices(X, torch.from_numpy(codes))
+    labelled = LabelledMatrices(torch.from_numpy(data.X), torch.from_numpy(codes))
     pieces = {name: labelled[torch.from_numpy(index)] for name, index in parts.items()}
     model = build(recipe, dims, len(data.classes), pieces["train"], seed=settings.seed)
     trainer = Trainer(
@@ -138,7 +150,8 @@ def _train_one(
         val=pieces["val"] if len(pieces["val"]) else None,
         patience=settings.patience,
         seed=settings.seed,
-        fabric=fabric,
+        fabric=make_fabric(settings.device),
+        index=torch.from_numpy(data.index[parts["train"]]),
     )
     where = {k: torch.from_numpy(data.index[v]) for k, v in parts.items()}
     trained = Trained(model, data.classes, preprocessing, {"digest": data.digest, "parts": where})
@@ -149,10 +162,12 @@ def _train_one(
     folder.create(replace(settings, dims=dims))
     files = folder.checkpoints()
     if resume and files.any():
-        state, faults = files.load_last()
+        state, faults = files.load_last(needs=common)
         for fault in faults:
             watch.say(f"warning: {fault}; going on from the one before")
-        _require_same_data(state, data, folder)
+        _require_same(state, common, folder)
+        if faults:
+            files.set_aside_last()
         trainer.load_state_dict(state["trainer"])
         watch.say(f"going on after epoch {trainer.progress.epoch}")
     else:
@@ -220,11 +235,25 @@ def _divide(
             f"{len(missing)} of {len(data.classes)} classes have no matrix to train on, such as "
             f"{missing[0]!r}"
         )
-    if len(parts["test"]) == 0 and len(parts["val"]):
+    if len(parts["test"]) == 0:
         notes.append(
             "there is no test part: the validation accuracy is that of the epoch that was chosen "
             "by it, and so optimistic"
+            if len(parts["val"])
+            else "there is neither a test part nor a validation part: the accuracy is that on the "
+            "matrices of the training itself, and says nothing about others"
         )
+    for name, fraction in fractions.items():
+        share = len(parts[name]) / len(codes)
+        if data.split is None and fraction > 0 and not 0.5 < share / fraction < 2:
+            notes.append(
+                f"the part {name!r} holds {100 * share:.1f} % of the matrices instead of "
+                f"{100 * fraction:g} %, because classes or groups are few"
+            )
+    if data.groups is not None:
+        sets = [set(data.groups[index].tolist()) for index in parts.values()]
+        if sum(map(len, sets)) > len(set.union(*sets)):
+            notes.append("some groups are in more than one part, as the split of the data has it")
     return codes, parts, notes
 
 
@@ -253,12 +282,20 @@ def _introduction(
     )
 
 
-def _require_same_data(state: dict[str, Any], data: Matrices, folder: RunFolder) -> None:
-    if state.get("data", {}).get("digest") != data.digest:
+def _require_same(state: dict[str, Any], common: dict[str, Any], folder: RunFolder) -> None:
+    """The checkpoint is of this training: of the same data, network and recipe."""
+    if state["data"]["digest"] != common["data"]["digest"]:
         raise ValueError(
             f"train: expected the data that the run in {folder.path} began with, got others; start "
             "a new run, or bring the data back"
         )
+    for part in ("network", "recipe"):
+        for name, value in state[part].items():
+            if common[part].get(name) != value:
+                raise ValueError(
+                    f"train: expected {name} = {value!r}, with which the run in {folder.path} "
+                    f"began, got {common[part].get(name)!r} from {folder.settings_file.name}"
+                )
 
 
 def _results(
@@ -294,7 +331,7 @@ def _results(
         "notes": [*([data.note] if data.note else []), *notes],
         "baseline": None,
     }
-    some = torch.from_numpy(parts[scored][:_SPECTRA_OF])
+    some = parts[scored][:_SPECTRA_OF]
     weight = trained.model.classifier.weight
     X = torch.as_tensor(data.X[some], dtype=weight.dtype, device=weight.device)
     found["spectra"] = results.layer_spectra(trained.model, X)
@@ -312,7 +349,7 @@ def _summary(found: list[dict[str, Any]], seeds: list[int]) -> dict[str, Any]:
     def spread(values: list[float]) -> dict[str, Any]:
         return {
             "mean": float(numpy.mean(values)),
-            "deviation": float(numpy.std(values)),
+            "deviation": float(numpy.std(values, ddof=1)),
             "values": values,
         }
 

@@ -1,6 +1,6 @@
 """A trained network with all that is needed to use it: label names and preprocessing."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +76,7 @@ class Trained:
                 return cls._from_state(checkpoint.load(files.best, device=where), ())
             except checkpoint.CheckpointError as error:
                 warnings.append(str(error))
-        state, faults = files.load_last(device=where)
+        state, faults = files.load_last(device=where, needs=("network", "classes", "trainer"))
         return cls._from_state(state, (*warnings, *faults))
 
     @classmethod
@@ -112,11 +112,12 @@ class Trained:
                 "eps": recipe.eps,
                 "bias": recipe.bias,
                 "center": recipe.center,
-                "dtype": str(self.model.classifier.weight.dtype).removeprefix("torch."),
+                "dtype": self.dtype,
             },
             "classes": self.classes,
             "preprocessing": self.preprocessing.as_dict(),
             "data": self.data,
+            "recipe": asdict(recipe),
         }
 
     def codes(self, y: NDArray[Any]) -> NDArray[numpy.int64]:
@@ -130,14 +131,32 @@ class Trained:
             )
         return numpy.array([place[str(label)] for label in y])
 
+    @property
+    def dtype(self) -> str:
+        """Of the weights, by name."""
+        return str(self.model.classifier.weight.dtype).removeprefix("torch.")
+
     @torch.no_grad()
     def logits(self, matrices: Matrices) -> Tensor:
-        """``(N, n_classes)`` on the CPU."""
+        """``(N, n_classes)`` on the CPU.
+
+        Raises
+        ------
+        FloatingPointError
+            They are not finite.
+        """
         weight = self.model.classifier.weight
         X = torch.as_tensor(matrices.X, dtype=weight.dtype)
         with threads_for(X.shape[-1]):
             parts = [self.model(part.to(weight.device)).cpu() for part in X.split(_PIECE)]
-        return torch.cat(parts)
+        logits = torch.cat(parts)
+        bad = matrices.index[~logits.isfinite().all(-1).numpy()]
+        if len(bad):
+            raise FloatingPointError(
+                f"network: expected finite outputs, got others for matrix {bad[0]} and "
+                f"{len(bad) - 1} more; the training diverged, or the matrices are too large"
+            )
+        return logits
 
 
 def _some(names: list[str]) -> str:

@@ -1,7 +1,6 @@
 r"""The congruence :math:`W^\top X W`, with the derivative that symmetry makes cheap.
 
-For symmetric :math:`X` and the gradient :math:`G` of the result, with :math:`\tilde G` its symmetric
-part,
+For symmetric :math:`X`, and the symmetric part :math:`\tilde G` of the gradient of the result,
 
 .. math::
     \frac{\partial L}{\partial W} = 2 (X W) \tilde G, \qquad

@@ -2,6 +2,7 @@
 
 import io
 import re
+import warnings
 from typing import Any
 
 import matplotlib
@@ -34,8 +35,10 @@ _LONG = 16
 
 
 def learning_curves(history: list[dict[str, float]], best_epoch: int) -> list[str]:
-    """Loss and accuracy over the epochs, a picture each."""
-    pictures = []
+    """Loss and accuracy over the epochs, a picture each; none without epochs."""
+    pictures: list[str] = []
+    if not history:
+        return pictures
     for key, title in (("loss", "Loss"), ("accuracy", "Accuracy")):
         with matplotlib.rc_context(_STYLE):
             figure = Figure(figsize=(4.8, 3.2))
@@ -79,7 +82,7 @@ def confusion(counts: list[list[int]], classes: list[str]) -> str:
                     axes.text(
                         j, i, f"{count:.0f}", ha="center", va="center", color=color, fontsize=8
                     )
-        return _svg(figure, "Confusion matrix")
+        return _svg(figure, "Confusion matrix", narrowest=0.9)
 
 
 def spectrum(entry: dict[str, Any]) -> str:
@@ -127,10 +130,15 @@ def _short(name: str) -> str:
     return name if len(name) <= _LONG else name[: _LONG - 1] + "…"
 
 
-def _svg(figure: Figure, title: str) -> str:
-    """The picture without the XML header, scaling with the page, its ids its own."""
+def _svg(figure: Figure, title: str, narrowest: float = 0.0) -> str:
+    """The picture without the XML header, scaling with the page, its ids its own.
+
+    It never gets narrower than a share of its width; the page lets the reader scroll.
+    """
     buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", metadata={"Date": None}, transparent=True)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph")  # the browser has the letters that are missing
+        figure.savefig(buffer, format="svg", metadata={"Date": None}, transparent=True)
     svg = buffer.getvalue()
     svg = svg[svg.index("<svg") :]
     width = float(re.search(r'width="([\d.]+)pt"', svg)[1])  # type: ignore[index]
@@ -138,7 +146,8 @@ def _svg(figure: Figure, title: str) -> str:
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
     _Ids.count += 1
     svg = re.sub(r'(id="|url\(#|href="#)', rf"\g<1>f{_Ids.count}-", svg)
-    style = f"max-width:{width * 4 / 3:.0f}px"
+    full = width * 4 / 3
+    style = f"max-width:{full:.0f}px;min-width:{narrowest * full:.0f}px"
     return svg.replace("<svg", f'<svg role="img" aria-label="{title}" style="{style}"', 1)
 
 

@@ -27,7 +27,7 @@ p { margin: .3rem 0; max-width: 46rem; } .soft { color: var(--soft); font-size: 
   grid-template-columns: repeat(auto-fit, minmax(min(100%, 17rem), 1fr)); }
 .pictures.wide { grid-template-columns: repeat(auto-fit, minmax(min(100%, 22rem), 1fr)); }
 svg { display: block; width: 100%; height: auto; }
-.scroll { overflow: auto; max-height: 34rem; } .scroll:has(.plain) { max-height: none; }
+.scroll { overflow: auto; max-height: 34rem; } .scroll:has(.plain), .tall { max-height: none; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; font-size: .92rem; }
 th, td { text-align: right; padding: .25rem .8rem .25rem 0; border-bottom: 1px solid var(--line);
   white-space: nowrap; }
@@ -47,6 +47,10 @@ def write_report(folder: RunFolder) -> Path:
 def make_page(folder: RunFolder) -> str:
     """The report of a run, or of its repeats, as one HTML page without links to anywhere."""
     found = folder.results()
+    if "scored" not in found:
+        raise ValueError(
+            f"report: expected the results of a run in {folder.results_file}, got something else"
+        )
     name = folder.path.resolve().name
     make_body = _repeats if "seeds" in found else _one_run
     return (
@@ -66,7 +70,8 @@ def _one_run(folder: RunFolder, found: dict[str, Any], name: str) -> str:
     if base:
         linear = base["accuracy"][scored]
         tiles.append((base["name"], f"{100 * linear:.2f} %"))
-        tiles.append(("gain of the network, points", f"{100 * (accuracy - linear):+.2f}"))
+        if scored != "train":
+            tiles.append(("gain of the network, points", f"{100 * (accuracy - linear):+.2f}"))
     tiles += [
         ("classes", str(len(found["classes"]))),
         ("training", _duration(found["seconds"]["training"])),
@@ -95,7 +100,10 @@ def _one_run(folder: RunFolder, found: dict[str, Any], name: str) -> str:
             _table(("part", "matrices", "accuracy", "loss", "baseline"), score_rows),
             _section(
                 "Learning curves",
-                "Loss and accuracy of the training batches as they were seen.",
+                "Loss and accuracy of the training batches as they were seen; the loss of the "
+                "training has the smoothed labels, that of the validation has not."
+                if folder.settings().make_recipe().label_smoothing
+                else "Loss and accuracy of the training batches as they were seen.",
                 '<div class="pictures wide">'
                 + "".join(figures.learning_curves(history, found["best_epoch"]))
                 + "</div>",
@@ -173,7 +181,9 @@ def _confusion(found: dict[str, Any]) -> str:
         "Confusion",
         f"True classes in rows, predicted ones in columns; {PARTS[found['scored']]} part. The "
         "shade is the share of the row.",
-        figures.confusion(found["confusion"], found["classes"]),
+        '<div class="scroll tall">'
+        + figures.confusion(found["confusion"], found["classes"])
+        + "</div>",
     )
 
 

@@ -2,8 +2,9 @@
 
 import hashlib
 import os
-import pickle
+import warnings
 import zipfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -64,13 +65,15 @@ def load(path: str | Path, *, device: torch.device | str = "cpu") -> dict[str, A
     if not path.is_file():
         raise FileNotFoundError(f"checkpoint: expected a file at {path}, got none")
     try:
-        payload = torch.load(path, map_location=device, weights_only=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch's own guesses at what a foreign file may be
+            payload = torch.load(path, map_location=device, weights_only=True)
     except (RuntimeError, EOFError, OSError, zipfile.BadZipFile, UnicodeDecodeError) as error:
         raise CheckpointError(
             f"checkpoint: expected a whole checkpoint, but {path} is truncated or damaged; use an "
             "earlier one"
         ) from error
-    except (pickle.UnpicklingError, KeyError, ValueError, TypeError, AttributeError) as error:
+    except Exception as error:  # what a damaged pickle raises has no end
         raise CheckpointError(
             f"checkpoint: expected a file written by spdnet, but {path} is something else, or "
             "damaged; nothing in it was run"
@@ -84,7 +87,11 @@ def load(path: str | Path, *, device: torch.device | str = "cpu") -> dict[str, A
             f"checkpoint: expected version {VERSION}, but {path} has version "
             f"{payload.get('version')!r}; use the version of spdnet that wrote it"
         )
-    if payload.get("digest") != _digest(payload.get("state")):
+    try:
+        whole = payload.get("digest") == _digest(payload.get("state"))
+    except TypeError:  # something that is never written
+        whole = False
+    if not whole:
         raise CheckpointError(
             f"checkpoint: expected the contents that were written, but {path} has been damaged "
             "since; use an earlier one"
@@ -126,8 +133,10 @@ class CheckpointFolder:
         self.path.mkdir(parents=True, exist_ok=True)
         save(state, self.best)
 
-    def load_last(self, *, device: torch.device | str = "cpu") -> tuple[dict[str, Any], list[str]]:
-        """The newest whole state, and what was wrong with newer ones.
+    def load_last(
+        self, *, device: torch.device | str = "cpu", needs: Iterable[str] = ()
+    ) -> tuple[dict[str, Any], list[str]]:
+        """The newest whole state with the names it ``needs``, and what was wrong with newer ones.
 
         Raises
         ------
@@ -144,10 +153,20 @@ class CheckpointFolder:
         faults: list[str] = []
         for path in found:
             try:
-                return load(path, device=device), faults
+                state = load(path, device=device)
+                missing = [name for name in needs if name not in state]
+                if missing:
+                    raise CheckpointError(
+                        f"checkpoint: expected that of a training, but {path} has no {missing[0]!r}"
+                    )
+                return state, faults
             except CheckpointError as error:
                 faults.append(str(error))
         raise CheckpointError("; ".join(faults))
+
+    def set_aside_last(self) -> None:
+        """Rename a damaged last state, so that it never takes the place of a whole one."""
+        self.last.replace(self.path / "damaged.pt")
 
 
 def _digest(value: Any) -> str:

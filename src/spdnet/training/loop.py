@@ -4,12 +4,14 @@ import copy
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from lightning_fabric import Fabric
 from torch import Tensor
+from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 from torch.nn.functional import cross_entropy
 
 from spdnet.models import SPDNet
@@ -96,6 +98,8 @@ class Trainer:
         Of the order of the batches.
     fabric : Fabric, optional
         Device and precision; one CPU when not given.
+    index : Tensor, shape (N,), optional
+        By which a message names the training matrices; their places when not given.
 
     Attributes
     ----------
@@ -122,6 +126,7 @@ class Trainer:
         patience: int | None = None,
         seed: int = 0,
         fabric: Fabric | None = None,
+        index: Tensor | None = None,
     ) -> None:
         self.fabric = make_fabric("cpu") if fabric is None else fabric
         self.model = model
@@ -130,6 +135,7 @@ class Trainer:
         self.recipe = recipe
         self.patience = patience
         self.seed = seed
+        self.index = torch.arange(len(train)) if index is None else index
         self.progress = Progress()
         optimizer = recipe.make_optimizer(model.parameters())
         self._net, self._optimizer = self.fabric.setup(model, optimizer)
@@ -152,7 +158,9 @@ class Trainer:
         Raises
         ------
         FloatingPointError
-            The loss is NaN or infinite: with epoch, batch and the indices of its matrices.
+            The loss or a weight is NaN or infinite, or a matrix could not be decomposed: with
+            epoch, batch and the indices of its matrices. The trainer is then of no more use; what
+            ``on_epoch`` saved before is.
         """
         while not self.finished:
             with threads_for(self.model.dims[0]):
@@ -204,22 +212,40 @@ class Trainer:
                 group["lr"] = lr
             part = train[batch]
             self._optimizer.zero_grad()
-            logits = self._net(part.X, check=False)
-            loss = weighted_loss(logits, part)
-            _require_finite_loss(loss, epoch, number, batch, recipe)
-            self.fabric.backward(loss)
-            self._optimizer.step()
+            with self._place(f"batch {number + 1}", batch):
+                logits = self._net(part.X, check=False)
+                loss = weighted_loss(logits, part, recipe.label_smoothing)
+                _require_finite(loss, "loss")
+                self.fabric.backward(loss)
+                self._optimizer.step()
             total += loss.item() * len(part)
             correct += int((logits.argmax(-1) == part.y).sum())
             self.progress.step += 1
             if on_batch is not None:
                 on_batch(self, number + 1, per_epoch)
         row = {"epoch": epoch + 1, "loss": total / len(train), "accuracy": correct / len(train)}
-        if self.val is not None:
-            row["val_loss"], row["val_accuracy"] = evaluate(self.model, self.val)
+        with self._place("its end"):
+            for name, parameter in self.model.named_parameters():
+                _require_finite(parameter, name)
+            if self.val is not None:
+                row["val_loss"], row["val_accuracy"] = evaluate(self.model, self.val)
+                _require_finite(row["val_loss"], "validation loss")
         row |= {"lr": lr, "seconds": time.perf_counter() - started}
         self.progress.history.append(row)
         _note_best(self.progress, self.model)
+
+    @contextmanager
+    def _place(self, where: str, batch: Tensor | None = None) -> Iterator[None]:
+        """Tell where it happened that a number was not finite or a matrix not decomposed."""
+        try:
+            yield
+        except (FloatingPointError, LinAlgError) as error:
+            what = str(error) if isinstance(error, FloatingPointError) else "a decomposition failed"
+            some = "" if batch is None else f" (matrices {_some(self.index[batch.cpu()])})"
+            raise FloatingPointError(
+                f"training: {what} in epoch {self.progress.epoch + 1}, {where}{some}; lower the "
+                f"learning rate of {self.recipe.lr:g}, or look for nearly singular matrices"
+            ) from error
 
 
 def build(
@@ -271,9 +297,9 @@ def evaluate(
     return loss, (logits.argmax(-1) == data.y).double().mean().item()
 
 
-def weighted_loss(logits: Tensor, data: LabelledMatrices) -> Tensor:
+def weighted_loss(logits: Tensor, data: LabelledMatrices, label_smoothing: float = 0.0) -> Tensor:
     """Mean cross-entropy, weighted where the data have weights."""
-    losses = cross_entropy(logits, data.y, reduction="none")
+    losses = cross_entropy(logits, data.y, reduction="none", label_smoothing=label_smoothing)
     return losses.mean() if data.weight is None else (losses * data.weight).mean()
 
 
@@ -292,17 +318,15 @@ def _note_best(progress: Progress, model: torch.nn.Module) -> None:
         progress.best_state = copy.deepcopy(model.state_dict())
 
 
-def _require_finite_loss(
-    loss: Tensor, epoch: int, number: int, batch: Tensor, recipe: Recipe
-) -> None:
-    if loss.isfinite():
-        return
-    some = ", ".join(map(str, batch.tolist()[:10])) + (", ..." if len(batch) > 10 else "")
-    raise FloatingPointError(
-        f"training: expected a finite loss, got {loss.item()} in epoch {epoch + 1}, batch "
-        f"{number + 1} (matrices {some}); lower the learning rate of {recipe.lr:g}, or look for "
-        "matrices that are nearly singular"
-    )
+def _require_finite(value: Tensor | float, name: str) -> None:
+    if not torch.as_tensor(value).isfinite().all():
+        got = torch.as_tensor(value).flatten()
+        first = got[~got.isfinite()][0].item()
+        raise FloatingPointError(f"expected a finite {name}, got {first}")
+
+
+def _some(index: Tensor) -> str:
+    return ", ".join(map(str, index.tolist()[:10])) + (", ..." if len(index) > 10 else "")
 
 
 def describe(row: dict[str, Any]) -> str:

@@ -43,6 +43,9 @@ class Recipe:
         Of SGD.
     weight_decay : float
         Of the classifier; Stiefel weights have none.
+    label_smoothing : float
+        Part of the target that is spread over all classes in training: small data sets are learnt
+        by heart, and this keeps the network from being sure of it.
 
     Examples
     --------
@@ -61,6 +64,7 @@ class Recipe:
     bias: bool
     momentum: float = 0.0
     weight_decay: float = 0.0
+    label_smoothing: float = 0.0
 
     def __post_init__(self) -> None:
         who = "Recipe"
@@ -72,6 +76,7 @@ class Recipe:
         require_threshold(who, self.eps)
         if self.center is not None:
             require_choice(who, "center", self.center, METRICS)
+        require_number(who, "label_smoothing", self.label_smoothing, at_least=0, below=1)
         require_number(who, "momentum", self.momentum, at_least=0)
         require_number(who, "weight_decay", self.weight_decay, at_least=0)
         if self.optimizer == "adam" and self.momentum:
@@ -112,6 +117,7 @@ RECIPES = {
         eps=1e-4,
         center="log_euclidean",
         bias=True,
+        label_smoothing=0.1,
     ),
     # to the letter: raw matrices, constant learning rate, no momentum
     "paper": Recipe(
