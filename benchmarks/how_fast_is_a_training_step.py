@@ -3,9 +3,9 @@
     python benchmarks/how_fast_is_a_training_step.py [--device cpu] [--quick] [--out step.json]
 
 Forward, backward and update of the paper's networks: SPDNet with RiemannianSGD; spd_learn's modules
-with torch's SGD, where it is installed; and plain torch, autograd through ``torch.linalg.eigh`` with
-the QR retraction by hand. All take turns in one process, so that a noisy machine is noisy for all;
-times are medians. The floor is the time that the products of matrices alone would take at the
+with torch's SGD, where it is installed; and plain torch, autograd through ``torch.linalg.eigh``
+with the QR retraction by hand. All take turns in one process, so that a noisy machine is noisy for
+all; times are medians. The floor is the time that the products of matrices alone would take at the
 measured rate of torch's product, and reading the input at the measured rate of a copy.
 
 ``clipped`` data are covariances of fewer frames than features, so that most eigenvalues lie below
@@ -17,6 +17,7 @@ import json
 import platform
 import statistics
 import time
+from itertools import pairwise
 
 import torch
 from torch import nn
@@ -66,13 +67,14 @@ class PlainStep:
 
     def __init__(self, dims, dtype, device):
         where = {"dtype": dtype, "device": device}
-        pairs = zip(dims[:-1], dims[1:], strict=True)
+        pairs = pairwise(dims)
         self.weights = [
             torch.linalg.qr(torch.randn(i, o, **where))[0].requires_grad_() for i, o in pairs
         ]
         self.classifier = nn.Linear(dims[-1] ** 2, CLASSES, bias=False, **where)
 
     def __call__(self, X):
+        """Logits."""
         for i, W in enumerate(self.weights):
             if i:
                 s, U = torch.linalg.eigh(X)
@@ -143,7 +145,7 @@ def memory(function, device):
 def floor(dims, batch, dtype, device):
     """Seconds for the products of BiMaps and their gradients, and for reading the input."""
     flops = 0
-    for i, (n, k) in enumerate(zip(dims[:-1], dims[1:], strict=True)):
+    for i, (n, k) in enumerate(pairwise(dims)):
         forward = 2 * n * n * k + 2 * n * k * k
         weight = 2 * n * k * k  # one product with the X W that was kept
         inputs = 0 if i == 0 else 2 * n * k * k + 2 * n * n * k

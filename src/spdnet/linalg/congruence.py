@@ -121,9 +121,6 @@ def _congruence(X: Tensor, W: Tensor) -> tuple[Tensor, Tensor]:
 
 def _sum_of_products(A: Tensor, B: Tensor) -> Tensor:
     """``sum_b A_b B_b`` of ``(B, n, k)`` and ``(B, k, m)``."""
-    if A.device.type == "cpu" and not torch.compiler.is_compiling():
-        start = A.new_zeros(A.shape[-2], B.shape[-1])
-        return torch.addbmm(start, A, B)  # adds up in place; elsewhere one product after the other
     return (A @ B).sum(0)
 
 

@@ -17,9 +17,6 @@ from spdnet.linalg import cusolver
 from spdnet.linalg.symmetric import symmetrize
 from spdnet.linalg.threads import over_slices
 
-#: below this size times the batch a thread costs more than it saves
-_SMALL_WORK = 50_000
-
 
 def eigh(X: Tensor, *, accurate: bool = False, check: bool = True) -> tuple[Tensor, Tensor]:
     r"""Eigenvalues (ascending) and eigenvectors, :math:`X = U \mathrm{diag}(s) U^\top`.
@@ -94,10 +91,7 @@ def _on_cpu(X: Tensor) -> tuple[Tensor, Tensor]:
     def solve(part: slice) -> None:
         torch.linalg.eigh(A[part], out=(s[part], U[part]))
 
-    if len(A) * n**2 < _SMALL_WORK:
-        solve(slice(0, len(A)))
-    else:
-        over_slices(solve, len(A))
+    over_slices(solve, len(A))
     return s.reshape(X.shape[:-1]), _unflatten(U, X)
 
 

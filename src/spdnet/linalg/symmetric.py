@@ -22,4 +22,4 @@ def symmetrize(X: Tensor) -> Tensor:
     tensor([[1., 3.],
             [3., 3.]])
     """
-    return (X + X.mT) / 2
+    return (X + X.mT).mul_(0.5)

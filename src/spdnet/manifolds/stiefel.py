@@ -289,18 +289,16 @@ def _orthonormalize(A: Tensor) -> Tensor:
 def _orthonormalize_near(A: Tensor) -> Tensor:
     r"""The same for ``A`` with well separated columns, such as a point plus a tangent vector.
 
-    There :math:`A^\top A = I + V^\top V`, so that its Cholesky factor is :math:`R^\top` to full
-    precision; a second round removes what a long step leaves. Products instead of reflections are
-    several times faster. Columns that are not independent give NaN on devices, where looking
-    would mean waiting.
+    There :math:`A^\top A = I + V^\top V`, so that its Cholesky factor is :math:`R^\top`; a step of
+    Newton's iteration for the nearest orthonormal matrix removes what rounding leaves after a long
+    step. Products instead of reflections are several times faster. Columns that are not
+    independent give NaN on devices, where looking would mean waiting.
     """
-    Q = A
-    for _ in range(2):
-        L, info = torch.linalg.cholesky_ex(Q.mT @ Q)
-        if info.device.type == "cpu" and is_concrete(info) and info.any():
-            return _orthonormalize(A)
-        Q = torch.linalg.solve_triangular(L.mT, Q, upper=True, left=False)
-    return Q
+    L, info = torch.linalg.cholesky_ex(A.mT @ A)
+    if info.device.type == "cpu" and is_concrete(info) and info.any():
+        return _orthonormalize(A)
+    Q = torch.linalg.solve_triangular(L.mT, A, upper=True, left=False)
+    return 1.5 * Q - 0.5 * Q @ (Q.mT @ Q)
 
 
 def _polar(A: Tensor) -> Tensor:
