@@ -122,3 +122,54 @@ def test_errors_name_the_matrix():
     X[3, 1, 1] = float("nan")
     with pytest.raises(ValueError, match=r"X\[3\] contains NaN"):
         SPDNet((3, 2), 2).cuda()(X)
+
+
+@pytest.mark.parametrize("n", [1, 2, 31, 33, 70])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_batched_solver(n, dtype):
+    from spdnet.linalg import cusolver, eigh
+
+    if not cusolver.is_available():
+        pytest.skip("no batched solver in this CUDA")
+    X = random_spd(7, n, dtype=dtype).cuda()
+    s, U = eigh(X)
+    unit = torch.finfo(dtype).eps
+    eye = torch.eye(n, dtype=dtype, device="cuda")
+    torch.testing.assert_close((U * s[:, None]) @ U.mT, X, rtol=0, atol=100 * unit)
+    torch.testing.assert_close(U.mT @ U, eye.expand(7, n, n), rtol=0, atol=50 * unit)
+    torch.testing.assert_close(s.cpu(), torch.linalg.eigvalsh(X.cpu()), rtol=0, atol=100 * unit)
+    assert eigh(X[:0])[0].shape == (0, n)
+    assert eigh(X.reshape(7, 1, n, n))[1].shape == (7, 1, n, n)
+    ties = eigh(eye.expand(3, n, n))[0]
+    torch.testing.assert_close(ties, torch.ones_like(ties))
+
+
+def test_the_batched_solver_marks_what_it_cannot_solve():
+    from spdnet.linalg import eigh
+
+    X = random_spd(4, 40).cuda()
+    X[1, 2, 3] = float("nan")
+    s, _ = eigh(X, check=False)
+    assert s.isnan().all(-1).tolist() == [False, True, False, False]
+
+
+def test_streams_and_graphs():
+    from spdnet.linalg import clamp_eig, eigh
+
+    X = random_spd(5, 40).cuda()
+    expected = clamp_eig(X, 0.3)
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        s, U = eigh(X, check=False)
+        again = clamp_eig(X, 0.3, check=False)
+    torch.cuda.current_stream().wait_stream(stream)
+    torch.testing.assert_close((U * s[:, None]) @ U.mT, X)
+    torch.testing.assert_close(again, expected)
+    static = X.clone()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = clamp_eig(static, 0.3, check=False)
+    static.copy_(2 * X)
+    graph.replay()
+    torch.testing.assert_close(result, clamp_eig(2 * X, 0.3))

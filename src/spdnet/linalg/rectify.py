@@ -64,8 +64,9 @@ def _rectify_all(X: Tensor, eps: float, who: str) -> Tensor:
 
 def _can_branch(X: Tensor) -> bool:
     """Whether values may decide what is done: not compiled, under vmap, or captured in a graph."""
-    capturing = X.device.type == "cuda" and torch.cuda.is_current_stream_capturing()
-    return X.numel() > 0 and is_concrete(X) and not capturing
+    if X.numel() == 0 or not is_concrete(X):
+        return False
+    return X.device.type != "cuda" or not torch.cuda.is_current_stream_capturing()
 
 
 def _has_lower(X: Tensor, eps: float) -> Tensor:

@@ -1,0 +1,63 @@
+import pytest
+import torch
+from torch.autograd import gradcheck, gradgradcheck
+from torch.func import jacfwd, jacrev, jvp, vmap
+
+from spdnet.linalg import congruence
+from spdnet.testing import assert_symmetric
+from tests.cases import random_spd, random_symmetric
+
+
+def test_congruence():
+    X, W = random_spd(2, 4), random_symmetric(4)[:, :3]
+    Y = congruence(X, W)
+    assert_symmetric(Y)
+    torch.testing.assert_close(Y, W.mT @ X @ W)
+    inputs = (X.requires_grad_(), W.clone().requires_grad_())
+    assert gradcheck(congruence, inputs, check_forward_ad=True)
+    assert gradgradcheck(congruence, inputs)
+
+
+def test_congruence_in_half_precision_and_under_autocast():
+    X, W = random_spd(2, 4, dtype=torch.float32), torch.eye(4)[:, :3]
+    expected = congruence(X, W)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(congruence(X, W), expected)
+    half = congruence(X.bfloat16(), W.bfloat16())
+    assert half.dtype == torch.bfloat16
+    assert congruence(X.bfloat16(), W).dtype == torch.float32
+    torch.testing.assert_close(half.float(), expected, rtol=0.02, atol=0.02)
+
+
+@pytest.mark.parametrize("shapes", [((3, 5, 5), (5, 2)), ((5, 5), (5, 2)), ((2, 3, 5, 5), (5, 2))])
+def test_gradients_are_those_of_the_product(shapes):
+    X, W = random_symmetric(*shapes[0][:-1]), torch.randn(shapes[1], dtype=torch.float64)
+    G = torch.randn(*shapes[0][:-2], 2, 2, dtype=torch.float64)
+
+    def plain(X, W):
+        Y = W.mT @ X @ W
+        return (Y + Y.mT) / 2
+
+    got, expected = (
+        torch.autograd.grad(f(X.requires_grad_(), W.requires_grad_()), (X, W), G)
+        for f in (congruence, plain)
+    )
+    torch.testing.assert_close(got, expected)
+
+
+def test_transforms():
+    X, W = random_symmetric(3, 5), torch.randn(5, 2, dtype=torch.float64)
+    many = torch.stack([W, 2 * W])
+    torch.testing.assert_close(vmap(congruence, (None, 0))(X, many)[1], 4 * congruence(X, W))
+    torch.testing.assert_close(vmap(congruence, (0, None))(X, W), congruence(X, W))
+    each = vmap(jacrev(lambda X, W: congruence(X[None], W)[0], argnums=1), (0, None))(X, W)
+    torch.testing.assert_close(each, jacfwd(lambda W: congruence(X, W))(W), rtol=1e-12, atol=1e-12)
+    direction = torch.randn_like(W)
+    _, change = jvp(lambda W: congruence(X, W), (W,), (direction,))
+    torch.testing.assert_close(change, 2 * _sym(direction.mT @ X @ W))
+    step = torch.compile(congruence, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(step(X, W.clone().requires_grad_()), congruence(X, W))
+
+
+def _sym(Y):
+    return (Y + Y.mT) / 2

@@ -1,0 +1,107 @@
+import multiprocessing
+import threading
+from itertools import pairwise
+
+import pytest
+import torch
+
+from spdnet.linalg import eigh
+from spdnet.linalg.threads import over_slices
+from tests.cases import random_spd
+
+X = random_spd(9, 6)
+
+
+@pytest.fixture
+def two_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+def parts_of(batch):
+    seen, lock = [], threading.Lock()
+
+    def work(part):
+        with lock:
+            seen.append((part.start, part.stop, threading.current_thread().name))
+
+    over_slices(work, batch)
+    return sorted(seen)
+
+
+@pytest.mark.parametrize("batch", [1, 2, 3, 30, 31])
+def test_slices_cover_the_batch(two_threads, batch):
+    seen = parts_of(batch)
+    assert seen[0][0] == 0
+    assert seen[-1][1] == batch
+    assert all(a[1] == b[0] for a, b in pairwise(seen))
+
+
+def test_one_thread_and_one_matrix_stay_where_they_are(two_threads):
+    here = threading.current_thread().name
+    assert [name for *_, name in parts_of(1)] == [here]
+    torch.set_num_threads(1)
+    assert [name for *_, name in parts_of(9)] == [here]
+
+
+def test_settings_of_the_caller_stay(two_threads):
+    s, U = eigh(X)
+    assert torch.get_num_threads() == 2
+    torch.testing.assert_close((U * s[:, None]) @ U.mT, X)
+    found = []
+    other = threading.Thread(target=lambda: found.append(torch.get_num_threads()))
+    other.start()
+    other.join()
+    assert found == [2]
+
+
+def test_errors_come_through(two_threads):
+    def fail(part):
+        raise ArithmeticError(f"in {part.start}")
+
+    with pytest.raises(ArithmeticError, match="in 0"):
+        over_slices(fail, 9)
+
+
+def test_gradients_and_modes_of_the_caller(two_threads):
+    matrices = X.clone().requires_grad_()
+    s, _ = eigh(matrices)
+    (gradient,) = torch.autograd.grad(s.sum(), matrices)
+    torch.testing.assert_close(gradient, torch.eye(6, dtype=torch.float64).expand(9, 6, 6))
+    with torch.no_grad():
+        assert not eigh(matrices)[0].requires_grad
+
+
+def _in_child(queue):
+    queue.put(eigh(X)[0].tolist())
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+def test_after_a_fork(two_threads):
+    expected = eigh(X)[0]  # the threads exist
+    context = multiprocessing.get_context("fork")
+    queue = context.Queue()
+    child = context.Process(target=_in_child, args=(queue,))
+    child.start()
+    got = queue.get(timeout=60)
+    child.join(timeout=60)
+    assert child.exitcode == 0
+    torch.testing.assert_close(torch.tensor(got, dtype=torch.float64), expected)
+
+
+def test_from_many_threads_at_once(two_threads):
+    expected = eigh(X)[0]
+    results = []
+
+    def many():
+        for _ in range(20):
+            results.append(torch.allclose(eigh(X)[0], expected))
+
+    callers = [threading.Thread(target=many) for _ in range(4)]
+    for one in callers:
+        one.start()
+    for one in callers:
+        one.join()
+    assert results == [True] * 80
