@@ -173,3 +173,39 @@ def test_streams_and_graphs():
     static.copy_(2 * X)
     graph.replay()
     torch.testing.assert_close(result, clamp_eig(2 * X, 0.3))
+
+
+@pytest.mark.parametrize("kind", ["full", "clipped"])
+@pytest.mark.parametrize("make", [RiemannianSGD, RiemannianAdam])
+def test_graphed_steps_equal_ordinary_ones(kind, make):
+    from spdnet.training import GraphedStep
+
+    X = random_spd(12, 20).cuda()
+    if kind == "clipped":
+        X[3:5, 0] = X[3:5, :, 0] = 0
+        X[3:5, 0, 0] = 1e-7
+    y = (torch.arange(12) % 3).cuda()
+    more = {"capturable": True} if make is RiemannianAdam else {"momentum": 0.9}
+    losses = []
+    for graphed in (False, True):
+        torch.manual_seed(0)
+        model = SPDNet((20, 15, 10), 3, dtype=torch.float64, device="cuda")
+        optimizer = make(model.parameters(), lr=0.05, **more)
+        step = GraphedStep(model, optimizer)
+        found = []
+        for i in range(30):
+            for group in optimizer.param_groups:
+                group["lr"] = 0.05 / (1 + i)
+            order = torch.randperm(12, generator=torch.Generator().manual_seed(i)).cuda()
+            if graphed:
+                found.append(step(X[order], y[order])[0])
+            else:
+                optimizer.zero_grad()
+                loss = cross_entropy(model(X[order]), y[order])
+                loss.backward()
+                optimizer.step()
+                found.append(loss.item())
+        losses.append(found)
+        for bimap in model.bimaps:
+            assert_on_stiefel(bimap.weight)
+    torch.testing.assert_close(torch.tensor(losses[1]), torch.tensor(losses[0]), rtol=1e-9, atol=0)

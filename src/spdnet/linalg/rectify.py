@@ -6,6 +6,10 @@ its input. Such a matrix is its own result, and the derivative there is the iden
 decomposition of :math:`X - \epsilon I` tells, at a tenth of the cost of eigenvectors.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
 import torch
 from torch import Tensor
 
@@ -15,6 +19,27 @@ from spdnet.linalg.scalar import Clamp
 from spdnet.linalg.spectral import decompose, map_decomposed
 from spdnet.linalg.symmetric import symmetrize
 from spdnet.linalg.threads import over_slices
+
+_violated: ContextVar[Tensor | None] = ContextVar("violated", default=None)
+
+
+@contextmanager
+def assuming_nothing_is_low(violated: Tensor) -> Iterator[None]:
+    """Take no matrix to have an eigenvalue below the threshold, and note where that is wrong.
+
+    For what cannot branch, such as the capture of a CUDA graph; the caller has to look at
+    ``violated`` afterwards, and throw the result away where it is true.
+
+    Parameters
+    ----------
+    violated : Tensor of bool, shape ()
+        Becomes true if a matrix had an eigenvalue below its threshold.
+    """
+    token = _violated.set(violated)
+    try:
+        yield
+    finally:
+        _violated.reset(token)
 
 
 def rectify(X: Tensor, eps: float, *, check: bool = True, who: str = "rectify") -> Tensor:
@@ -39,6 +64,10 @@ def rectify(X: Tensor, eps: float, *, check: bool = True, who: str = "rectify") 
     require_square(who, X)
     if check:
         require_symmetric(who, X)
+    violated = None if torch.compiler.is_compiling() else _violated.get()
+    if violated is not None:
+        violated.logical_or_(_has_lower(X.detach(), eps).any())
+        return symmetrize(X)
     if not _can_branch(X):
         return _rectify_all(X, eps, who)
     low = _has_lower(X.detach(), eps)

@@ -13,7 +13,7 @@ ties and near ties need no threshold.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy
 import torch
@@ -203,8 +203,10 @@ class Clamp(ScalarFunction):
         some = torch.where(b >= eps, one_clipped, two_clipped)
         return torch.where((a >= eps) & (c < eps), some, 0.0)
 
-    def _threshold(self, s: Tensor) -> Tensor:
-        eps = torch.as_tensor(self.eps, dtype=s.dtype, device=s.device)
+    def _threshold(self, s: Tensor) -> Any:
+        if not isinstance(self.eps, Tensor):
+            return self.eps
+        eps = self.eps.to(s)
         return eps.reshape(eps.shape + (1,) * (s.ndim - eps.ndim))  # one for each matrix
 
 

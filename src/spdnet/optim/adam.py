@@ -31,6 +31,8 @@ class RiemannianAdam(RiemannianOptimizer):
     eps, weight_decay : float
     amsgrad, maximize : bool
         As in :class:`torch.optim.Adam`.
+    capturable : bool
+        Keep the number of steps on the device, so that a step can be captured in a CUDA graph.
     metric : {"embedded", "canonical", "grassmann"}
         Of the Riemannian gradient: see :func:`spdnet.manifolds.stiefel.riemannian_gradient`.
     retraction : {"qr", "polar", "cayley"}
@@ -62,6 +64,7 @@ class RiemannianAdam(RiemannianOptimizer):
         amsgrad: bool = False,
         *,
         maximize: bool = False,
+        capturable: bool = False,
         metric: str = "embedded",
         retraction: str = "qr",
     ) -> None:
@@ -72,6 +75,7 @@ class RiemannianAdam(RiemannianOptimizer):
             "weight_decay": weight_decay,
             "amsgrad": amsgrad,
             "maximize": maximize,
+            "capturable": capturable,
             "metric": metric,
             "retraction": retraction,
         }
@@ -105,6 +109,7 @@ class RiemannianAdam(RiemannianOptimizer):
             weight_decay=group["weight_decay"],
             eps=group["eps"],
             maximize=group["maximize"],
+            capturable=group["capturable"],
         )
 
     def _step_stiefel(self, group: dict[str, Any], params: list[Tensor]) -> None:
@@ -118,7 +123,10 @@ class RiemannianAdam(RiemannianOptimizer):
             return torch.stack([s[name] for s in states]).to(W)
 
         def correction(beta: float) -> Tensor:
-            factors = torch.tensor([1 - beta ** s["step"].item() for s in states])
+            if group["capturable"]:
+                factors = 1 - beta ** torch.stack([s["step"] for s in states])
+            else:
+                factors = torch.tensor([1 - beta ** s["step"].item() for s in states])
             return factors.to(W).view(-1, *[1] * (W.ndim - 1))
 
         norm2 = inner(W, G, G, group["metric"])[..., None, None]
@@ -140,7 +148,10 @@ class RiemannianAdam(RiemannianOptimizer):
         """The state of a parameter; made on first use, with a second moment of the given shape."""
         state = self.state[p]
         if not state:
-            state["step"] = torch.tensor(0.0, dtype=torch.get_default_dtype())
+            device, dtype = None, torch.get_default_dtype()
+            if group["capturable"]:  # powers of beta are taken on the device
+                device, dtype = p.device, torch.promote_types(dtype, p.dtype)
+            state["step"] = torch.tensor(0.0, dtype=dtype, device=device)
             state["exp_avg"] = torch.zeros_like(p)
             state["exp_avg_sq"] = second_moment
             if group["amsgrad"]:

@@ -81,6 +81,9 @@ class RiemannianSGD(RiemannianOptimizer):
     def _step_euclidean(self, group: dict[str, Any], params: list[Tensor]) -> None:
         if not params:
             return
+        if params[0].is_cuda and torch.cuda.is_current_stream_capturing():
+            self._step_captured(group, params)
+            return
         buffers = [self.state[p].get("momentum_buffer") for p in params]
         sgd(
             params,
@@ -97,6 +100,17 @@ class RiemannianSGD(RiemannianOptimizer):
         if group["momentum"] != 0:
             for p, buffer in zip(params, buffers, strict=True):
                 self.state[p]["momentum_buffer"] = buffer
+
+    def _step_captured(self, group: dict[str, Any], params: list[Tensor]) -> None:
+        """As torch does it, with a learning rate that the host must not read."""
+        for p, g in zip(params, gradients(params), strict=True):
+            g = -g if group["maximize"] else g
+            d = g + group["weight_decay"] * p if group["weight_decay"] else g
+            if group["momentum"] != 0:
+                buffer = self.state[p]["momentum_buffer"]
+                buffer.mul_(group["momentum"]).add_(d, alpha=1 - group["dampening"])
+                d = d + group["momentum"] * buffer if group["nesterov"] else buffer
+            p.addcmul_(d, group["lr"].to(p.dtype), value=-1)
 
     def _step_stiefel(self, group: dict[str, Any], params: list[Tensor]) -> None:
         W, G = stacked_gradient(group, params)

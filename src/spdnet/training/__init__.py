@@ -2,11 +2,13 @@
 
 from spdnet.training import checkpoint
 from spdnet.training.device import make_fabric
+from spdnet.training.graphs import GraphedStep
 from spdnet.training.loop import LabelledMatrices, Progress, Trainer, build, evaluate
 from spdnet.training.recipe import RECIPES, Recipe, choose_dims
 
 __all__ = [
     "RECIPES",
+    "GraphedStep",
     "LabelledMatrices",
     "Progress",
     "Recipe",

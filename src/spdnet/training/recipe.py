@@ -98,10 +98,14 @@ class Recipe:
             self if center is None else replace(self, center=None if center == "none" else center)
         )
 
-    def make_optimizer(self, params: Iterable[torch.nn.Parameter]) -> torch.optim.Optimizer:
-        """The optimiser of the recipe."""
+    def make_optimizer(
+        self, params: Iterable[torch.nn.Parameter], *, capturable: bool = False
+    ) -> torch.optim.Optimizer:
+        """The optimiser of the recipe; with ``capturable`` for steps in a CUDA graph."""
         if self.optimizer == "adam":
-            return RiemannianAdam(params, lr=self.lr, weight_decay=self.weight_decay)
+            return RiemannianAdam(
+                params, lr=self.lr, weight_decay=self.weight_decay, capturable=capturable
+            )
         return RiemannianSGD(
             params, lr=self.lr, momentum=self.momentum, weight_decay=self.weight_decay
         )

@@ -1,0 +1,149 @@
+"""A training step as CUDA graphs: small kernels take longer to launch than to run."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from spdnet.linalg.rectify import assuming_nothing_is_low
+from spdnet.nn import ReEig
+
+_PATIENCE = 20  # steps without trying the short way, after it was wrong
+
+
+class GraphedStep:
+    """Forward, backward and update of one training step, each launched at one stroke.
+
+    A ReEig that clips nothing needs no eigenvectors, but in a graph it cannot look and decide. So
+    there are two graphs: the short one assumes that nothing is clipped and notes whether that was
+    true; if not, the batch is done again by the long one before anything is updated. The result is
+    the same either way, within rounding.
+
+    The first call is an ordinary step. Afterwards the shapes are fixed.
+
+    Parameters
+    ----------
+    model : Module
+        On a CUDA device, with ReEigs of an absolute threshold. Called as ``model(X, check=False)``.
+    optimizer : Optimizer
+        :class:`spdnet.optim.RiemannianSGD`, or :class:`spdnet.optim.RiemannianAdam` with
+        ``capturable=True``.
+    loss : callable
+        Of logits and targets, a scalar.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from spdnet import SPDNet
+    >>> from spdnet.optim import RiemannianSGD
+    >>> from spdnet.training import GraphedStep
+    >>> if torch.cuda.is_available():
+    ...     model = SPDNet((6, 4, 2), 3, device="cuda")
+    ...     step = GraphedStep(model, RiemannianSGD(model.parameters(), lr=0.01))
+    ...     X, y = torch.eye(6, device="cuda").expand(8, 6, 6), torch.zeros(8, device="cuda").long()
+    ...     loss, correct = step(X, y)
+    """
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        optimizer: torch.optim.Optimizer,
+        loss: Callable[[Tensor, Tensor], Tensor] = cross_entropy,
+    ) -> None:
+        parameters = list(model.parameters())
+        if any(p.device.type != "cuda" for p in parameters):
+            raise ValueError("GraphedStep: expected a model on a CUDA device, got one elsewhere")
+        for layer in model.modules():
+            if isinstance(layer, ReEig) and layer.share is not None:
+                raise ValueError(
+                    f"GraphedStep: expected ReEigs with a number for eps, got {layer.eps!r}, which "
+                    "changes with every batch; take ordinary steps"
+                )
+        self.model = model
+        self.optimizer = optimizer
+        self.loss = loss
+        self._parameters = [p for p in parameters if p.requires_grad]
+        self._short: torch.cuda.CUDAGraph | None = None
+        self._wait = 0
+
+    def __call__(self, X: Tensor, y: Tensor) -> tuple[float, int]:
+        """Take a step; the loss before it, and how many were classified correctly.
+
+        The update is not taken if the loss is not finite.
+
+        Parameters
+        ----------
+        X : Tensor, shape (B, n, n)
+        y : Tensor, shape (B,)
+        """
+        if self._short is None:
+            return self._first(X, y)
+        self._X.copy_(X)
+        self._y.copy_(y)
+        for rate, group in zip(self._rates, self.optimizer.param_groups, strict=True):
+            rate.fill_(group["lr"])
+        if self._wait == 0:
+            self._short.replay()
+            violated, loss, correct = self._found.tolist()
+            if violated:
+                self._wait = _PATIENCE
+        if self._wait > 0:
+            self._wait -= 1
+            self._long.replay()
+            _, loss, correct = self._found.tolist()
+        if loss == loss and abs(loss) != float("inf"):
+            self._update.replay()
+        return loss, int(correct)
+
+    def _first(self, X: Tensor, y: Tensor) -> tuple[float, int]:
+        self._X, self._y = X.clone(), y.clone()
+        self._found = torch.zeros(3, dtype=torch.float64, device=X.device)
+        for p in self._parameters:
+            p.grad = torch.zeros_like(p)  # always at the same place
+        stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(stream):
+            self._compute(None)
+            _, loss, correct = self._found.tolist()
+            if loss == loss and abs(loss) != float("inf"):
+                self.optimizer.step()  # makes the state, too
+        torch.cuda.current_stream().wait_stream(stream)
+        self._capture()
+        return loss, int(correct)
+
+    def _compute(self, violated: Tensor | None) -> None:
+        """Gradients, and in ``_found``: whether the assumption was wrong, loss, hits."""
+        torch._foreach_zero_([p.grad for p in self._parameters if p.grad is not None])
+        if violated is None:
+            logits = self.model(self._X, check=False)
+        else:
+            with assuming_nothing_is_low(violated):
+                logits = self.model(self._X, check=False)
+        loss = self.loss(logits, self._y)
+        loss.backward()
+        wrong = torch.zeros_like(self._found[0]) if violated is None else violated
+        hits = (logits.argmax(-1) == self._y).sum()
+        self._found.copy_(torch.stack([wrong.double(), loss.detach().double(), hits.double()]))
+
+    def _capture(self) -> None:
+        violated = torch.zeros((), dtype=torch.bool, device=self._X.device)
+        short, self._long, self._update = (torch.cuda.CUDAGraph() for _ in range(3))
+        with torch.cuda.graph(short):
+            violated.zero_()
+            self._compute(violated)
+        with torch.cuda.graph(self._long, pool=short.pool()):
+            self._compute(None)
+        groups: list[dict[str, Any]] = self.optimizer.param_groups
+        before = [group["lr"] for group in groups]
+        self._rates = [torch.tensor(float(lr), device=self._X.device) for lr in before]
+        try:
+            for group, rate in zip(groups, self._rates, strict=True):
+                group["lr"] = rate
+            with torch.cuda.graph(self._update, pool=short.pool()):
+                self.optimizer.step()
+        finally:
+            for group, lr in zip(groups, before, strict=True):
+                group["lr"] = lr
+        self._short = short
