@@ -27,7 +27,7 @@ def parts_of(batch):
         with lock:
             seen.append((part.start, part.stop, threading.current_thread().name))
 
-    over_slices(work, batch)
+    over_slices(work, batch, cost=1e9)
     return sorted(seen)
 
 
@@ -46,6 +46,12 @@ def test_one_thread_and_one_matrix_stay_where_they_are(two_threads):
     assert [name for *_, name in parts_of(9)] == [here]
 
 
+def test_little_work_is_for_one_thread(two_threads):
+    seen = []
+    over_slices(seen.append, 30, cost=10)
+    assert seen == [slice(0, 30)]
+
+
 def test_settings_of_the_caller_stay(two_threads):
     s, U = eigh(X)
     assert torch.get_num_threads() == 2
@@ -62,7 +68,7 @@ def test_errors_come_through(two_threads):
         raise ArithmeticError(f"in {part.start}")
 
     with pytest.raises(ArithmeticError, match="in 0"):
-        over_slices(fail, 9)
+        over_slices(fail, 9, cost=1e9)
 
 
 def test_gradients_and_modes_of_the_caller(two_threads):

@@ -91,7 +91,7 @@ def _on_cpu(X: Tensor) -> tuple[Tensor, Tensor]:
     def solve(part: slice) -> None:
         torch.linalg.eigh(A[part], out=(s[part], U[part]))
 
-    over_slices(solve, len(A))
+    over_slices(solve, len(A), cost=n**3)
     return s.reshape(X.shape[:-1]), _unflatten(U, X)
 
 

@@ -112,7 +112,7 @@ def _has_lower(X: Tensor, eps: float) -> Tensor:
         def factorize(part: slice) -> None:
             info[part] = torch.linalg.cholesky_ex(A[part]).info
 
-        over_slices(factorize, len(A))
+        over_slices(factorize, len(A), cost=n**3 / 10)
         return info != 0
 
 

@@ -7,8 +7,9 @@ as they are; a process of one thread, such as the worker of a DataLoader, gets n
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from itertools import pairwise
 
 import torch
@@ -17,7 +18,11 @@ _lock = threading.Lock()
 _pools: dict[int, ThreadPoolExecutor] = {}
 
 
-def over_slices(work: Callable[[slice], None], batch: int) -> None:
+#: operations that are worth a thread of their own: about half a millisecond
+_WORTH = 1_000_000
+
+
+def over_slices(work: Callable[[slice], None], batch: int, cost: float) -> None:
     """Call ``work`` with slices that cover the batch, on as many threads as torch has.
 
     Parameters
@@ -26,28 +31,52 @@ def over_slices(work: Callable[[slice], None], batch: int) -> None:
         Writes its results where they belong. It has to spend its time in calls that release the
         interpreter's lock, such as torch's.
     batch : int
+    cost : float
+        Of one of the batch, about, in operations. Little work is done by one thread: after one of
+        torch's own parallel loops its other threads stay awake for a while, and in the way.
     """
     threads = torch.get_num_threads()
     if threads == 1 or batch == 1:
         work(slice(0, batch))
         return
-    pieces = min(batch, 2 * threads)  # more than threads: matrices do not all take the same time
+    # more pieces than threads: matrices, and threads, do not all take the same time
+    pieces = max(1, min(batch, 4 * threads, round(batch * cost / _WORTH)))
     edges = [batch * i // pieces for i in range(pieces + 1)]
-    pool = _pool(threads)
-    waiting = [pool.submit(work, slice(a, b)) for a, b in pairwise(edges)]
-    for one in waiting:
-        one.result()
+    left = iter([slice(a, b) for a, b in pairwise(edges)])  # shared: each takes the next
+
+    def take() -> None:
+        for part in left:
+            work(part)
+
+    helpers = [_pool(threads - 1).submit(take) for _ in range(min(threads, pieces) - 1)]
+    with one_thread():
+        take()
+    for helper in helpers:
+        if not helper.cancel():
+            helper.result()
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """One thread for what torch does meanwhile in this thread; afterwards as many as before."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _pool(threads: int) -> ThreadPoolExecutor:
     with _lock:
         if threads not in _pools:
+            before = torch.get_num_threads()
             pool = ThreadPoolExecutor(threads, thread_name_prefix="spdnet")
             together = threading.Barrier(threads)
             # one task for each thread; afterwards the number for threads to come is set back
             for started in [pool.submit(_start, together) for _ in range(threads)]:
                 started.result()
-            torch.set_num_threads(threads)
+            torch.set_num_threads(before)
             _pools[threads] = pool
         return _pools[threads]
 
