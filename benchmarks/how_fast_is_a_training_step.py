@@ -194,8 +194,9 @@ def measure(dims, batch, dtype, kind, device, seconds):
         pipes[name], theirs = context.Pipe()
         arguments = (theirs, name, dims, batch, dtype, kind, device)
         context.Process(target=serve, args=arguments, daemon=True).start()
-        peak[name] = pipes[name].recv()
         times[name] = []
+    for name, pipe in pipes.items():
+        peak[name] = pipe.recv()
     started = time.perf_counter()
     rounds = 0
     while time.perf_counter() - started < seconds or rounds < 3:

@@ -208,4 +208,24 @@ def test_graphed_steps_equal_ordinary_ones(kind, make):
         losses.append(found)
         for bimap in model.bimaps:
             assert_on_stiefel(bimap.weight)
-    torch.testing.assert_close(torch.tensor(losses[1]), torch.tensor(losses[0]), rtol=1e-9, atol=0)
+    assert losses[1] == pytest.approx(losses[0], rel=1e-9)
+
+
+@pytest.mark.parametrize("recipe", ["default", "paper"])
+def test_trainer_on_cuda_follows_the_cpu(recipe):
+    from spdnet.training import RECIPES, LabelledMatrices, Trainer, build, make_fabric
+
+    X, y = random_spd(50, 10), torch.arange(50) % 3
+    X[y == 1, :3] *= 2
+    X[y == 1, :, :3] *= 2
+    data = LabelledMatrices(X, y)
+    settings = RECIPES[recipe].changed(epochs=4, batch_size=8)  # the last batch is smaller
+    curves = []
+    for device in ("cpu", "cuda"):
+        model = build(settings, (10, 8, 6), 3, data).to(device)
+        fabric = make_fabric(device)
+        progress = Trainer(model, data, settings, val=data, fabric=fabric).run()
+        curves.append(
+            [row[k] for row in progress.history for k in ("loss", "val_loss", "accuracy")]
+        )
+    assert curves[1] == pytest.approx(curves[0], rel=1e-6)

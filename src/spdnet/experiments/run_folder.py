@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -208,9 +208,16 @@ def environment(seed: int) -> dict[str, Any]:
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "gpu": torch.cuda.get_device_name() if cuda else None,
-        "libraries": {name: version(name) for name in _LIBRARIES},
+        "libraries": {name: _version(name) for name in _LIBRARIES},
         "blas": numpy.show_config(mode="dicts")["Build Dependencies"]["blas"]["name"],
     }
+
+
+def _version(library: str) -> str:
+    try:
+        return version(library)
+    except PackageNotFoundError:  # installed under another name, or not at all
+        return "unknown"
 
 
 def _read_json(path: Path, hint: str) -> dict[str, Any]:

@@ -100,8 +100,9 @@ class GraphedStep:
     def _first(self, X: Tensor, y: Tensor) -> tuple[float, int]:
         self._X, self._y = X.clone(), y.clone()
         self._found = torch.zeros(3, dtype=torch.float64, device=X.device)
-        for p in self._parameters:
-            p.grad = torch.zeros_like(p)  # always at the same place
+        self._gradients = [torch.zeros_like(p) for p in self._parameters]  # always at this place
+        for p, g in zip(self._parameters, self._gradients, strict=True):
+            p.grad = g
         stream = torch.cuda.Stream()
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
@@ -115,7 +116,7 @@ class GraphedStep:
 
     def _compute(self, violated: Tensor | None) -> None:
         """Gradients, and in ``_found``: whether the assumption was wrong, loss, hits."""
-        torch._foreach_zero_([p.grad for p in self._parameters if p.grad is not None])
+        torch._foreach_zero_(self._gradients)
         if violated is None:
             logits = self.model(self._X, check=False)
         else:

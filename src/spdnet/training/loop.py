@@ -16,6 +16,7 @@ from torch.nn.functional import cross_entropy
 
 from spdnet.models import SPDNet
 from spdnet.training.device import make_fabric, threads_for
+from spdnet.training.graphs import GraphedStep
 from spdnet.training.recipe import Recipe
 
 
@@ -137,8 +138,12 @@ class Trainer:
         self.seed = seed
         self.index = torch.arange(len(train)) if index is None else index
         self.progress = Progress()
-        optimizer = recipe.make_optimizer(model.parameters())
+        on_cuda = self.fabric.device.type == "cuda"
+        optimizer = recipe.make_optimizer(model.parameters(), capturable=on_cuda)
         self._net, self._optimizer = self.fabric.setup(model, optimizer)
+        # small batches on a GPU are bound by launches, unless the step is a graph
+        plain = train.weight is None and not isinstance(recipe.eps, str)
+        self._graphed = GraphedStep(model, optimizer, self._loss) if on_cuda and plain else None
 
     def run(
         self,
@@ -211,15 +216,10 @@ class Trainer:
             for group in self._optimizer.param_groups:
                 group["lr"] = lr
             part = train[batch]
-            self._optimizer.zero_grad()
             with self._place(f"batch {number + 1}", batch):
-                logits = self._net(part.X, check=False)
-                loss = weighted_loss(logits, part, recipe.label_smoothing)
-                _require_finite(loss, "loss")
-                self.fabric.backward(loss)
-                self._optimizer.step()
-            total += loss.item() * len(part)
-            correct += int((logits.argmax(-1) == part.y).sum())
+                loss, hits = self._step(part)
+            total += loss * len(part)
+            correct += hits
             self.progress.step += 1
             if on_batch is not None:
                 on_batch(self, number + 1, per_epoch)
@@ -233,6 +233,23 @@ class Trainer:
         row |= {"lr": lr, "seconds": time.perf_counter() - started}
         self.progress.history.append(row)
         _note_best(self.progress, self.model)
+
+    def _step(self, part: LabelledMatrices) -> tuple[float, int]:
+        """Update the weights by a batch; its loss before that, and how many were right."""
+        if self._graphed is not None and len(part) == self.recipe.batch_size:
+            loss, hits = self._graphed(part.X, part.y)
+            _require_finite(loss, "loss")
+            return loss, hits
+        self._optimizer.zero_grad()
+        logits = self._net(part.X, check=False)
+        value = weighted_loss(logits, part, self.recipe.label_smoothing)
+        _require_finite(value, "loss")
+        self.fabric.backward(value)
+        self._optimizer.step()
+        return value.item(), int((logits.argmax(-1) == part.y).sum())
+
+    def _loss(self, logits: Tensor, y: Tensor) -> Tensor:
+        return cross_entropy(logits, y, label_smoothing=self.recipe.label_smoothing)
 
     @contextmanager
     def _place(self, where: str, batch: Tensor | None = None) -> Iterator[None]:
