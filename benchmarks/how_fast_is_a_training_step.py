@@ -189,11 +189,12 @@ def serve(pipe, name, dims, batch, dtype, kind, device):
 def measure(dims, batch, dtype, kind, device, seconds):
     """Median seconds of each method; the processes take turns, one runs at a time."""
     context = multiprocessing.get_context("spawn")
-    pipes, peak, times, failed = {}, {}, {}, {}
+    pipes, peak, times, failed, processes = {}, {}, {}, {}, []
     for name in METHODS:
         pipes[name], theirs = context.Pipe()
         arguments = (theirs, name, dims, batch, dtype, kind, device)
-        context.Process(target=serve, args=arguments, daemon=True).start()
+        processes.append(context.Process(target=serve, args=arguments, daemon=True))
+        processes[-1].start()
         times[name] = []
     for name, pipe in pipes.items():
         peak[name] = pipe.recv()
@@ -216,6 +217,8 @@ def measure(dims, batch, dtype, kind, device, seconds):
             times.pop(name)
         else:
             pipe.send(None)
+    for process in processes:
+        process.join()
     return {
         "seconds": {name: statistics.median(t) for name, t in times.items()},
         "memory": peak,

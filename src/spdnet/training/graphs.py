@@ -138,7 +138,8 @@ class GraphedStep:
             self._compute(None)
         groups: list[dict[str, Any]] = self.optimizer.param_groups
         before = [group["lr"] for group in groups]
-        self._rates = [torch.tensor(float(lr), device=self._X.device) for lr in before]
+        device = self._X.device
+        self._rates = [torch.tensor(lr, dtype=torch.float64, device=device) for lr in before]
         try:
             for group, rate in zip(groups, self._rates, strict=True):
                 group["lr"] = rate
