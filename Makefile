@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= auto
 
-.PHONY: help setup train test test-slow test-all lint format clean
+.PHONY: help setup train test test-slow test-all lint format bench clean
 
 help:  ## Show these targets.
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -32,6 +32,9 @@ lint: setup  ## Check style and types.
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+bench: setup  ## Time a training step beside the peers that are installed.
+	$(BIN)/python benchmarks/how_fast_is_a_training_step.py --seconds 8 --out benchmarks/step.json
 
 format: setup  ## Lay out the code.
 	$(BIN)/ruff format .
