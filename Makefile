@@ -17,7 +17,7 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --constraint constraints.txt --no-build-isolation --editable ".[dev]"
 	touch $@
 
-train: setup  ## Train on the embedded data; the report is runs/digits/report.html.
+train: setup  ## Train on the embedded data; the report is in the folder that it names.
 	$(BIN)/spdnet train digits
 
 test: setup  ## Run the tests, minutes on two cores.
