@@ -114,9 +114,10 @@ class _ForwardCongruence(_Congruence):
 def _congruence(X: Tensor, W: Tensor) -> tuple[Tensor, Tensor]:
     if not torch.compiler.is_compiling():
         return _ForwardCongruence.apply(X, W)
-    if torch.is_grad_enabled() and (X.requires_grad or W.requires_grad):
+    wanted = torch.is_grad_enabled() and (X.requires_grad or W.requires_grad)
+    if wanted and not torch.compiler.is_exporting():
         return _Congruence.apply(X, W)
-    return _Congruence.forward(X, W)  # the compiler cannot trace a Function without a derivative
+    return _Congruence.forward(X, W)  # not every tracer takes a Function; these are plain products
 
 
 def _sum_of_products(A: Tensor, B: Tensor) -> Tensor:
