@@ -14,13 +14,14 @@ from rich.text import Text
 
 from spdnet._checks import require_choice
 from spdnet.datasets import LabelledArrays, examine
+from spdnet.datasets.readers import SPLITS
 from spdnet.datasets.summary import describe
 from spdnet.experiments import Trained
 from spdnet.experiments.data import Matrices, load_arrays, prepare
 from spdnet.experiments.results import by_class, score
 from spdnet.experiments.run_folder import write
 
-PARTS = ("train", "val", "test", "all")
+PARTS = (*SPLITS, "all")
 
 
 def run_info(data: str, labels: str | None) -> None:
@@ -116,7 +117,7 @@ def _part(trained: Trained, matrices: Matrices, part: str | None) -> tuple[Any, 
     if own:
         parts = {k: numpy.isin(matrices.index, v.cpu()) for k, v in trained.data["parts"].items()}
     elif matrices.split is not None:
-        parts = {name: matrices.split == name for name in PARTS[:3]}
+        parts = {name: matrices.split == name for name in SPLITS}
     else:
         parts = {}
     if part is None:

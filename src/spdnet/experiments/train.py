@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from spdnet.datasets import hold_out
+from spdnet.datasets.readers import SPLITS
 from spdnet.experiments import results
 from spdnet.experiments.data import Matrices, Preprocessing, load_arrays, prepare
 from spdnet.experiments.run_folder import RunFolder
@@ -18,7 +19,6 @@ from spdnet.experiments.trained import Trained
 from spdnet.training import LabelledMatrices, Trainer, build, choose_dims, make_fabric
 from spdnet.training.device import threads_for
 
-PARTS = ("train", "val", "test")
 _SPECTRA_OF = 256  # matrices are enough for quantiles
 
 
@@ -91,8 +91,7 @@ def train(
     del arrays
     if data.note:
         watch.say(data.note)
-    runs = [replace(settings, repeat=1, seed=settings.seed + i) for i in range(settings.repeat)]
-    for run in runs:
+    for run in _repeats(settings):
         _divide(data, run)  # complain before anything is written
     dims = _dims(settings, preprocessing.n)
     make_fabric(settings.device)
@@ -104,6 +103,11 @@ def train(
         return _train_many(settings, data, preprocessing, folder, watch, on_finished)
 
 
+def _repeats(settings: Settings) -> list[Settings]:
+    """The settings of each repeat: the same with the next seed."""
+    return [replace(settings, repeat=1, seed=settings.seed + i) for i in range(settings.repeat)]
+
+
 def _train_many(
     settings: Settings,
     data: Matrices,
@@ -112,7 +116,7 @@ def _train_many(
     watch: Watch,
     on_finished: Callable[[RunFolder], object] | None,
 ) -> dict[str, Any]:
-    runs = [replace(settings, repeat=1, seed=settings.seed + i) for i in range(settings.repeat)]
+    runs = _repeats(settings)
     found = []
     for i, run in enumerate(runs, 1):
         one = folder.of_seed(run.seed)
@@ -208,7 +212,7 @@ def _divide(
     if data.split is None:
         parts = {"train": everything, "val": everything[:0], "test": everything[:0]}
     else:
-        parts = {name: numpy.flatnonzero(data.split == name) for name in PARTS}
+        parts = {name: numpy.flatnonzero(data.split == name) for name in SPLITS}
     fractions = settings.fractions(named_parts=data.split is not None)
     for offset, name in enumerate(("test", "val")):
         if len(parts[name]) == 0 and fractions[name] > 0:

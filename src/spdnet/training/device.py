@@ -2,10 +2,12 @@
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import torch
 from lightning_fabric import Fabric
+
+from spdnet.linalg.threads import one_thread
 
 _SMALL = (
     32  # below this size a second thread gains three percent, and loses much to other processes
@@ -19,13 +21,8 @@ def threads_for(n: int) -> Iterator[None]:
     On a machine that is busy otherwise, two threads on 17 by 17 matrices were 200 times slower than
     one. The number of threads is afterwards what it was.
     """
-    before = torch.get_num_threads()
-    if n < _SMALL:
-        torch.set_num_threads(1)
-    try:
+    with one_thread() if n < _SMALL else nullcontext():
         yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def make_fabric(device: str = "auto") -> Fabric:

@@ -1,5 +1,6 @@
 """A training step as CUDA graphs: small kernels take longer to launch than to run."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -93,7 +94,7 @@ class GraphedStep:
             self._wait -= 1
             self._long.replay()
             _, loss, correct = self._found.tolist()
-        if loss == loss and abs(loss) != float("inf"):
+        if math.isfinite(loss):
             self._update.replay()
         return loss, int(correct)
 
@@ -108,7 +109,7 @@ class GraphedStep:
         with torch.cuda.stream(stream):
             self._compute(None)
             _, loss, correct = self._found.tolist()
-            if loss == loss and abs(loss) != float("inf"):
+            if math.isfinite(loss):
                 self.optimizer.step()  # makes the state, too
         torch.cuda.current_stream().wait_stream(stream)
         self._capture()
