@@ -137,6 +137,22 @@ def test_the_whole_way(tmp_path):
     assert (run / "report.html").is_file()
 
 
+def test_labels_beside_a_file_and_force(tmp_path):
+    with np.load(file_of(tmp_path)) as file:
+        np.save(tmp_path / "X.npy", file["X"])
+        (tmp_path / "y.txt").write_text("\n".join(file["y"]))
+    labels, run = ("--labels", tmp_path / "y.txt"), tmp_path / "run"
+    trained = invoke("train", tmp_path / "X.npy", *labels, "--epochs", 1, "--out", run)
+    assert trained.exit_code == 0, trained.stderr
+    evaluated = invoke("evaluate", run, tmp_path / "X.npy", *labels)
+    assert "the 12 matrices of part test, held out from the training" in evaluated.stdout
+    out = text_file(tmp_path, "p.csv", "mine")
+    assert invoke("predict", run, tmp_path / "X.npy", "--out", out).exit_code == 2
+    assert out.read_text() == "mine"
+    assert invoke("predict", run, tmp_path / "X.npy", "--out", out, "--force").exit_code == 0
+    assert len(read_csv(out)) == 60
+
+
 def test_predictions_for_a_folder_name_the_files(tmp_path):
     run = tmp_path / "run"
     assert invoke("train", file_of(tmp_path, size=4), "--epochs", 1, "--out", run).exit_code == 0
