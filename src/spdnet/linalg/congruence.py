@@ -3,11 +3,11 @@ r"""The congruence :math:`W^\top X W`, with the derivative that symmetry makes c
 For symmetric :math:`X`, and the symmetric part :math:`\tilde G` of the gradient of the result,
 
 .. math::
-    \frac{\partial L}{\partial W} = 2 (X W) \tilde G, \qquad
+    \frac{\partial L}{\partial W} = 2 (W^\top X)^\top \tilde G, \qquad
     \frac{\partial L}{\partial X} = W \tilde G W^\top .
 
-:math:`X W` is there from the forward pass, so that the gradient of a weight is one small product,
-where automatic differentiation would multiply by :math:`X` once more.
+:math:`W^\top X` is there from the forward pass, so that the gradient of a weight is one product,
+summed over the batch, where automatic differentiation would multiply by :math:`X` once more.
 """
 
 from typing import Any
@@ -24,7 +24,7 @@ from spdnet.linalg.symmetric import symmetrize
 def congruence(X: Tensor, W: Tensor) -> Tensor:
     r"""Congruence :math:`W^\top X W`, exactly symmetric for symmetric ``X``.
 
-    The product is formed as ``W.mT @ (X @ W)``, the cheap order for a ``W`` that
+    The product is formed as ``(W.mT @ X) @ W``, the cheap order for a ``W`` that
     reduces the dimension, and never in half precision: a matrix rounded to eight
     bits is no longer positive definite.
 
@@ -59,13 +59,13 @@ def congruence(X: Tensor, W: Tensor) -> Tensor:
 
 
 class _Congruence(Function):
-    """``sym(W^T X W)`` and ``X W`` for symmetric ``X (B, n, n)`` and ``W (n, k)``."""
+    """``sym(W^T X W)`` and ``W^T X`` for symmetric ``X (B, n, n)`` and ``W (n, k)``."""
 
     @staticmethod
     def forward(X: Tensor, W: Tensor) -> tuple[Tensor, Tensor]:
         with without_autocast(X):
-            P = X @ W
-            return symmetrize(W.mT @ P), P
+            Q = _left(W.mT, X)
+            return symmetrize(_right(Q, W)), Q
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -76,24 +76,24 @@ class _Congruence(Function):
 
     @staticmethod
     def backward(ctx: Any, G: Tensor | None, H: Tensor | None) -> tuple[Any, Any]:
-        X, W, P = ctx.saved_tensors
+        X, W, Q = ctx.saved_tensors
         dX = dW = None
         with without_autocast(X):
             if G is not None:
                 G = symmetrize(G)
-                dX = W @ G @ W.mT if ctx.needs_input_grad[0] else None
-                dW = 2 * _sum_of_products(P, G) if ctx.needs_input_grad[1] else None
+                dX = _left(W, _right(G, W.mT)) if ctx.needs_input_grad[0] else None
+                dW = 2 * _sum_of_products(G, Q).mT if ctx.needs_input_grad[1] else None
             if H is not None:  # of the second result, where a second derivative is taken
-                dX = _plus(dX, H @ W.mT) if ctx.needs_input_grad[0] else None
-                dW = _plus(dW, _sum_of_products(X.mT, H)) if ctx.needs_input_grad[1] else None
+                dX = _plus(dX, _left(W, H)) if ctx.needs_input_grad[0] else None
+                dW = _plus(dW, (X @ H.mT).sum(0)) if ctx.needs_input_grad[1] else None
         return dX, dW
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Any, Any]:
         X, W = batch_first(info.batch_size, in_dims, args)
         with without_autocast(X):
-            P = X @ W[:, None]
-            return (symmetrize(W.mT[:, None] @ P), P), (0, 0)
+            Q = W.mT[:, None] @ X
+            return (symmetrize(Q @ W[:, None]), Q), (0, 0)
 
 
 class _ForwardCongruence(_Congruence):
@@ -101,14 +101,16 @@ class _ForwardCongruence(_Congruence):
 
     @staticmethod
     def jvp(ctx: Any, dX: Tensor | None, dW: Tensor | None) -> tuple[Tensor, Tensor]:
-        X, W, P = ctx.saved_tensors
+        X, W, Q = ctx.saved_tensors
         with without_autocast(X):
-            dP = _plus(None if dX is None else dX @ W, None if dW is None else X @ dW)
-            assert dP is not None  # called with at least one of them
-            dY = W.mT @ dP
+            dQ = _plus(
+                None if dX is None else _left(W.mT, dX), None if dW is None else _left(dW.mT, X)
+            )
+            assert dQ is not None  # called with at least one of them
+            dY = _right(dQ, W)
             if dW is not None:
-                dY = dY + dW.mT @ P
-            return symmetrize(dY), dP
+                dY = dY + _right(Q, dW)
+            return symmetrize(dY), dQ
 
 
 def _congruence(X: Tensor, W: Tensor) -> tuple[Tensor, Tensor]:
@@ -120,9 +122,23 @@ def _congruence(X: Tensor, W: Tensor) -> tuple[Tensor, Tensor]:
     return _Congruence.forward(X, W)  # not every tracer takes a Function; these are plain products
 
 
+# torch's matmul copies a transposed batch; these forms have nothing to copy
+
+
+def _left(A: Tensor, X: Tensor) -> Tensor:
+    """``A X_b`` of ``(m, n)`` and ``(B, n, k)``."""
+    return torch.bmm(A.expand(X.shape[0], *A.shape), X)
+
+
+def _right(X: Tensor, A: Tensor) -> Tensor:
+    """``X_b A`` of ``(B, m, n)`` and ``(n, k)``: one product."""
+    B, m, n = X.shape
+    return (X.reshape(B * m, n) @ A).view(B, m, A.shape[-1])
+
+
 def _sum_of_products(A: Tensor, B: Tensor) -> Tensor:
-    """``sum_b A_b B_b`` of ``(B, n, k)`` and ``(B, k, m)``."""
-    return (A @ B).sum(0)
+    """``sum_b A_b^T B_b`` of ``(B, k, m)`` and ``(B, k, n)``: one product."""
+    return A.flatten(0, 1).mT @ B.flatten(0, 1)
 
 
 def _plus(a: Tensor | None, b: Tensor | None) -> Tensor | None:
