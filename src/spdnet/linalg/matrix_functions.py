@@ -6,6 +6,7 @@ from spdnet._checks import require_finite, require_number
 from spdnet.linalg.rectify import rectify
 from spdnet.linalg.scalar import Clamp, Exp, InvSqrt, Log, Power, Sqrt
 from spdnet.linalg.spectral import spectral_map
+from spdnet.linalg.symmetric import symmetrize
 
 
 def logm(X: Tensor, *, check: bool = True) -> Tensor:
@@ -161,7 +162,7 @@ def clamp_eig(X: Tensor, eps: float | Tensor, *, check: bool = True) -> Tensor:
     """
     if not isinstance(eps, Tensor):
         require_number("clamp_eig", "eps", eps)
-        return rectify(X, float(eps), check=check, who="clamp_eig")
+        return symmetrize(rectify(X, float(eps), check=check, who="clamp_eig"))
     if eps.shape != X.shape[: eps.ndim] or eps.ndim > X.ndim - 2:
         raise ValueError(
             f"clamp_eig: expected eps with the leading shape of X, {tuple(X.shape[:-2])}, or none, "

@@ -17,7 +17,6 @@ from spdnet._checks import is_concrete, require_square, require_symmetric
 from spdnet._precision import without_autocast, working_dtype
 from spdnet.linalg.scalar import Clamp
 from spdnet.linalg.spectral import decompose, map_decomposed
-from spdnet.linalg.symmetric import symmetrize
 from spdnet.linalg.threads import over_slices
 
 _violated: ContextVar[Tensor | None] = ContextVar("violated", default=None)
@@ -45,7 +44,8 @@ def assuming_nothing_is_low(violated: Tensor) -> Iterator[None]:
 def rectify(X: Tensor, eps: float, *, check: bool = True, who: str = "rectify") -> Tensor:
     r"""As :func:`spdnet.linalg.clamp_eig` with one threshold for all matrices.
 
-    An eigenvalue that only rounding has put below the threshold counts as not below it.
+    An eigenvalue that only rounding has put below the threshold counts as not below it. Where no
+    matrix has an eigenvalue below it, the result is ``X`` itself.
 
     Parameters
     ----------
@@ -67,20 +67,19 @@ def rectify(X: Tensor, eps: float, *, check: bool = True, who: str = "rectify") 
     violated = None if torch.compiler.is_compiling() else _violated.get()
     if violated is not None:
         violated.logical_or_(_has_lower(X.detach(), eps).any())
-        return symmetrize(X)
+        return X
     if not _can_branch(X):
         return _rectify_all(X, eps, who)
     low = _has_lower(X.detach(), eps)
     n_low = int(low.sum())
     if n_low == low.numel():
         return _rectify_all(X, eps, who)
-    Y = symmetrize(X)
     if n_low == 0:
-        return Y
+        return X
     index = low.nonzero()[:, 0]
     n = X.shape[-1]
-    rectified = _rectify_all(X.reshape(-1, n, n)[index], eps, who)
-    return Y.reshape(-1, n, n).index_copy(0, index, rectified).reshape(X.shape)
+    flat = X.reshape(-1, n, n)
+    return flat.index_copy(0, index, _rectify_all(flat[index], eps, who)).reshape(X.shape)
 
 
 def _rectify_all(X: Tensor, eps: float, who: str) -> Tensor:
@@ -102,18 +101,25 @@ def _has_lower(X: Tensor, eps: float) -> Tensor:
     """Which of the matrices have an eigenvalue below ``eps``; flat, rounding forgiven."""
     n = X.shape[-1]
     with without_autocast(X):
-        A = X.to(working_dtype(X.dtype)).reshape(-1, n, n).clone()
-        diagonal = A.diagonal(dim1=-2, dim2=-1)
-        diagonal.sub_((eps - _rounding(diagonal.amax(-1), eps))[:, None])
-        if A.device.type != "cpu":
-            return torch.linalg.cholesky_ex(A).info != 0
-        info = torch.empty(len(A), dtype=torch.int32)
+        X = X.to(working_dtype(X.dtype)).reshape(-1, n, n)
+        if X.device.type != "cpu":
+            return torch.linalg.cholesky_ex(_lowered(X, eps)).info != 0
+        info = torch.empty(len(X), dtype=torch.int32)
 
         def factorize(part: slice) -> None:
-            info[part] = torch.linalg.cholesky_ex(A[part]).info
+            A = _lowered(X[part], eps).mT  # LAPACK's order of a symmetric matrix: in place
+            torch.linalg.cholesky_ex(A, out=(A, info[part]))
 
-        over_slices(factorize, len(A), cost=n**3 / 10)
+        over_slices(factorize, len(X), cost=n**3 / 10)
         return info != 0
+
+
+def _lowered(X: Tensor, eps: float) -> Tensor:
+    """``X - eps I``, positive definite unless an eigenvalue of ``X`` is below ``eps``."""
+    A = X.clone(memory_format=torch.contiguous_format)
+    diagonal = A.diagonal(dim1=-2, dim2=-1)
+    diagonal.sub_((eps - _rounding(diagonal.amax(-1), eps))[:, None])
+    return A
 
 
 def _rounding(size: Tensor, eps: float) -> Tensor:

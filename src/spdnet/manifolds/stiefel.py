@@ -297,8 +297,8 @@ def _orthonormalize_near(A: Tensor) -> Tensor:
     L, info = torch.linalg.cholesky_ex(A.mT @ A)
     if info.device.type == "cpu" and is_concrete(info) and info.any():
         return _orthonormalize(A)
-    Q = torch.linalg.solve_triangular(L.mT, A, upper=True, left=False)
-    return 1.5 * Q - 0.5 * Q @ (Q.mT @ Q)
+    Q = torch.linalg.solve_triangular(L, A.mT, upper=False)  # (..., k, n): nothing to copy
+    return (1.5 * Q - 0.5 * (Q @ Q.mT) @ Q).mT
 
 
 def _polar(A: Tensor) -> Tensor:
