@@ -187,27 +187,28 @@ class Clamp(ScalarFunction):
         return Clamp(parameter)
 
     def value(self, s: Tensor) -> Tensor:
-        return torch.clamp(s, min=self._threshold(s))
+        return torch.clamp(s, min=self.threshold(s))
 
     def first(self, a: Tensor, b: Tensor) -> Tensor:
         hi, lo = _sort2(a, b)
-        eps = self._threshold(a)
+        eps = self.threshold(a)
         mixed = (hi - eps) / (hi - lo)
         return torch.where(lo >= eps, 1.0, torch.where(hi >= eps, mixed, 0.0))
 
     def second(self, a: Tensor, b: Tensor, c: Tensor) -> Tensor:
         a, b, c = _sort3(a, b, c)
-        eps = self._threshold(a)
+        eps = self.threshold(a)
         one_clipped = (eps - c) / (a - c) / (b - c)
         two_clipped = (a - eps) / (a - b) / (a - c)
         some = torch.where(b >= eps, one_clipped, two_clipped)
         return torch.where((a >= eps) & (c < eps), some, 0.0)
 
-    def _threshold(self, s: Tensor) -> Any:
+    def threshold(self, s: Tensor) -> Any:
+        """The number, or one for each matrix in a shape that broadcasts with ``s``."""
         if not isinstance(self.eps, Tensor):
             return self.eps
         eps = self.eps.to(s)
-        return eps.reshape(eps.shape + (1,) * (s.ndim - eps.ndim))  # one for each matrix
+        return eps.reshape(eps.shape + (1,) * (s.ndim - eps.ndim))
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,9 @@ from spdnet._checks import (
     require_symmetric,
 )
 from spdnet._precision import accurate_dtype, without_autocast, working_dtype
+from spdnet.linalg import clamped
 from spdnet.linalg.eigh import constant_eigh
-from spdnet.linalg.scalar import ScalarFunction
+from spdnet.linalg.scalar import Clamp, ScalarFunction
 from spdnet.linalg.symmetric import symmetrize
 
 
@@ -146,9 +147,14 @@ class _Derivative(Function):
     def forward(
         X: Tensor, s: Tensor, U: Tensor, p: Tensor | None, f: ScalarFunction, *directions: Tensor
     ) -> Tensor:
-        kernel = (_value, _first, _second, _refuse_third)[len(directions)]
+        f = f if p is None else f.bind(p)
         with without_autocast(X):
-            return kernel(s, U, f if p is None else f.bind(p), *directions)
+            if len(directions) < 2 and isinstance(f, Clamp) and clamped.is_worth_it(s):
+                return (
+                    clamped.first(s, U, f, *directions) if directions else clamped.value(X, s, U, f)
+                )
+            kernel = (_value, _first, _second, _refuse_third)[len(directions)]
+            return kernel(s, U, f, *directions)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
