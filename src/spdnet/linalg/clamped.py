@@ -18,6 +18,7 @@ from torch import Tensor
 from spdnet._checks import is_concrete
 from spdnet.linalg.scalar import Clamp
 from spdnet.linalg.symmetric import symmetrize
+from spdnet.linalg.threads import over_slices
 
 #: matrices smaller than this are not worth sorting by the number of eigenvectors
 _SMALLEST = 24
@@ -65,20 +66,22 @@ def _first(G: Tensor, s: Tensor, U: Tensor, eps: Tensor, side: slice) -> Tensor:
 
 
 def _by_group(function: Callable[..., Tensor], X: Tensor, s: Tensor, U: Tensor, f: Clamp) -> Tensor:
-    """A function of matrices of which the same eigenvectors are wanted."""
-    shape, n = X.shape, X.shape[-1]
-    X, U = X.reshape(-1, n, n), U.reshape(-1, n, n)
+    """A function of matrices of which the same eigenvectors are wanted, a few at a time."""
+    n = X.shape[-1]
+    Y = torch.empty_like(X, memory_format=torch.contiguous_format)
+    out, X, U = Y.view(-1, n, n), X.reshape(-1, n, n), U.reshape(-1, n, n)
     eps = torch.as_tensor(f.threshold(s), dtype=s.dtype).expand(*s.shape[:-1], 1).reshape(-1, 1)
     s = s.reshape(-1, n)
-    Y = None
+
     for index, side in _groups(s, eps):
-        if index is None:
-            Y = function(X, s, U, eps, side)
-        else:
-            Y = torch.empty_like(X) if Y is None else Y
-            Y[index] = function(X[index], s[index], U[index], eps[index], side)
-    assert Y is not None
-    return Y.reshape(shape)
+
+        def work(part: slice, index: Tensor | None = index, side: slice = side) -> None:
+            i = part if index is None else index[part]
+            out[i] = function(X[i], s[i], U[i], eps[i], side)
+
+        few = side.stop - side.start
+        over_slices(work, len(s) if index is None else len(index), cost=n * n * few)
+    return Y
 
 
 def _groups(s: Tensor, eps: Tensor) -> Iterator[tuple[Tensor | None, slice]]:

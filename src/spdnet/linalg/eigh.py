@@ -89,7 +89,8 @@ def _on_cpu(X: Tensor) -> tuple[Tensor, Tensor]:
     s, U = _empty(A)
 
     def solve(part: slice) -> None:
-        torch.linalg.eigh(A[part], out=(s[part], U[part]))
+        vectors = U[part].copy_(A[part])  # which LAPACK overwrites
+        torch.linalg.eigh(vectors, out=(s[part], vectors))
 
     over_slices(solve, len(A), cost=n**3)
     return s.reshape(X.shape[:-1]), _unflatten(U, X)

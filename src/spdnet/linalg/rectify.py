@@ -6,6 +6,7 @@ its input. Such a matrix is its own result, and the derivative there is the iden
 decomposition of :math:`X - \epsilon I` tells, at a tenth of the cost of eigenvectors.
 """
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -85,7 +86,7 @@ def rectify(X: Tensor, eps: float, *, check: bool = True, who: str = "rectify") 
 def _rectify_all(X: Tensor, eps: float, who: str) -> Tensor:
     f = Clamp(eps)
     s, U = decompose(X, f, check=False, who=who)
-    lowest = eps - _rounding(s.abs().amax(-1, keepdim=True), eps)
+    lowest = eps - _rounding(s.abs().amax(-1, keepdim=True), eps, s.shape[-1])
     s = torch.where((s < eps) & (s >= lowest), eps, s)
     return map_decomposed(X, s, U, f)
 
@@ -118,15 +119,15 @@ def _lowered(X: Tensor, eps: float) -> Tensor:
     """``X - eps I``, positive definite unless an eigenvalue of ``X`` is below ``eps``."""
     A = X.clone(memory_format=torch.contiguous_format)
     diagonal = A.diagonal(dim1=-2, dim2=-1)
-    diagonal.sub_((eps - _rounding(diagonal.amax(-1), eps))[:, None])
+    diagonal.sub_((eps - _rounding(diagonal.amax(-1), eps, X.shape[-1]))[:, None])
     return A
 
 
-def _rounding(size: Tensor, eps: float) -> Tensor:
-    """How far below ``eps`` an eigenvalue may be by rounding, for matrices of a size.
+def _rounding(size: Tensor, eps: float, n: int) -> Tensor:
+    """How far below ``eps`` an eigenvalue may be by rounding, for ``n`` by ``n`` matrices of a size.
 
-    A few units of the last digit of the largest eigenvalue; never more than a small part of
-    ``eps``, so that a zero eigenvalue is always below it.
+    A product of such matrices leaves some ``sqrt(n)`` units of the last digit of the largest
+    entry. Never more than a small part of ``eps``, so that a zero eigenvalue is always below it.
     """
-    unit = torch.finfo(size.dtype).eps
-    return torch.clamp(4 * unit * size.abs(), max=abs(eps) / 16)
+    unit = 4 * math.sqrt(n) * torch.finfo(size.dtype).eps
+    return torch.clamp(unit * size.abs(), max=abs(eps) / 16)

@@ -37,8 +37,8 @@ def over_slices(work: Callable[[slice], None], batch: int, cost: float) -> None:
     Parameters
     ----------
     work : callable
-        Writes its results where they belong. It has to spend its time in calls that release the
-        interpreter's lock, such as torch's.
+        Writes its results where they belong, without gradients. It has to spend its time in calls
+        that release the interpreter's lock, such as torch's.
     batch : int
     cost : float
         Of one of the batch, about, in operations. Little work is done by one thread.
@@ -53,11 +53,14 @@ def over_slices(work: Callable[[slice], None], batch: int, cost: float) -> None:
     edges = [batch * i // pieces for i in range(pieces + 1)]
     left = iter([slice(a, b) for a, b in pairwise(edges)])  # shared: each takes the next
     failures: list[BaseException] = []
+    # a mode is that of a thread
+    mode = torch.inference_mode if torch.is_inference_mode_enabled() else torch.no_grad
 
     def take(_: object = None) -> None:
         try:
-            for part in left:
-                work(part)
+            with mode():
+                for part in left:
+                    work(part)
         except BaseException as failure:  # an interrupt, too: raised again by the caller
             failures.append(failure)
 
