@@ -4,7 +4,8 @@ r"""Raised eigenvalues with only the eigenvectors on one side of the threshold.
 that vanishes below it. With the eigenvectors :math:`V` of the side that has fewer,
 
 .. math::
-    Y = X + V (\epsilon - S_V) V^\top \quad\text{or}\quad Y = \epsilon I + V (S_V - \epsilon) V^\top,
+    Y = X + V (\epsilon - S_V) V^\top \quad\text{or}\quad
+    Y = \epsilon I + V (S_V - \epsilon) V^\top,
 
 and the derivative is four products with :math:`V`, too. That is a fraction of the work of
 :math:`U f(S) U^\top` for a matrix of low rank, and never more than half of it.
@@ -18,7 +19,6 @@ from torch import Tensor
 from spdnet._checks import is_concrete
 from spdnet.linalg.scalar import Clamp
 from spdnet.linalg.symmetric import symmetrize
-from spdnet.linalg.threads import over_slices
 
 #: matrices smaller than this are not worth sorting by the number of eigenvectors
 _SMALLEST = 24
@@ -42,10 +42,11 @@ def first(s: Tensor, U: Tensor, f: Clamp, G: Tensor) -> Tensor:
 
 
 def _value(X: Tensor, s: Tensor, U: Tensor, eps: Tensor, side: slice) -> Tensor:
+    V, s = U[..., side], s[..., side]
     low = side.start == 0
-    V, weight = U[..., side], (s[..., side] - eps).abs()
-    weight = weight.masked_fill((s[..., side] < eps) ^ low, 0)
-    Y = symmetrize((V * weight[:, None, :]) @ V.mT)
+    weight = torch.clamp(eps - s if low else s - eps, min=0) / 2  # 0 for those of the other side
+    Y = (V * weight[:, None, :]) @ V.mT
+    Y = Y + Y.mT
     if low:
         return Y.add_(symmetrize(X))
     Y.diagonal(dim1=-2, dim2=-1).add_(eps)
@@ -53,47 +54,44 @@ def _value(X: Tensor, s: Tensor, U: Tensor, eps: Tensor, side: slice) -> Tensor:
 
 
 def _first(G: Tensor, s: Tensor, U: Tensor, eps: Tensor, side: slice) -> Tensor:
-    low = side.start == 0
     V = U[..., side]
+    low = side.start == 0
     c = Clamp(eps[:, 0]).first(s[..., side, None], s[..., None, :])  # (B, few, n)
     if low:
         c -= 1
-    c[..., side] /= 2  # in both halves of the sum below
+    c[..., side] /= 2  # in both terms of the sum below
     G = symmetrize(G)
-    D = V @ (((V.mT @ G @ U).mul_(c)) @ U.mT)
-    D = D + D.mT
-    return D.add_(G) if low else D
+    K = (V.mT @ G @ U).mul_(c)
+    if low:
+        D = V @ (K @ U.mT)
+        return (D + D.mT).add_(G)
+    D = torch.bmm(V, K @ U.mT, out=G)
+    return D + D.mT
 
 
 def _by_group(function: Callable[..., Tensor], X: Tensor, s: Tensor, U: Tensor, f: Clamp) -> Tensor:
-    """A function of matrices of which the same eigenvectors are wanted, a few at a time."""
-    n = X.shape[-1]
-    Y = torch.empty_like(X, memory_format=torch.contiguous_format)
-    out, X, U = Y.view(-1, n, n), X.reshape(-1, n, n), U.reshape(-1, n, n)
+    """A function of matrices of which the same eigenvectors are wanted."""
+    shape, n = X.shape, X.shape[-1]
+    X, U = X.reshape(-1, n, n), U.reshape(-1, n, n)
     eps = torch.as_tensor(f.threshold(s), dtype=s.dtype).expand(*s.shape[:-1], 1).reshape(-1, 1)
     s = s.reshape(-1, n)
-
-    for index, side in _groups(s, eps):
-
-        def work(part: slice, index: Tensor | None = index, side: slice = side) -> None:
-            i = part if index is None else index[part]
-            out[i] = function(X[i], s[i], U[i], eps[i], side)
-
-        few = side.stop - side.start
-        over_slices(work, len(s) if index is None else len(index), cost=n * n * few)
-    return Y
+    groups = list(_groups(s, eps))
+    if len(groups) == 1:
+        return function(X, s, U, eps, groups[0][1]).reshape(shape)
+    Y = torch.empty_like(X, memory_format=torch.contiguous_format)
+    for index, side in groups:
+        Y[index] = function(X[index], s[index], U[index], eps[index], side)
+    return Y.reshape(shape)
 
 
-def _groups(s: Tensor, eps: Tensor) -> Iterator[tuple[Tensor | None, slice]]:
-    """Which matrices, all for None, and which of their eigenvectors; it depends on each alone."""
+def _groups(s: Tensor, eps: Tensor) -> Iterator[tuple[Tensor, slice]]:
+    """Which matrices, and which of their eigenvectors; it depends on each matrix alone."""
     n = s.shape[-1]
     n_low = (s < eps).sum(-1)
     low = 2 * n_low <= n
     few = torch.where(low, n_low, n - n_low)
     part = -(-n // _PART)
-    width = part * (few.sub_(1).div_(part, rounding_mode="floor") + 1).clamp_(min=1)
+    width = part * ((few + part - 1) // part).clamp(min=1)
     width = torch.where(low, width, -width)
-    widths = width.unique().tolist()
-    for w in widths:
-        index = None if len(widths) == 1 else (width == w).nonzero()[:, 0]
-        yield index, slice(0, w) if w > 0 else slice(n + w, n)
+    for w in width.unique().tolist():
+        yield (width == w).nonzero()[:, 0], slice(0, w) if w > 0 else slice(n + w, n)

@@ -65,7 +65,8 @@ class _Congruence(Function):
     def forward(X: Tensor, W: Tensor) -> tuple[Tensor, Tensor]:
         with without_autocast(X):
             Q = _left(W.mT, X)
-            return symmetrize(_right(Q, W)), Q
+            Y = _right(Q, W / 2)
+            return Y + Y.mT, Q
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -80,9 +81,9 @@ class _Congruence(Function):
         dX = dW = None
         with without_autocast(X):
             if G is not None:
-                G = symmetrize(G)
-                dX = _left(W, _right(G, W.mT)) if ctx.needs_input_grad[0] else None
-                dW = 2 * _sum_of_products(G, Q).mT if ctx.needs_input_grad[1] else None
+                G = G + G.mT
+                dX = _left(W / 2, _right(G, W.mT)) if ctx.needs_input_grad[0] else None
+                dW = _sum_of_products(G, Q).mT if ctx.needs_input_grad[1] else None
             if H is not None:  # of the second result, where a second derivative is taken
                 dX = _plus(dX, _left(W, H)) if ctx.needs_input_grad[0] else None
                 dW = _plus(dW, (X @ H.mT).sum(0)) if ctx.needs_input_grad[1] else None

@@ -28,11 +28,12 @@ def is_available() -> bool:
 def syev_batched(X: Tensor) -> tuple[Tensor, Tensor]:
     """Eigenvalues ascending and eigenvectors of symmetric ``X (B, n, n)``, float32 or float64.
 
+    ``X`` may be overwritten.
     Nothing waits for the device. A matrix that the solver cannot decompose, such as one with NaN,
     has NaN for all its eigenvalues.
     """
     B, n, _ = X.shape
-    A = X.clone(memory_format=torch.contiguous_format)  # overwritten with the eigenvectors
+    A = X.contiguous()  # the eigenvectors come here
     s = X.new_empty(B, n)
     info = torch.empty(B, dtype=torch.int32, device=X.device)
     with torch.cuda.device(X.device):

@@ -64,7 +64,7 @@ def eigh(X: Tensor, *, accurate: bool = False, check: bool = True) -> tuple[Tens
 def constant_eigh(X: Tensor, *, accurate: bool = False) -> tuple[Tensor, Tensor]:
     """As :func:`eigh` for ``X`` that is a constant, with the fastest solver that there is."""
     with without_autocast(X):
-        s, U = torch.ops.spdnet.eigh(symmetrize(X.to(_solver_dtype(X, accurate))))
+        s, U = torch.ops.spdnet.eigh(X.to(_solver_dtype(X, accurate)))
     return s.to(X.dtype), U.to(X.dtype)
 
 
@@ -78,7 +78,7 @@ _LIBRARY.define("eigh(Tensor X) -> (Tensor, Tensor)", tags=(torch.Tag.pt2_compli
 
 @torch.library.impl(_LIBRARY, "eigh", "CompositeExplicitAutograd")
 def _anywhere(X: Tensor) -> tuple[Tensor, Tensor]:
-    s, U = torch.linalg.eigh(X)
+    s, U = torch.linalg.eigh(symmetrize(X))
     return s, _by_columns(U)
 
 
@@ -89,7 +89,7 @@ def _on_cpu(X: Tensor) -> tuple[Tensor, Tensor]:
     s, U = _empty(A)
 
     def solve(part: slice) -> None:
-        vectors = U[part].copy_(A[part])  # which LAPACK overwrites
+        vectors = torch.add(A[part], A[part].mT, out=U[part]).mul_(0.5)  # LAPACK works in place
         torch.linalg.eigh(vectors, out=(s[part], vectors))
 
     over_slices(solve, len(A), cost=n**3)
@@ -101,7 +101,7 @@ def _on_cuda(X: Tensor) -> tuple[Tensor, Tensor]:
     n = X.shape[-1]
     if X.numel() == 0 or not cusolver.is_available():
         return _anywhere(X)
-    s, U = cusolver.syev_batched(X.reshape(-1, n, n))
+    s, U = cusolver.syev_batched(symmetrize(X).reshape(-1, n, n))
     return s.reshape(X.shape[:-1]), _unflatten(U, X)
 
 

@@ -102,25 +102,20 @@ def _has_lower(X: Tensor, eps: float) -> Tensor:
     """Which of the matrices have an eigenvalue below ``eps``; flat, rounding forgiven."""
     n = X.shape[-1]
     with without_autocast(X):
-        X = X.to(working_dtype(X.dtype)).reshape(-1, n, n)
-        if X.device.type != "cpu":
-            return torch.linalg.cholesky_ex(_lowered(X, eps)).info != 0
-        info = torch.empty(len(X), dtype=torch.int32)
+        A = X.to(working_dtype(X.dtype)).reshape(-1, n, n)
+        A = A.clone(memory_format=torch.contiguous_format)
+        diagonal = A.diagonal(dim1=-2, dim2=-1)
+        diagonal.sub_((eps - _rounding(diagonal.amax(-1), eps, n))[:, None])
+        if A.device.type != "cpu":
+            return torch.linalg.cholesky_ex(A).info != 0
+        info = torch.empty(len(A), dtype=torch.int32)
 
         def factorize(part: slice) -> None:
-            A = _lowered(X[part], eps).mT  # LAPACK's order of a symmetric matrix: in place
-            torch.linalg.cholesky_ex(A, out=(A, info[part]))
+            matrices = A[part].mT  # the order of LAPACK, which works in place then
+            torch.linalg.cholesky_ex(matrices, out=(matrices, info[part]))
 
-        over_slices(factorize, len(X), cost=n**3 / 10)
+        over_slices(factorize, len(A), cost=n**3 / 10)
         return info != 0
-
-
-def _lowered(X: Tensor, eps: float) -> Tensor:
-    """``X - eps I``, positive definite unless an eigenvalue of ``X`` is below ``eps``."""
-    A = X.clone(memory_format=torch.contiguous_format)
-    diagonal = A.diagonal(dim1=-2, dim2=-1)
-    diagonal.sub_((eps - _rounding(diagonal.amax(-1), eps, X.shape[-1]))[:, None])
-    return A
 
 
 def _rounding(size: Tensor, eps: float, n: int) -> Tensor:
