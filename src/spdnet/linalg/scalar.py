@@ -75,8 +75,11 @@ class Log(ScalarFunction):
         return s.log()
 
     def first(self, a: Tensor, b: Tensor) -> Tensor:
-        hi, lo = _sort2(a, b)
-        return _ratio(_log_ratio(hi, lo), hi - lo, 1 / hi)
+        gap, lo = (a - b).abs(), torch.minimum(a, b)
+        relative = gap / lo
+        # logarithms of the arguments, which are fewer than their pairs
+        apart = torch.where(relative > 1, (a.log() - b.log()).abs(), torch.log1p(relative))
+        return torch.where(gap == 0, 1 / lo, apart / gap)
 
     def second(self, a: Tensor, b: Tensor, c: Tensor) -> Tensor:
         # log is the inverse of exp, and f[a,b,c] = -g[x,y,z] f[a,b] f[b,c] f[a,c] for g = 1/f

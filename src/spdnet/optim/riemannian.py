@@ -81,9 +81,13 @@ def gradients(params: Sequence[Tensor]) -> list[Tensor]:
 def stacked_gradient(group: dict[str, Any], params: list[Tensor]) -> tuple[Tensor, Tensor]:
     """Equal Stiefel parameters ``(P, ..., n, k)`` and the Riemannian gradients to descend along."""
     dtype = working_dtype(params[0].dtype)
-    W, G = torch.stack(params).to(dtype), torch.stack(gradients(params)).to(dtype)
+    W, G = (_stack(tensors).to(dtype) for tensors in (params, gradients(params)))
     G = stiefel.riemannian_gradient(W, G, group["metric"])
     return W, -G if group["maximize"] else G
+
+
+def _stack(tensors: Sequence[Tensor]) -> Tensor:
+    return tensors[0][None] if len(tensors) == 1 else torch.stack(list(tensors))
 
 
 def write_back(targets: Sequence[Tensor], values: Tensor) -> None:
