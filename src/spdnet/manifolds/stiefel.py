@@ -289,15 +289,20 @@ def _orthonormalize(A: Tensor) -> Tensor:
 def _orthonormalize_near(A: Tensor) -> Tensor:
     r"""The same for ``A`` with well separated columns, such as a point plus a tangent vector.
 
-    There :math:`A^\top A = I + V^\top V`, so that its Cholesky factor is :math:`R^\top`; a step of
-    Newton's iteration for the nearest orthonormal matrix removes what rounding leaves after a long
-    step. Products instead of reflections are several times faster. Columns that are not
-    independent give NaN on devices, where looking would mean waiting.
+    There :math:`A^\top A = I + V^\top V`, so that its Cholesky factor is :math:`R^\top`, and as well
+    conditioned as the step is short; after a long one, a step of Newton's iteration for the nearest
+    orthonormal matrix removes what rounding has left. Products instead of reflections are several
+    times faster. On devices, where looking would mean waiting, every step counts as long, and
+    columns that are not independent give NaN.
     """
-    L, info = torch.linalg.cholesky_ex(A.mT @ A)
-    if info.device.type == "cpu" and is_concrete(info) and info.any():
+    S = A.mT @ A
+    L, info = torch.linalg.cholesky_ex(S)
+    look = info.device.type == "cpu" and is_concrete(info)
+    if look and info.any():
         return _orthonormalize(A)
     Q = torch.linalg.solve_triangular(L, A.mT, upper=False)  # (..., k, n): nothing to copy
+    if look and S.numel() > 0 and float(S.detach().diagonal(dim1=-2, dim2=-1).max()) < 2:
+        return Q.mT
     return (1.5 * Q - 0.5 * (Q @ Q.mT) @ Q).mT
 
 
