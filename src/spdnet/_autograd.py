@@ -4,7 +4,18 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
+from torch._functorch.utils import unwrap_dead_wrappers
+from torch.autograd import Function, forward_ad
+
+
+def apply(function: type[Function], *args: Any) -> Any:
+    """``function.apply(*args)``, all arguments given, in half the time for small tensors.
+
+    torch inspects the signature of ``forward`` at every call, to fill in default arguments.
+    """
+    if torch._C._are_functorch_transforms_active():
+        return function.apply(*args)
+    return super(Function, function).apply(*unwrap_dead_wrappers(args))  # type: ignore[misc]
 
 
 def is_transformed(x: Tensor) -> bool:

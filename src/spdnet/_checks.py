@@ -173,6 +173,13 @@ def is_concrete(X: Tensor) -> bool:
     )
 
 
+def can_branch(X: Tensor) -> bool:
+    """Whether the values of ``X`` may decide what is done: concrete, not captured in a graph."""
+    if X.numel() == 0 or not is_concrete(X):
+        return False
+    return X.device.type != "cuda" or not torch.cuda.is_current_stream_capturing()
+
+
 def require_finite(who: str, X: Tensor, name: str = "X") -> None:
     """Every matrix is finite (a pass over the data)."""
     if not is_concrete(X) or X.numel() == 0:

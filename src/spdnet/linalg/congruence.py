@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from spdnet._autograd import batch_first
+from spdnet._autograd import apply, batch_first
 from spdnet._precision import without_autocast, working_dtype
 from spdnet.linalg.symmetric import symmetrize
 
@@ -116,7 +116,7 @@ class _ForwardCongruence(_Congruence):
 
 def _congruence(X: Tensor, W: Tensor) -> tuple[Tensor, Tensor]:
     if not torch.compiler.is_compiling():
-        return _ForwardCongruence.apply(X, W)
+        return apply(_ForwardCongruence, X, W)
     wanted = torch.is_grad_enabled() and (X.requires_grad or W.requires_grad)
     if wanted and not torch.compiler.is_exporting():
         return _Congruence.apply(X, W)

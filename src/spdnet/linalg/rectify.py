@@ -14,7 +14,7 @@ from contextvars import ContextVar
 import torch
 from torch import Tensor
 
-from spdnet._checks import is_concrete, require_square, require_symmetric
+from spdnet._checks import can_branch, require_square, require_symmetric
 from spdnet._precision import without_autocast, working_dtype
 from spdnet.linalg.scalar import Clamp
 from spdnet.linalg.spectral import decompose, map_decomposed
@@ -69,7 +69,7 @@ def rectify(X: Tensor, eps: float, *, check: bool = True, who: str = "rectify") 
     if violated is not None:
         violated.logical_or_(_has_lower(X.detach(), eps).any())
         return X
-    if not _can_branch(X):
+    if not can_branch(X):
         return _rectify_all(X, eps, who)
     low = _has_lower(X.detach(), eps)
     n_low = int(low.sum())
@@ -89,13 +89,6 @@ def _rectify_all(X: Tensor, eps: float, who: str) -> Tensor:
     lowest = eps - _rounding(s.abs().amax(-1, keepdim=True), eps, s.shape[-1])
     s = torch.where((s < eps) & (s >= lowest), eps, s)
     return map_decomposed(X, s, U, f)
-
-
-def _can_branch(X: Tensor) -> bool:
-    """Whether values may decide what is done: not compiled, under vmap, or captured in a graph."""
-    if X.numel() == 0 or not is_concrete(X):
-        return False
-    return X.device.type != "cuda" or not torch.cuda.is_current_stream_capturing()
 
 
 def _has_lower(X: Tensor, eps: float) -> Tensor:
@@ -119,10 +112,11 @@ def _has_lower(X: Tensor, eps: float) -> Tensor:
 
 
 def _rounding(size: Tensor, eps: float, n: int) -> Tensor:
-    """How far below ``eps`` an eigenvalue may be by rounding, for ``n`` by ``n`` matrices of a size.
+    """How far below ``eps`` an eigenvalue may be by rounding, for matrices of a size.
 
-    A product of such matrices leaves some ``sqrt(n)`` units of the last digit of the largest
-    entry. Never more than a small part of ``eps``, so that a zero eigenvalue is always below it.
+    A product of ``n`` by ``n`` matrices leaves some ``sqrt(n)`` units of the last digit of the
+    largest entry. Never more than a small part of ``eps``, so that a zero eigenvalue is always
+    below it.
     """
     unit = 4 * math.sqrt(n) * torch.finfo(size.dtype).eps
     return torch.clamp(unit * size.abs(), max=abs(eps) / 16)

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from spdnet._autograd import batch_first
+from spdnet._autograd import apply, batch_first
 from spdnet._checks import (
     require_finite,
     require_positive_eigenvalues,
@@ -196,7 +196,7 @@ def _derivative(X: Tensor, s: Tensor, U: Tensor, f: ScalarFunction, *directions:
     p = f.parameter
     args: tuple[Any, ...] = (X, s, U, p, f if p is None else f.bind(None), *directions)
     if not torch.compiler.is_compiling():
-        return _ForwardDerivative.apply(*args)
+        return apply(_ForwardDerivative, *args)
     if torch.is_grad_enabled() and any(x.requires_grad for x in (X, *directions)):
         return _Derivative.apply(*args)
     # the compiler cannot trace a Function of which no derivative is wanted

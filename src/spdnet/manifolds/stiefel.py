@@ -4,6 +4,7 @@ Every function takes any leading batch shape. The tangent space at ``W`` are the
 :math:`W^\top V` skew-symmetric.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,8 +12,14 @@ import torch
 from torch import Tensor
 
 from spdnet._autograd import is_differentiated
-from spdnet._checks import is_concrete, require_choice, require_same_shape, require_tall
-from spdnet._precision import accurate_dtype, unlowered
+from spdnet._checks import (
+    can_branch,
+    is_concrete,
+    require_choice,
+    require_same_shape,
+    require_tall,
+)
+from spdnet._precision import accurate_dtype, unlowered, without_autocast, working_dtype
 from spdnet.linalg.matrix_functions import invsqrtm
 from spdnet.linalg.symmetric import symmetrize
 
@@ -281,6 +288,33 @@ def transport(W: Tensor, target: Tensor, V: Tensor, metric: str = "embedded") ->
     return project_tangent(target, V)
 
 
+@torch.no_grad()
+def is_orthonormal(W: Tensor) -> bool:
+    """Whether the columns of ``W (n, k)`` are orthonormal to rounding.
+
+    False where values cannot be looked at, as in compilation, under vmap or in the capture of a
+    graph.
+
+    Parameters
+    ----------
+    W : Tensor, shape (n, k)
+
+    Examples
+    --------
+    >>> import torch
+    >>> from spdnet.manifolds import stiefel
+    >>> stiefel.is_orthonormal(torch.eye(3)[:, :2]), stiefel.is_orthonormal(torch.ones(3, 2))
+    (True, False)
+    """
+    if not can_branch(W):
+        return False
+    W = W.to(working_dtype(W.dtype))
+    with without_autocast(W):
+        S = W.mT @ W
+    S.diagonal().sub_(1)
+    return bool(S.abs_().max() <= 4 * math.sqrt(len(W)) * torch.finfo(W.dtype).eps)
+
+
 def _orthonormalize(A: Tensor) -> Tensor:
     Q, R = torch.linalg.qr(A)
     return Q * torch.where(R.diagonal(dim1=-2, dim2=-1) < 0, -1.0, 1.0)[..., None, :]
@@ -289,8 +323,8 @@ def _orthonormalize(A: Tensor) -> Tensor:
 def _orthonormalize_near(A: Tensor) -> Tensor:
     r"""The same for ``A`` with well separated columns, such as a point plus a tangent vector.
 
-    There :math:`A^\top A = I + V^\top V`, so that its Cholesky factor is :math:`R^\top`, and as well
-    conditioned as the step is short; after a long one, a step of Newton's iteration for the nearest
+    There :math:`A^\top A = I + V^\top V`, so that its Cholesky factor is :math:`R^\top`, the better
+    conditioned the shorter the step; after a long one, a step of Newton's iteration for the nearest
     orthonormal matrix removes what rounding has left. Products instead of reflections are several
     times faster. On devices, where looking would mean waiting, every step counts as long, and
     columns that are not independent give NaN.

@@ -17,6 +17,7 @@ from spdnet._checks import (
     require_symmetric,
     require_threshold,
 )
+from spdnet.manifolds.stiefel import is_orthonormal
 from spdnet.nn import BiMap, Center, LogEig, ReEig, Vech
 from spdnet.nn.bimap import INITS
 
@@ -140,11 +141,26 @@ class SPDNet(nn.Module):
             X = self.center(X, check=False)  # (..., d_0, d_0), mean at the identity
         for i, bimap in enumerate(self.bimaps):
             if i > 0:
-                X = self.reeigs[i - 1](X, check=False)  # (..., d_i, d_i), eigenvalues >= eps
+                known = {"above": True} if i > 1 and self._stays_above(i - 1) else {}
+                X = self.reeigs[i - 1](X, check=False, **known)  # (..., d_i, d_i), >= eps
             X = bimap(X, check=False)  # (..., d_{i+1}, d_{i+1})
         if self.logeig is not None:
             X = self.logeig(X, check=check)  # (..., d, d), flat
         return self.vectorize(X)  # (..., d * d)
+
+    def _stays_above(self, i: int) -> bool:
+        """Whether the i-th BiMap cannot bring eigenvalues below the threshold of its ReEig again.
+
+        They are above that of the ReEig before, and orthonormal columns do not lower the least one.
+        """
+        before, after = self.reeigs[i - 1], self.reeigs[i]
+        if not (isinstance(before, ReEig) and isinstance(after, ReEig)):
+            return False  # of the user's own
+        fixed = before.share is None and after.share is None
+        if not fixed or float(after.eps) > float(before.eps):
+            return False
+        weight = self.bimaps[i].weight
+        return isinstance(weight, Tensor) and is_orthonormal(weight)
 
     def extra_repr(self) -> str:
         """Settings for ``repr``."""

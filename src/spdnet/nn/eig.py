@@ -76,10 +76,12 @@ class ReEig(SPDLayer):
             self.threshold.zero_()
             self.num_batches_tracked.zero_()
 
-    def forward(self, X: Tensor, check: bool | None = None) -> Tensor:
-        """``(..., n, n)`` to ``(..., n, n)``."""
+    def forward(self, X: Tensor, check: bool | None = None, above: bool = False) -> Tensor:
+        """``(..., n, n)`` to ``(..., n, n)``; ``above``: nothing is below a fixed threshold."""
         check = self._checks(check)
         if self.share is None:
+            if above:
+                return X
             return rectify(X, float(self.eps), check=check, who="ReEig")
         s, U = decompose(X, Clamp(0.0), check=check, who="ReEig")
         if self.training and s.numel() > 0:
