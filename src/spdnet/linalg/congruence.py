@@ -138,8 +138,14 @@ def _right(X: Tensor, A: Tensor) -> Tensor:
 
 
 def _sum_of_products(A: Tensor, B: Tensor) -> Tensor:
-    """``sum_b A_b^T B_b`` of ``(B, k, m)`` and ``(B, k, n)``: one product."""
-    return A.flatten(0, 1).mT @ B.flatten(0, 1)
+    """``sum_b A_b^T B_b`` of ``(B, k, m)`` and ``(B, k, n)``: one long product for each thread."""
+    A, B = A.flatten(0, 1), B.flatten(0, 1)
+    threads = 1
+    if A.device.type == "cpu" and not torch.compiler.is_compiling():
+        threads = torch.get_num_threads()
+    if threads == 1 or len(A) == 0 or len(A) % threads != 0:
+        return A.mT @ B
+    return (A.unflatten(0, (threads, -1)).mT @ B.unflatten(0, (threads, -1))).sum(0)
 
 
 def _plus(a: Tensor | None, b: Tensor | None) -> Tensor | None:
