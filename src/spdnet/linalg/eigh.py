@@ -87,9 +87,10 @@ def _on_cpu(X: Tensor) -> tuple[Tensor, Tensor]:
     n = X.shape[-1]
     A = X.reshape(-1, n, n)
     s, U = _empty(A)
+    torch.add(A, A.mT, out=U).mul_(0.5)  # LAPACK works in place
 
     def solve(part: slice) -> None:
-        vectors = torch.add(A[part], A[part].mT, out=U[part]).mul_(0.5)  # LAPACK works in place
+        vectors = U[part]
         torch.linalg.eigh(vectors, out=(s[part], vectors))
 
     over_slices(solve, len(A), cost=n**3)
