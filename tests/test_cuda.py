@@ -175,13 +175,14 @@ def test_streams_and_graphs():
     torch.testing.assert_close(result, clamp_eig(2 * X, 0.3))
 
 
-@pytest.mark.parametrize("kind", ["full", "clipped"])
+@pytest.mark.parametrize("dims", [(20, 15), (20, 15, 10), (20, 15, 10, 6)])
+@pytest.mark.parametrize("kind", ["full", "clipped", "again"])
 @pytest.mark.parametrize("make", [RiemannianSGD, RiemannianAdam])
-def test_graphed_steps_equal_ordinary_ones(kind, make):
+def test_graphed_steps_equal_ordinary_ones(kind, make, dims):
     from spdnet.training import GraphedStep
 
     X = random_spd(12, 20).cuda()
-    if kind == "clipped":
+    if kind != "full":
         X[3:5, 0] = X[3:5, :, 0] = 0
         X[3:5, 0, 0] = 1e-7
     y = (torch.arange(12) % 3).cuda()
@@ -189,7 +190,9 @@ def test_graphed_steps_equal_ordinary_ones(kind, make):
     losses = []
     for graphed in (False, True):
         torch.manual_seed(0)
-        model = SPDNet((20, 15, 10), 3, dtype=torch.float64, device="cuda")
+        model = SPDNet(dims, 3, dtype=torch.float64, device="cuda")
+        if kind == "again" and len(dims) > 3:  # clipped by the second ReEig, too
+            model.reeigs[1].eps = 0.5
         optimizer = make(model.parameters(), lr=0.05, **more)
         step = GraphedStep(model, optimizer)
         found = []

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -20,11 +21,18 @@ from spdnet.linalg.scalar import Clamp
 from spdnet.linalg.spectral import decompose, map_decomposed
 from spdnet.linalg.threads import over_slices
 
-_violated: ContextVar[Tensor | None] = ContextVar("violated", default=None)
+
+@dataclass
+class _Assumption:
+    violated: Tensor
+    after: int
+
+
+_assumption: ContextVar[_Assumption | None] = ContextVar("assumption", default=None)
 
 
 @contextmanager
-def assuming_nothing_is_low(violated: Tensor) -> Iterator[None]:
+def assuming_nothing_is_low(violated: Tensor, after: int = 0) -> Iterator[None]:
     """Take no matrix to have an eigenvalue below the threshold, and note where that is wrong.
 
     For what cannot branch, such as the capture of a CUDA graph; the caller has to look at
@@ -34,12 +42,14 @@ def assuming_nothing_is_low(violated: Tensor) -> Iterator[None]:
     ----------
     violated : Tensor of bool, shape ()
         Becomes true if a matrix had an eigenvalue below its threshold.
+    after : int
+        As many calls of :func:`rectify` assume nothing yet.
     """
-    token = _violated.set(violated)
+    token = _assumption.set(_Assumption(violated, after))
     try:
         yield
     finally:
-        _violated.reset(token)
+        _assumption.reset(token)
 
 
 def rectify(X: Tensor, eps: float, *, check: bool = True, who: str = "rectify") -> Tensor:
@@ -65,10 +75,12 @@ def rectify(X: Tensor, eps: float, *, check: bool = True, who: str = "rectify") 
     require_square(who, X)
     if check:
         require_symmetric(who, X)
-    violated = None if torch.compiler.is_compiling() else _violated.get()
-    if violated is not None:
-        violated.logical_or_(_has_lower(X.detach(), eps).any())
+    assumption = None if torch.compiler.is_compiling() else _assumption.get()
+    if assumption is not None and assumption.after == 0:
+        assumption.violated.logical_or_(_has_lower(X.detach(), eps).any())
         return X
+    if assumption is not None:
+        assumption.after -= 1
     if not can_branch(X):
         return _rectify_all(X, eps, who)
     low = _has_lower(X.detach(), eps)

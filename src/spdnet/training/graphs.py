@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -11,16 +12,17 @@ from torch.nn.functional import cross_entropy
 from spdnet.linalg.rectify import assuming_nothing_is_low
 from spdnet.nn import ReEig
 
-_PATIENCE = 20  # steps without trying the short way, after it was wrong
+_PATIENCE = 20  # steps without trying a shorter way, after it was wrong
 
 
 class GraphedStep:
     """Forward, backward and update of one training step, each launched at one stroke.
 
     A ReEig that clips nothing needs no eigenvectors, but in a graph it cannot look and decide. So
-    there are two graphs: the short one assumes that nothing is clipped and notes whether that was
-    true; if not, the batch is done again by the long one before anything is updated. The result is
-    the same either way, within rounding.
+    there are several graphs: the shortest assumes that nothing is clipped, the next that the first
+    ReEig alone clips, since orthonormal BiMaps keep eigenvalues above the threshold; each notes
+    whether that was true. If not, the batch is done again by the next one before anything is
+    updated; the last assumes nothing. The result is the same either way, within rounding.
 
     The first call is an ordinary step. Afterwards the shapes are fixed.
 
@@ -66,8 +68,8 @@ class GraphedStep:
         self.optimizer = optimizer
         self.loss = loss
         self._parameters = [p for p in parameters if p.requires_grad]
-        self._short: torch.cuda.CUDAGraph | None = None
-        self._wait = 0
+        self._graphs: list[torch.cuda.CUDAGraph] = []
+        self._settled = self._wait = 0
 
     def __call__(self, X: Tensor, y: Tensor) -> tuple[float, int]:
         """Take a step; the loss before it, and how many were classified correctly.
@@ -79,21 +81,19 @@ class GraphedStep:
         X : Tensor, shape (B, n, n)
         y : Tensor, shape (B,)
         """
-        if self._short is None:
+        if not self._graphs:
             return self._first(X, y)
         self._X.copy_(X)
         self._y.copy_(y)
         for rate, group in zip(self._rates, self.optimizer.param_groups, strict=True):
             rate.fill_(group["lr"])
-        if self._wait == 0:
-            self._short.replay()
+        for i in range(self._settled if self._wait > 0 else 0, len(self._graphs)):
+            self._graphs[i].replay()
             violated, loss, correct = self._found.tolist()
-            if violated:
-                self._wait = _PATIENCE
-        if self._wait > 0:
-            self._wait -= 1
-            self._long.replay()
-            _, loss, correct = self._found.tolist()
+            if not violated:
+                break
+            self._settled, self._wait = i + 1, _PATIENCE
+        self._wait = max(0, self._wait - 1)
         if math.isfinite(loss):
             self._update.replay()
         return loss, int(correct)
@@ -101,6 +101,7 @@ class GraphedStep:
     def _first(self, X: Tensor, y: Tensor) -> tuple[float, int]:
         self._X, self._y = X.clone(), y.clone()
         self._found = torch.zeros(3, dtype=torch.float64, device=X.device)
+        self._violated = torch.zeros((), dtype=torch.bool, device=X.device)
         self._gradients = [torch.zeros_like(p) for p in self._parameters]  # always at this place
         for p, g in zip(self._parameters, self._gradients, strict=True):
             p.grad = g
@@ -115,28 +116,28 @@ class GraphedStep:
         self._capture()
         return loss, int(correct)
 
-    def _compute(self, violated: Tensor | None) -> None:
-        """Gradients, and in ``_found``: whether the assumption was wrong, loss, hits."""
+    def _compute(self, after: int | None) -> None:
+        """Gradients, and in ``_found``: whether the assumption was wrong, loss, hits.
+
+        As many ReEigs as ``after`` assume nothing, or all for None.
+        """
         torch._foreach_zero_(self._gradients)
-        if violated is None:
+        self._violated.zero_()
+        with nullcontext() if after is None else assuming_nothing_is_low(self._violated, after):
             logits = self.model(self._X, check=False)
-        else:
-            with assuming_nothing_is_low(violated):
-                logits = self.model(self._X, check=False)
         loss = self.loss(logits, self._y)
         loss.backward()
-        wrong = torch.zeros_like(self._found[0]) if violated is None else violated
         hits = (logits.argmax(-1) == self._y).sum()
-        self._found.copy_(torch.stack([wrong.double(), loss.detach().double(), hits.double()]))
+        found = (self._violated.double(), loss.detach().double(), hits.double())
+        self._found.copy_(torch.stack(found))
 
     def _capture(self) -> None:
-        violated = torch.zeros((), dtype=torch.bool, device=self._X.device)
-        short, self._long, self._update = (torch.cuda.CUDAGraph() for _ in range(3))
-        with torch.cuda.graph(short):
-            violated.zero_()
-            self._compute(violated)
-        with torch.cuda.graph(self._long, pool=short.pool()):
-            self._compute(None)
+        n_reeigs = sum(isinstance(layer, ReEig) for layer in self.model.modules())
+        graphs, pool = [], torch.cuda.graph_pool_handle()
+        for after in (0, None) if n_reeigs < 2 else (0, 1, None):
+            graphs.append(torch.cuda.CUDAGraph())
+            with torch.cuda.graph(graphs[-1], pool=pool):
+                self._compute(after)
         groups: list[dict[str, Any]] = self.optimizer.param_groups
         before = [group["lr"] for group in groups]
         device = self._X.device
@@ -144,9 +145,10 @@ class GraphedStep:
         try:
             for group, rate in zip(groups, self._rates, strict=True):
                 group["lr"] = rate
-            with torch.cuda.graph(self._update, pool=short.pool()):
+            self._update = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(self._update, pool=pool):
                 self.optimizer.step()
         finally:
             for group, lr in zip(groups, before, strict=True):
                 group["lr"] = lr
-        self._short = short
+        self._graphs = graphs
