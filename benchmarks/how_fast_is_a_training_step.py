@@ -7,7 +7,10 @@ the step captured in graphs; spd_learn's modules with torch's SGD, where it is i
 torch, autograd through ``torch.linalg.eigh`` with the QR retraction by hand. Each has a process of
 its own, and they take turns, so that a noisy machine is noisy for all; times are medians. The floor
 is the time that the products of matrices alone would take at the measured rate of torch's product,
-and reading the input at the measured rate of a copy.
+and reading the input at the measured rate of a copy. Memory is what a step takes at its peak beyond
+what is there before it: of torch's allocator, so that the workspace of libraries is not in it.
+
+The second table is the update alone, beside geoopt's RiemannianSGD where it is installed.
 
 ``clipped`` data are covariances of fewer frames than features, so that most eigenvalues lie below
 the threshold; ``full`` data have none there. nan: not there, or it failed.
@@ -16,10 +19,12 @@ the threshold; ``full`` data have none there. nan: not there, or it failed.
 import argparse
 import json
 import multiprocessing
+import os
 import platform
 import statistics
 import time
-from itertools import pairwise
+from contextlib import contextmanager
+from itertools import accumulate, pairwise, product
 
 import torch
 from torch import nn
@@ -115,14 +120,45 @@ def plain(dims, dtype, device):
     return step, step
 
 
-METHODS = {"spdnet": ours, "graphed": graphed, "spd_learn": spd_learn, "plain torch": plain}
+def our_update(dims, dtype, device):
+    """The update of the network's weights alone."""
+    model = SPDNet(dims, CLASSES, dtype=dtype, device=device)
+    return list(model.parameters()), RiemannianSGD(model.parameters(), lr=LR)
+
+
+def geoopt_update(dims, dtype, device):
+    """The same with geoopt: its Stiefel manifold and its optimiser."""
+    import geoopt
+
+    where = {"dtype": dtype, "device": device}
+    weights = [
+        geoopt.ManifoldParameter(
+            torch.linalg.qr(torch.randn(i, o, **where))[0], manifold=geoopt.EuclideanStiefel()
+        )
+        for i, o in pairwise(dims)
+    ]
+    weights.append(nn.Parameter(torch.randn(CLASSES, dims[-1] ** 2, **where)))
+    return weights, geoopt.optim.RiemannianSGD(weights, lr=LR)
+
+
+STEPS = {"spdnet": ours, "graphed": graphed, "spd_learn": spd_learn, "plain torch": plain}
+UPDATES = {"spdnet": our_update, "geoopt": geoopt_update}
+METHODS = {"step": STEPS, "update": UPDATES}
+
+#: of the authors' code in MATLAB, run in Octave 8 on 2 cores, once and not beside the others
+QUOTE = {"400": "1650 to 1950", "93": "145"}
 
 
 def make_step(method, dims, dtype, device, X, y):
-    """One training step as a function without arguments."""
+    """One training step, or one update, as a function without arguments."""
     if method is graphed:
         step = method(dims, dtype, device)
         return lambda: step(X, y)
+    if method in UPDATES.values():
+        weights, optimizer = method(dims, dtype, device)
+        for W in weights:
+            W.grad = torch.randn_like(W)
+        return optimizer.step
     model, optimizer = method(dims, dtype, device)
 
     def step():
@@ -144,10 +180,28 @@ def clock(function, device):
     return time.perf_counter() - started
 
 
+@contextmanager
+def silence():
+    """Nothing of what a library writes to standard error."""
+    before, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(before, 2)
+        os.close(before)
+        os.close(nowhere)
+
+
 def memory(function, device):
-    """Bytes that one call needs at its peak beyond what there is already, on CUDA."""
+    """Bytes that one call needs at its peak beyond what there is already."""
     if device != "cuda":
-        return None
+        with silence(), torch.profiler.profile(profile_memory=True) as profile:
+            function()
+        events = profile.profiler.kineto_results.events()
+        changes = [e for e in events if e.name() == "[memory]"]
+        changes.sort(key=lambda e: e.start_ns())
+        return max(accumulate(e.nbytes() for e in changes))
     torch.cuda.synchronize()
     before = torch.cuda.memory_allocated()
     torch.cuda.reset_peak_memory_stats()
@@ -172,11 +226,11 @@ def floor(dims, batch, dtype, device):
     return flops / (2 * batch * n**3 / product) + copy / 2
 
 
-def serve(pipe, name, dims, batch, dtype, kind, device):
+def serve(pipe, what, name, dims, batch, dtype, kind, device):
     """A process of its own for a method: its settings of threads are not those of another."""
     X, y = data(dims, batch, dtype, kind, device)
     try:
-        step = make_step(METHODS[name], dims, dtype, device, X, y)
+        step = make_step(METHODS[what][name], dims, dtype, device, X, y)
         for _ in range(3):
             step()
         pipe.send(memory(step, device))
@@ -187,23 +241,21 @@ def serve(pipe, name, dims, batch, dtype, kind, device):
         pipe.send(str(error))
 
 
-def measure(dims, batch, dtype, kind, device, seconds):
+def measure(what, dims, batch, dtype, kind, device, seconds):
     """Median seconds of each method; the processes take turns, one runs at a time."""
     context = multiprocessing.get_context("spawn")
     pipes, peak, times, failed, processes = {}, {}, {}, {}, []
-    for name in METHODS:
+    for name in METHODS[what]:
         pipes[name], theirs = context.Pipe()
-        arguments = (theirs, name, dims, batch, dtype, kind, device)
+        arguments = (theirs, what, name, dims, batch, dtype, kind, device)
         processes.append(context.Process(target=serve, args=arguments, daemon=True))
         processes[-1].start()
-        times[name] = []
-    for name, pipe in pipes.items():
-        peak[name] = pipe.recv()
+        times[name], peak[name] = [], pipes[name].recv()  # ready, and silent from now on
     started = time.perf_counter()
     rounds = 0
     while time.perf_counter() - started < seconds or rounds < 3:
         rounds += 1
-        for name in METHODS:
+        for name in METHODS[what]:
             if not isinstance(peak[name], str):
                 pipes[name].send(3)
                 found = pipes[name].recv()
@@ -222,13 +274,55 @@ def measure(dims, batch, dtype, kind, device, seconds):
     return {
         "seconds": {name: statistics.median(t) for name, t in times.items()},
         "memory": peak,
-        "floor": floor(dims, batch, dtype, device),
+        "floor": floor(dims, batch, dtype, device) if what == "step" else None,
         "failed": failed,
     }
 
 
+def cell(value, scale, unit=""):
+    """A number of a table."""
+    return f"{'-' if value is None else f'{scale * value:.2f}{unit}':>13}"
+
+
+def print_steps(cases, seconds, device):
+    """The table of training steps; the rows of it for machines."""
+    print(f"{'ms a step':38}" + "".join(f"{name:>13}" for name in STEPS) + f"{'floor':>13}")
+    rows = []
+    for shape, batch, dtype, kind in cases:
+        dims = SHAPES[shape]
+        found = measure("step", dims, batch, getattr(torch, dtype), kind, device, seconds)
+        times, memory = found["seconds"], found["memory"]
+        label = f"{'-'.join(map(str, dims))}, {batch}, {dtype}, {kind}"
+        cells = [cell(times.get(name), 1e3) for name in STEPS] + [cell(found["floor"], 1e3)]
+        ours_best = min(("graphed", "spdnet"), key=lambda name: times.get(name, float("inf")))
+        ratio = None
+        if "spd_learn" in times:
+            ratio = times["spd_learn"] / times[ours_best]
+        print(f"{label:38}" + "".join(cells) + (f"{ratio:8.1f}x" if ratio else ""), flush=True)
+        print(f"{'    MiB at the peak':38}" + "".join(cell(memory.get(n), 2**-20) for n in STEPS))
+        rows.append({"case": label, **found, "ratio": ratio})
+    for shape, text in QUOTE.items():
+        dims = "-".join(map(str, SHAPES[shape]))
+        print(f"{dims}, 30: {text} ms, the authors' MATLAB code in Octave; quoted, 2 cores")
+    return rows
+
+
+def print_updates(shapes, dtypes, seconds, device):
+    """The table of updates; the rows of it for machines."""
+    print(f"\n{'ms an update':38}" + "".join(f"{name:>13}" for name in UPDATES))
+    rows = []
+    for shape, dtype in product(shapes, dtypes):
+        dims = SHAPES[shape]
+        found = measure("update", dims, 1, getattr(torch, dtype), "full", device, seconds)
+        label = f"{'-'.join(map(str, dims))}, {dtype}"
+        times = found["seconds"]
+        print(f"{label:38}" + "".join(cell(times.get(name), 1e3) for name in UPDATES), flush=True)
+        rows.append({"case": label, **found})
+    return rows
+
+
 def main():
-    """Print the table, and write it for machines."""
+    """Print the tables, and write them for machines."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--shapes", default="400,93")
@@ -237,9 +331,10 @@ def main():
     parser.add_argument("--seconds", type=float, default=12.0, help="of measuring, for each row")
     parser.add_argument("--out")
     arguments = parser.parse_args()
-    device = arguments.device
-    batches = arguments.batches or ("30" if device == "cpu" else "30,512")
-    dtypes = arguments.dtypes or ("float64,float32" if device == "cpu" else "float32")
+    device, seconds = arguments.device, arguments.seconds
+    shapes = arguments.shapes.split(",")
+    batches = (arguments.batches or ("30" if device == "cpu" else "30,512")).split(",")
+    dtypes = (arguments.dtypes or ("float64,float32" if device == "cpu" else "float32")).split(",")
     where = (
         torch.cuda.get_device_name() if device == "cuda" else f"{torch.get_num_threads()} threads"
     )
@@ -247,32 +342,12 @@ def main():
         f"{platform.machine()}, {where}, torch {torch.__version__}, {time.strftime('%Y-%m-%d')}"
     )
     print(machine)
-    names = list(METHODS)
-    head = "".join(f"{name:>14}" for name in names)
-    print(f"{'ms a step':38}{head}{'floor':>10}   times faster than spd_learn")
-    rows = []
-    for shape in arguments.shapes.split(","):
-        for batch in map(int, batches.split(",")):
-            for dtype in dtypes.split(","):
-                for kind in ("full", "clipped"):
-                    dims = SHAPES[shape]
-                    found = measure(
-                        dims, batch, getattr(torch, dtype), kind, device, arguments.seconds
-                    )
-                    seconds = found["seconds"]
-                    label = f"{'-'.join(map(str, dims))}, {batch}, {dtype}, {kind}"
-                    cells = "".join(
-                        f"{1e3 * seconds.get(name, float('nan')):14.2f}" for name in names
-                    )
-                    ours_best = min(seconds["spdnet"], seconds.get("graphed", float("inf")))
-                    ratio = seconds.get("spd_learn", float("nan")) / ours_best
-                    print(
-                        f"{label:38}{cells}{1e3 * found['floor']:10.2f}   {ratio:.1f}x", flush=True
-                    )
-                    rows.append({"case": label, **found, "ratio": ratio})
+    cases = product(shapes, map(int, batches), dtypes, ("full", "clipped"))
+    steps = print_steps(cases, seconds, device)
+    updates = print_updates(shapes, dtypes, min(seconds, 2), device)
     if arguments.out:
         with open(arguments.out, "w") as file:
-            json.dump({"machine": machine, "rows": rows}, file, indent=1)
+            json.dump({"machine": machine, "steps": steps, "updates": updates}, file, indent=1)
 
 
 if __name__ == "__main__":

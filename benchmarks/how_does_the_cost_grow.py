@@ -1,0 +1,98 @@
+"""How does the cost of a training step grow with the size of the matrices and with the batch?
+
+    python benchmarks/how_does_the_cost_grow.py [--device cuda] [--out growth.json] [--plot growth.svg]
+
+Forward, backward and update of SPDNet in float32 with RiemannianSGD, on CUDA captured in graphs, and
+of spd_learn's modules where they are installed: for matrices of 16 to 512 features, halved by each
+of two BiMaps, in batches of 30; and for 93-70-50-30 in batches of 1 to 4096. The data are of full
+rank, nothing is clipped. A step that would take longer than the limit is left out, and so are all
+that are larger. The plots show whether there are cliffs: sizes at which a little more costs much
+more.
+"""
+
+import argparse
+import json
+import time
+
+import torch
+from how_fast_is_a_training_step import STEPS, clock, data, make_step
+
+SIZES = (16, 24, 32, 33, 48, 64, 65, 93, 128, 129, 192, 256, 257, 384, 512)
+BATCHES = (1, 2, 4, 8, 16, 30, 32, 64, 128, 256, 512, 1024, 2048, 4096)
+LIMIT = 60.0
+
+
+def seconds_of(name, dims, batch, device):
+    """Median of a few steps, or nothing where the method is not there."""
+    X, y = data(dims, batch, torch.float32, "full", device)
+    try:
+        step = make_step(STEPS[name], dims, torch.float32, device, X, y)
+    except ImportError:
+        return None
+    for _ in range(2):
+        first = clock(step, device)
+    n = max(1, min(30, int(1 / first)))
+    return sorted(clock(step, device) for _ in range(n))[n // 2]
+
+
+def measure(name, cases, device):
+    """Pairs of a size and seconds, up to the limit."""
+    found = []
+    for size, dims, batch in cases:
+        seconds = seconds_of(name, dims, batch, device)
+        if seconds is None:
+            break
+        found.append((size, seconds))
+        print(f"{name:>10}  {'-'.join(map(str, dims)):>14}, {batch:4d}: {1e3 * seconds:10.2f} ms")
+        if seconds > LIMIT / 10:
+            break
+    return found
+
+
+def plot(found, title, path):
+    """Both dependencies as lines in logarithmic axes."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained", sharey=True)
+    labels = {"size": "features of a matrix, batches of 30", "batch": "matrices in a batch"}
+    for ax, (key, lines) in zip(axes, found.items(), strict=True):
+        for name, points in lines.items():
+            if points:
+                ax.loglog(*zip(*points, strict=True), marker="o", markersize=3, label=name)
+        ax.set_xlabel(labels[key])
+        ax.grid(which="both", alpha=0.25)
+        ax.legend(frameon=False)
+    axes[0].set_ylabel("seconds a step")
+    figure.suptitle(title, fontsize=10)
+    figure.savefig(path, metadata={"Date": None})
+
+
+def main():
+    """Measure, and write what was asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--out")
+    parser.add_argument("--plot")
+    arguments = parser.parse_args()
+    device = arguments.device
+    ours = "graphed" if device == "cuda" else "spdnet"
+    where = torch.cuda.get_device_name() if device == "cuda" else f"{torch.get_num_threads()} cores"
+    title = f"{where}, torch {torch.__version__}, float32, {time.strftime('%Y-%m-%d')}"
+    sizes = [(n, (n, n // 2, n // 4), 30) for n in SIZES]
+    batches = [(b, (93, 70, 50, 30), b) for b in BATCHES]
+    found = {
+        key: {name: measure(name, cases, device) for name in (ours, "spd_learn")}
+        for key, cases in (("size", sizes), ("batch", batches))
+    }
+    if arguments.out:
+        with open(arguments.out, "w") as file:
+            json.dump({"machine": title, **found}, file, indent=1)
+    if arguments.plot:
+        plot(found, title, arguments.plot)
+
+
+if __name__ == "__main__":
+    main()
