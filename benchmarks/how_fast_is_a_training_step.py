@@ -229,14 +229,21 @@ def floor(dims, batch, dtype, device):
 def serve(pipe, what, name, dims, batch, dtype, kind, device):
     """A process of its own for a method: its settings of threads are not those of another."""
     X, y = data(dims, batch, dtype, kind, device)
+    before = torch.cuda.memory_allocated() if device == "cuda" else 0
     try:
         step = make_step(METHODS[what][name], dims, dtype, device, X, y)
-        for _ in range(3):
-            step()
-        pipe.send(memory(step, device))
-        while (repeats := pipe.recv()) is not None:
-            step()  # the caches are those of another method
-            pipe.send([clock(step, device) for _ in range(repeats)])
+        latest = [clock(step, device) for _ in range(2)][-1]
+        if name == "graphed":  # what is allocated in a capture, and what is always there
+            bytes_needed = torch.cuda.max_memory_allocated() - before
+        else:
+            bytes_needed = memory(step, device)
+        pipe.send(bytes_needed)
+        while pipe.recv() == "go":
+            if latest < 1:
+                step()  # the caches are those of another method
+            times = [clock(step, device) for _ in range(3 if latest < 1 else 1)]
+            latest = times[-1]
+            pipe.send(times)
     except (ImportError, torch.linalg.LinAlgError) as error:  # autograd at repeated eigenvalues
         pipe.send(str(error))
 
@@ -257,7 +264,7 @@ def measure(what, dims, batch, dtype, kind, device, seconds):
         rounds += 1
         for name in METHODS[what]:
             if not isinstance(peak[name], str):
-                pipes[name].send(3)
+                pipes[name].send("go")
                 found = pipes[name].recv()
                 if isinstance(found, str):
                     peak[name] = found
@@ -268,7 +275,7 @@ def measure(what, dims, batch, dtype, kind, device, seconds):
             failed[name] = peak.pop(name)
             times.pop(name)
         else:
-            pipe.send(None)
+            pipe.send("stop")
     for process in processes:
         process.join()
     return {

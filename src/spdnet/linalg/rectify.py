@@ -111,15 +111,16 @@ def _has_lower(X: Tensor, eps: float) -> Tensor:
         A = A.clone(memory_format=torch.contiguous_format)
         diagonal = A.diagonal(dim1=-2, dim2=-1)
         diagonal.sub_((eps - _rounding(diagonal.amax(-1), eps, n))[:, None])
-        if A.device.type != "cpu":
-            return torch.linalg.cholesky_ex(A).info != 0
-        info = torch.empty(len(A), dtype=torch.int32)
+        info = torch.empty(len(A), dtype=torch.int32, device=A.device)
 
         def factorize(part: slice) -> None:
             matrices = A[part].mT  # the order of LAPACK, which works in place then
             torch.linalg.cholesky_ex(matrices, out=(matrices, info[part]))
 
-        over_slices(factorize, len(A), cost=n**3 / 10)
+        if A.device.type == "cpu":
+            over_slices(factorize, len(A), cost=n**3 / 10)
+        else:
+            factorize(slice(None))
         return info != 0
 
 

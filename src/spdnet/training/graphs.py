@@ -68,7 +68,10 @@ class GraphedStep:
         self.optimizer = optimizer
         self.loss = loss
         self._parameters = [p for p in parameters if p.requires_grad]
-        self._graphs: list[torch.cuda.CUDAGraph] = []
+        n_reeigs = sum(isinstance(layer, ReEig) for layer in model.modules())
+        #: as many ReEigs assume nothing, or all for None
+        self._assume_after = (0, 1, None) if n_reeigs > 1 else (0, None) if n_reeigs else (None,)
+        self._graphs: list[torch.cuda.CUDAGraph] = []  # captured when they are wanted
         self._settled = self._wait = 0
 
     def __call__(self, X: Tensor, y: Tensor) -> tuple[float, int]:
@@ -87,7 +90,9 @@ class GraphedStep:
         self._y.copy_(y)
         for rate, group in zip(self._rates, self.optimizer.param_groups, strict=True):
             rate.fill_(group["lr"])
-        for i in range(self._settled if self._wait > 0 else 0, len(self._graphs)):
+        for i in range(self._settled if self._wait > 0 else 0, len(self._assume_after)):
+            if i == len(self._graphs):
+                self._capture(self._assume_after[i])
             self._graphs[i].replay()
             violated, loss, correct = self._found.tolist()
             if not violated:
@@ -113,7 +118,9 @@ class GraphedStep:
             if math.isfinite(loss):
                 self.optimizer.step()  # makes the state, too
         torch.cuda.current_stream().wait_stream(stream)
-        self._capture()
+        self._pool = torch.cuda.graph_pool_handle()
+        self._capture_update()
+        self._capture(self._assume_after[0])
         return loss, int(correct)
 
     def _compute(self, after: int | None) -> None:
@@ -131,13 +138,13 @@ class GraphedStep:
         found = (self._violated.double(), loss.detach().double(), hits.double())
         self._found.copy_(torch.stack(found))
 
-    def _capture(self) -> None:
-        n_reeigs = sum(isinstance(layer, ReEig) for layer in self.model.modules())
-        graphs, pool = [], torch.cuda.graph_pool_handle()
-        for after in (0, None) if n_reeigs < 2 else (0, 1, None):
-            graphs.append(torch.cuda.CUDAGraph())
-            with torch.cuda.graph(graphs[-1], pool=pool):
-                self._compute(after)
+    def _capture(self, after: int | None) -> None:
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=self._pool):
+            self._compute(after)
+        self._graphs.append(graph)
+
+    def _capture_update(self) -> None:
         groups: list[dict[str, Any]] = self.optimizer.param_groups
         before = [group["lr"] for group in groups]
         device = self._X.device
@@ -146,9 +153,8 @@ class GraphedStep:
             for group, rate in zip(groups, self._rates, strict=True):
                 group["lr"] = rate
             self._update = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(self._update, pool=pool):
+            with torch.cuda.graph(self._update, pool=self._pool):
                 self.optimizer.step()
         finally:
             for group, lr in zip(groups, before, strict=True):
                 group["lr"] = lr
-        self._graphs = graphs
