@@ -335,6 +335,8 @@ def main():
     parser.add_argument("--shapes", default="400,93")
     parser.add_argument("--batches", default=None)
     parser.add_argument("--dtypes", default=None)
+    parser.add_argument("--kinds", default="full,clipped")
+    parser.add_argument("--without", default="", help="methods to leave out")
     parser.add_argument("--seconds", type=float, default=12.0, help="of measuring, for each row")
     parser.add_argument("--out")
     arguments = parser.parse_args()
@@ -349,7 +351,9 @@ def main():
         f"{platform.machine()}, {where}, torch {torch.__version__}, {time.strftime('%Y-%m-%d')}"
     )
     print(machine)
-    cases = product(shapes, map(int, batches), dtypes, ("full", "clipped"))
+    for name in filter(None, arguments.without.split(",")):
+        STEPS.pop(name, None)
+    cases = product(shapes, map(int, batches), dtypes, arguments.kinds.split(","))
     steps = print_steps(cases, seconds, device)
     updates = print_updates(shapes, dtypes, min(seconds, 2), device)
     if arguments.out:

@@ -175,6 +175,18 @@ def test_streams_and_graphs():
     torch.testing.assert_close(result, clamp_eig(2 * X, 0.3))
 
 
+def test_a_large_batch_is_decomposed_in_parts():
+    from spdnet.linalg import eigh
+
+    X = random_spd(3001, 12).cuda()
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    s, U = eigh(X, check=False)
+    assert torch.cuda.max_memory_allocated() - before < 256 * 2**20
+    torch.testing.assert_close((U * s[:, None]) @ U.mT, X)
+
+
 @pytest.mark.parametrize("dims", [(20, 15), (20, 15, 10), (20, 15, 10, 6)])
 @pytest.mark.parametrize("kind", ["full", "clipped", "again"])
 @pytest.mark.parametrize("make", [RiemannianSGD, RiemannianAdam])

@@ -15,6 +15,8 @@ from torch import Tensor
 _SONAMES = ("libcusolver.so.12", "libcusolver.so.11")
 _VECTORS, _LOWER = 1, 0  # CUSOLVER_EIG_MODE_VECTOR, CUBLAS_FILL_MODE_LOWER
 _TYPES = {torch.float32: 0, torch.float64: 1}  # CUDA_R_32F, CUDA_R_64F
+#: bytes of workspace that are always granted, and else as many times those of the matrices
+_ENOUGH, _TIMES = 192 * 2**20, 9
 _SIZE, _INT64, _POINTER, _INT = ctypes.c_size_t, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int
 _MATRICES = (_POINTER, _POINTER, _INT, _INT, _INT64, _INT, _POINTER, _INT64, _INT, _POINTER, _INT)
 
@@ -28,9 +30,9 @@ def is_available() -> bool:
 def syev_batched(X: Tensor) -> tuple[Tensor, Tensor]:
     """Eigenvalues ascending and eigenvectors of symmetric ``X (B, n, n)``, float32 or float64.
 
-    ``X`` may be overwritten.
-    Nothing waits for the device. A matrix that the solver cannot decompose, such as one with NaN,
-    has NaN for all its eigenvalues.
+    ``X`` may be overwritten. Nothing waits for the device. A matrix that the solver cannot
+    decompose, such as one with NaN, has NaN for all its eigenvalues. A large batch is decomposed in
+    parts: the solver would like up to a hundred times the memory of its matrices.
     """
     B, n, _ = X.shape
     A = X.contiguous()  # the eigenvectors come here
@@ -39,17 +41,21 @@ def syev_batched(X: Tensor) -> tuple[Tensor, Tensor]:
     with torch.cuda.device(X.device):
         handle, params = _handle(X.device.index)
         kind = _TYPES[X.dtype]
-        on_device, on_host = _workspace(X.device.index, kind, n, B)
+        wanted, _ = _workspace(X.device.index, kind, n, B)
+        parts = max(1, -(-wanted // max(_ENOUGH, _TIMES * X.nbytes)))
+        part = -(-B // parts)
+        on_device, on_host = _workspace(X.device.index, kind, n, part)
         buffer = torch.empty(on_device, dtype=torch.uint8, device=X.device)
         stream = torch.cuda.current_stream(X.device).cuda_stream
         _call("cusolverDnSetStream", handle, _POINTER(stream))
-        _call(
-            "cusolverDnXsyevBatched",
-            *(handle, params, _VECTORS, _LOWER, n),
-            *(kind, A.data_ptr(), n, kind, s.data_ptr(), kind),
-            *(buffer.data_ptr(), on_device, on_host, len(on_host)),
-            *(info.data_ptr(), B),
-        )
+        for matrices, values, flags in zip(*(x.split(part) for x in (A, s, info)), strict=True):
+            _call(
+                "cusolverDnXsyevBatched",
+                *(handle, params, _VECTORS, _LOWER, n),
+                *(kind, matrices.data_ptr(), n, kind, values.data_ptr(), kind),
+                *(buffer.data_ptr(), on_device, on_host, len(on_host)),
+                *(flags.data_ptr(), len(matrices)),
+            )
     s = torch.where((info == 0)[:, None], s, torch.nan)
     return s, A.mT  # the library's columns are torch's rows
 
