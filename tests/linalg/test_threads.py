@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 import torch
 
-from spdnet.linalg import eigh
+from spdnet.linalg import eigh, threads
 from spdnet.linalg.threads import over_slices
 from tests.cases import random_spd
 
@@ -44,6 +44,44 @@ def test_one_thread_and_one_matrix_stay_where_they_are(two_threads):
     assert [name for *_, name in parts_of(1)] == [here]
     torch.set_num_threads(1)
     assert [name for *_, name in parts_of(9)] == [here]
+
+
+@pytest.fixture(params=["openmp", "pool"])
+def kind(request, monkeypatch):
+    """On torch's own threads, and as where they are out of reach."""
+    if request.param == "pool":
+        monkeypatch.setattr(threads, "_openmp", lambda: None)
+    elif threads._openmp() is None:
+        pytest.skip("torch's own threads are out of reach")
+
+
+def test_on_two_threads_at_once(two_threads, kind):
+    together = threading.Barrier(2, timeout=30)  # each waits for the other
+    over_slices(lambda part: together.wait(), 2, cost=1e9)
+
+
+def test_modes_are_those_of_the_caller(two_threads, kind):
+    target = torch.zeros(4)
+
+    def work(part):
+        assert not torch.is_grad_enabled()
+        target[part] = 1
+
+    over_slices(work, 4, cost=1e9)
+    with torch.inference_mode():
+        target = torch.zeros(4)
+        over_slices(work, 4, cost=1e9)
+        assert target.sum() == 4
+        eigh(X)
+
+
+def test_an_interrupt_comes_through(two_threads, kind):
+    def interrupted(part):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        over_slices(interrupted, 8, cost=1e9)
+    assert len(parts_of(8)) == 8
 
 
 def test_little_work_is_for_one_thread(two_threads):

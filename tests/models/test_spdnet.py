@@ -7,9 +7,9 @@ import torch
 from torch import nn
 
 from spdnet import SPDNet
-from spdnet.linalg import logm, vech
+from spdnet.linalg import clamp_eig, logm, vech
 from spdnet.manifolds.stiefel import StiefelParameter
-from spdnet.nn import BiMap, LogEig, ReEig
+from spdnet.nn import BiMap, LogEig, ReEig, SpectralActivation
 from spdnet.optim import RiemannianSGD
 from spdnet.testing import assert_on_stiefel, check_layer
 from tests.cases import SPECTRA, random_spd, with_spectrum
@@ -226,3 +226,40 @@ def test_low_rank_covariances_train_without_nan(dtype):
             assert all(p.grad.isfinite().all() for p in model.parameters())
             optimizer.step()
         assert loss.isfinite()
+
+
+@pytest.mark.parametrize(
+    ("change", "tests"),
+    [
+        (lambda model: None, 1),  # after one ReEig, orthonormal BiMaps need no other
+        (lambda model: model.bimaps[1].weight.mul_(0.9), 2),
+        (lambda model: setattr(model.reeigs[1], "eps", 0.5), 2),
+        (lambda model: setattr(model.reeigs[1], "eps", 1e-6), 1),
+    ],
+)
+def test_only_the_first_reeig_has_to_look(change, tests, monkeypatch):
+    from spdnet.linalg import rectify
+
+    torch.manual_seed(0)
+    model = SPDNet((12, 9, 6, 3), 2, dtype=torch.float64)
+    with torch.no_grad():
+        change(model)
+    X = random_spd(5, 12)
+    X[1:3, 0] = X[1:3, :, 0] = 0  # clipped
+    real, seen = rectify._has_lower, []
+    monkeypatch.setattr(
+        rectify, "_has_lower", lambda X, eps: (seen.append(X.shape[-1]), real(X, eps))[1]
+    )
+    logits = model(X)
+    assert seen == [9, 6][:tests]
+    Y = X
+    for i, bimap in enumerate(model.bimaps):
+        Y = clamp_eig(Y, float(model.reeigs[i - 1].eps)) if i else Y
+        Y = bimap.weight.mT @ Y @ bimap.weight
+    torch.testing.assert_close(logits, model.classifier(logm(Y).flatten(1)))
+
+
+def test_an_activation_of_ones_own_in_place_of_a_reeig():
+    model = SPDNet((8, 6, 4, 2), 2, dtype=torch.float64)
+    model.reeigs[1] = SpectralActivation("softplus")
+    assert model(random_spd(3, 8)).shape == (3, 2)
