@@ -54,17 +54,25 @@ def plot(found, title, path):
 
     matplotlib.use("svg")
     import matplotlib.pyplot as plt
+    from matplotlib.ticker import NullLocator
 
+    plt.rcParams["svg.fonttype"] = "none"
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained", sharey=True)
     labels = {"size": "features of a matrix, batches of 30", "batch": "matrices in a batch"}
+    ticks = {"size": [2**i for i in range(4, 10)], "batch": [4**i for i in range(7)]}
     for ax, (key, lines) in zip(axes, found.items(), strict=True):
         for name, points in lines.items():
             if points:
-                ax.loglog(*zip(*points, strict=True), marker="o", markersize=3, label=name)
+                sizes, seconds = zip(*points, strict=True)
+                label = "spdnet" if name == "graphed" else name
+                ax.loglog(sizes, [1e3 * t for t in seconds], marker="o", markersize=3, label=label)
         ax.set_xlabel(labels[key])
-        ax.grid(which="both", alpha=0.25)
+        ax.set_xticks(ticks[key], [str(tick) for tick in ticks[key]])
+        ax.xaxis.set_minor_locator(NullLocator())
+        ax.yaxis.set_major_formatter("{x:g}")
+        ax.grid(alpha=0.3)
         ax.legend(frameon=False)
-    axes[0].set_ylabel("seconds a step")
+    axes[0].set_ylabel("milliseconds a step")
     figure.suptitle(title, fontsize=10)
     figure.savefig(path, metadata={"Date": None})
 
@@ -74,8 +82,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--out")
-    parser.add_argument("--plot")
+    parser.add_argument("--plot", help="a picture of it")
+    parser.add_argument("--read", help="what --out has written elsewhere, instead of measuring")
     arguments = parser.parse_args()
+    if arguments.read:
+        with open(arguments.read) as file:
+            found = json.load(file)
+        plot(found, found.pop("machine"), arguments.plot)
+        return
     device = arguments.device
     ours = "graphed" if device == "cuda" else "spdnet"
     where = torch.cuda.get_device_name() if device == "cuda" else f"{torch.get_num_threads()} cores"
