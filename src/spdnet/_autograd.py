@@ -23,6 +23,23 @@ def is_transformed(x: Tensor) -> bool:
     return torch._C._functorch.is_functorch_wrapped_tensor(x)
 
 
+def is_concrete(X: Tensor) -> bool:
+    """Whether the values of ``X`` can be looked at: not in compilation, export, vmap, on meta."""
+    return not (
+        torch.compiler.is_compiling()
+        or X.device.type == "meta"
+        or is_transformed(X)
+        or isinstance(X, torch._subclasses.FakeTensor)
+    )
+
+
+def can_branch(X: Tensor) -> bool:
+    """Whether the values of ``X`` may decide what is done: concrete, not captured in a graph."""
+    if X.numel() == 0 or not is_concrete(X):
+        return False
+    return X.device.type != "cuda" or not torch.cuda.is_current_stream_capturing()
+
+
 def is_differentiated(x: Tensor) -> bool:
     """Whether a derivative with respect to ``x`` may be wanted, in reverse or in forward mode."""
     dual = forward_ad._current_level >= 0 and forward_ad.unpack_dual(x).tangent is not None

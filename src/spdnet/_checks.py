@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from spdnet._autograd import is_transformed
+from spdnet._autograd import is_concrete
 from spdnet._precision import HALF, working_dtype
 
 
@@ -161,23 +161,6 @@ def require_threshold(who: str, eps: Any) -> float | None:
             f"'10%', got {eps!r}"
         )
     return share
-
-
-def is_concrete(X: Tensor) -> bool:
-    """Whether the values of ``X`` can be looked at: not in compilation, export, vmap, on meta."""
-    return not (
-        torch.compiler.is_compiling()
-        or X.device.type == "meta"
-        or is_transformed(X)
-        or isinstance(X, torch._subclasses.FakeTensor)
-    )
-
-
-def can_branch(X: Tensor) -> bool:
-    """Whether the values of ``X`` may decide what is done: concrete, not captured in a graph."""
-    if X.numel() == 0 or not is_concrete(X):
-        return False
-    return X.device.type != "cuda" or not torch.cuda.is_current_stream_capturing()
 
 
 def require_finite(who: str, X: Tensor, name: str = "X") -> None:

@@ -7,11 +7,11 @@ from torch.autograd import gradcheck, gradgradcheck
 from torch.func import hessian, jacfwd, jacrev, vmap
 
 from spdnet.linalg import expm, logm, symmetrize
-from spdnet.manifolds import affine_invariant, log_euclidean
+from spdnet.manifolds import affine_invariant, log_cholesky, log_euclidean
 from spdnet.testing import assert_spd, check_manifold
 from tests.cases import ILL_CONDITIONED, SPECTRA, random_spd, random_symmetric, with_spectrum
 
-MANIFOLDS = [log_euclidean, affine_invariant]
+MANIFOLDS = [log_euclidean, affine_invariant, log_cholesky]
 every_manifold = pytest.mark.parametrize(
     "manifold", MANIFOLDS, ids=lambda m: m.__name__.split(".")[-1]
 )

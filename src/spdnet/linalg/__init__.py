@@ -3,6 +3,7 @@
 from spdnet.linalg.cholesky import cholesky
 from spdnet.linalg.congruence import congruence
 from spdnet.linalg.eigh import eigh
+from spdnet.linalg.lyapunov import lyapunov
 from spdnet.linalg.matrix_functions import clamp_eig, expm, invsqrtm, logm, powm, sqrtm
 from spdnet.linalg.scalar import (
     Clamp,
@@ -36,6 +37,7 @@ __all__ = [
     "expm",
     "invsqrtm",
     "logm",
+    "lyapunov",
     "powm",
     "spectral_derivative",
     "spectral_map",

@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor
 
+from spdnet._autograd import is_concrete
 from spdnet._checks import (
-    is_concrete,
     refuse_indefinite,
     require_square,
     require_symmetric,

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
-from spdnet._checks import is_concrete
+from spdnet._autograd import is_concrete
 from spdnet.linalg.scalar import Clamp
 from spdnet.linalg.symmetric import symmetrize
 

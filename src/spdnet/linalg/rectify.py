@@ -15,7 +15,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from spdnet._checks import can_branch, require_square, require_symmetric
+from spdnet._autograd import can_branch
+from spdnet._checks import require_square, require_symmetric
 from spdnet._precision import without_autocast, working_dtype
 from spdnet.linalg.scalar import Clamp
 from spdnet.linalg.spectral import decompose, map_decomposed

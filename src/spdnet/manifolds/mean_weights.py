@@ -2,7 +2,8 @@
 
 from torch import Tensor
 
-from spdnet._checks import is_concrete, require_square, require_tensor
+from spdnet._autograd import is_concrete
+from spdnet._checks import require_square, require_tensor
 
 
 def normalized_weights(who: str, X: Tensor, weights: Tensor | None) -> Tensor:

@@ -11,14 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from spdnet._autograd import is_differentiated
-from spdnet._checks import (
-    can_branch,
-    is_concrete,
-    require_choice,
-    require_same_shape,
-    require_tall,
-)
+from spdnet._autograd import can_branch, is_concrete, is_differentiated
+from spdnet._checks import require_choice, require_same_shape, require_tall
 from spdnet._precision import accurate_dtype, unlowered, without_autocast, working_dtype
 from spdnet.linalg.matrix_functions import invsqrtm
 from spdnet.linalg.symmetric import symmetrize

@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from spdnet._checks import is_concrete, require_choice, require_number, require_threshold
+from spdnet._autograd import is_concrete
+from spdnet._checks import require_choice, require_number, require_threshold
 from spdnet.linalg.rectify import rectify
 from spdnet.linalg.scalar import Clamp, Exp, Log, ScalarFunction, Sigmoid, Softplus
 from spdnet.linalg.spectral import decompose, map_decomposed, spectral_map

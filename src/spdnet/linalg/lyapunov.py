@@ -1,0 +1,101 @@
+r"""The Lyapunov equation :math:`S X + X S = V`.
+
+Its solution :math:`S = \mathcal L_X(V)` is linear and self-adjoint in ``V``, and
+
+.. math::
+    D \mathcal L_X(V)[E, F] = \mathcal L_X(F - E S - S E),
+
+so that every derivative is solutions of the same equation, exact at repeated eigenvalues.
+"""
+
+from typing import Any
+
+from torch import Tensor, broadcast_shapes
+from torch.autograd import Function
+
+from spdnet._autograd import batch_first
+from spdnet._checks import (
+    require_finite,
+    require_positive_eigenvalues,
+    require_square,
+    require_symmetric,
+)
+from spdnet._precision import without_autocast, working_dtype
+from spdnet.linalg.eigh import constant_eigh
+from spdnet.linalg.symmetric import symmetrize
+
+
+def lyapunov(X: Tensor, V: Tensor, *, check: bool = True, who: str = "lyapunov") -> Tensor:
+    r"""The symmetric solution of :math:`S X + X S = V`.
+
+    Parameters
+    ----------
+    X : Tensor, shape (..., n, n)
+        Symmetric positive definite.
+    V : Tensor, shape (..., n, n)
+        Symmetric; only the symmetric part counts. The leading shapes broadcast.
+    check : bool
+        Refuse input that is not finite, symmetric and positive definite.
+    who : str
+        The caller that an error names.
+
+    Returns
+    -------
+    Tensor, shape (..., n, n)
+
+    Examples
+    --------
+    >>> import torch
+    >>> from spdnet.linalg import lyapunov
+    >>> lyapunov(2 * torch.eye(2), torch.eye(2)).diagonal()
+    tensor([0.2500, 0.2500])
+    """
+    require_square(who, X)
+    require_square(who, V, "V", n=X.shape[-1])
+    if check:
+        require_symmetric(who, X)
+        require_finite(who, V, "V")
+    dtype = working_dtype(X.dtype)
+    s, U = constant_eigh(X.detach().to(dtype), accurate=True)
+    if check:
+        require_positive_eigenvalues(who, s, "X")
+    shape = broadcast_shapes(X.shape, V.shape)
+    S = _Lyapunov.apply(
+        X.to(dtype).expand(shape), s.expand(shape[:-1]), U.expand(shape), V.to(dtype).expand(shape)
+    )
+    return S.to(X.dtype)
+
+
+class _Lyapunov(Function):
+    """The solution, given the decomposition ``s, U`` of ``X``."""
+
+    @staticmethod
+    def forward(X: Tensor, s: Tensor, U: Tensor, V: Tensor) -> Tensor:
+        with without_autocast(X):
+            H = (U.mT @ symmetrize(V) @ U) / (s[..., :, None] + s[..., None, :])
+            return symmetrize(U @ H @ U.mT)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        X, s, U, _ = inputs
+        ctx.save_for_backward(X, s, U, output)
+        ctx.save_for_forward(X, s, U, output)
+
+    @staticmethod
+    def backward(ctx: Any, G: Tensor) -> tuple[Any, ...]:
+        X, s, U, S = ctx.saved_tensors
+        K = _Lyapunov.apply(X, s, U, G)
+        dX = -(S @ K + K @ S) if ctx.needs_input_grad[0] else None
+        return dX, None, None, K if ctx.needs_input_grad[3] else None
+
+    @staticmethod
+    def jvp(ctx: Any, dX: Tensor | None, ds: Any, dU: Any, dV: Tensor | None) -> Tensor:
+        X, s, U, S = ctx.saved_tensors
+        change = 0 if dV is None else dV
+        if dX is not None:
+            change = change - dX @ S - S @ dX
+        return _Lyapunov.apply(X, s, U, change)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Tensor, int]:
+        return _Lyapunov.apply(*batch_first(info.batch_size, in_dims, args)), 0

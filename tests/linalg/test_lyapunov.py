@@ -1,0 +1,41 @@
+import pytest
+import torch
+from torch.autograd import gradcheck, gradgradcheck
+from torch.func import jacfwd, jacrev, vmap
+
+from spdnet.linalg import lyapunov, symmetrize
+from tests.cases import SPECTRA, random_spd, random_symmetric, with_spectrum
+
+
+@pytest.mark.parametrize("case", SPECTRA)
+def test_solves_the_equation(case):
+    X = with_spectrum(SPECTRA[case])
+    V = random_symmetric(X.shape[-1])
+    S = lyapunov(X, V)
+    torch.testing.assert_close(S @ X + X @ S, V)
+    assert torch.equal(S, S.mT)
+    inputs = [A.clone().requires_grad_() for A in (X, V)]
+
+    def function(X, V):
+        return lyapunov(symmetrize(X), V)
+
+    assert gradcheck(function, inputs, check_forward_ad=True)
+    assert gradgradcheck(function, inputs)
+
+
+def test_broadcasting_and_torch_func():
+    X, V = random_spd(4, 1, 3), random_symmetric(5, 3)
+    S = lyapunov(X, V)
+    assert S.shape == (4, 5, 3, 3)
+    torch.testing.assert_close(S[2, 3], lyapunov(X[2, 0], V[3]))
+    torch.testing.assert_close(vmap(lyapunov, in_dims=(0, None))(X[:, 0], V[0]), S[:, 0])
+    J = jacrev(lyapunov)(X[0, 0], V[0])
+    torch.testing.assert_close(jacfwd(lyapunov)(X[0, 0], V[0]), J)
+
+
+def test_refusals():
+    X = random_spd(3)
+    with pytest.raises(ValueError, match="positive"):
+        lyapunov(-X, X)
+    with pytest.raises(ValueError, match=r"V .*3"):
+        lyapunov(X, X[:2, :2])
