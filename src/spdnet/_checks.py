@@ -163,6 +163,15 @@ def require_threshold(who: str, eps: Any) -> float | None:
     return share
 
 
+def require_channels(who: str, X: Tensor, n: int, name: str = "X") -> None:
+    """``X`` is ``(..., n, m, m)``: so many matrices for each sample."""
+    if X.ndim < 3 or X.shape[-3] != n:
+        raise ValueError(
+            f"{who}: expected {name} of shape (..., {n}, m, m), {n} matrices for each sample, got "
+            f"{tuple(X.shape)}" + ("; give one matrix as X[..., None, :, :]" if n == 1 else "")
+        )
+
+
 def require_finite(who: str, X: Tensor, name: str = "X") -> None:
     """Every matrix is finite (a pass over the data)."""
     if not is_concrete(X) or X.numel() == 0:

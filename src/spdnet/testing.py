@@ -73,8 +73,9 @@ def check_layer(
     ----------
     layer : Module
         In the state to be tested; layers with running statistics in evaluation mode.
-    X : Tensor, shape (B, n, n)
-        Float64, at least one matrix, where the layer is differentiable.
+    X : Tensor, shape (B, n, n) or (B, C, n, n)
+        Float64, at least one matrix, where the layer is differentiable; with ``C`` matrices for
+        each sample where the layer wants that.
     spd : bool
         Whether the output is SPD; otherwise it only has to be finite.
     second, gradients : bool
@@ -137,11 +138,11 @@ def _orthonormality(dtype: torch.dtype) -> float:
 
 
 def _check_shapes(layer: nn.Module, X: Tensor, Y: Tensor) -> None:
-    n, tail = X.shape[-1], Y.shape[1:]
+    sample, tail = X.shape[1:], Y.shape[1:]
     torch.testing.assert_close(layer(X[0]), Y[0])
     torch.testing.assert_close(layer(X[:, None]), Y[:, None])
     for batch in ((0,), (2, 0)):
-        out = layer(X.new_empty(*batch, n, n))
+        out = layer(X.new_empty(*batch, *sample))
         if out.shape != (*batch, *tail):
             raise AssertionError(f"expected {(*batch, *tail)} for an empty batch, got {out.shape}")
 
@@ -151,7 +152,7 @@ def _check_alone(layer: nn.Module, X: Tensor) -> None:
     strange = torch.eye(X.shape[-1], dtype=X.dtype, device=X.device) * 1e3
     out, grad = _output_and_gradient(layer, X)
     for i in range(len(X)):
-        mates = strange.repeat(len(X), 1, 1)
+        mates = strange.expand(X.shape).clone()
         mates[i] = X[i]
         other_out, other_grad = _output_and_gradient(layer, mates)
         if not (torch.equal(out[i], other_out[i]) and torch.equal(grad[i], other_grad[i])):

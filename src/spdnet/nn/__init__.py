@@ -3,6 +3,7 @@
 from spdnet.nn.bimap import BiMap
 from spdnet.nn.center import Center
 from spdnet.nn.eig import ExpEig, LogEig, ReEig, SpectralActivation
+from spdnet.nn.pool import SPDPool
 from spdnet.nn.vech import Vech
 
-__all__ = ["BiMap", "Center", "ExpEig", "LogEig", "ReEig", "SpectralActivation", "Vech"]
+__all__ = ["BiMap", "Center", "ExpEig", "LogEig", "ReEig", "SPDPool", "SpectralActivation", "Vech"]

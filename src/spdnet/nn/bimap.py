@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from spdnet._checks import (
+    require_channels,
     require_choice,
     require_count,
     require_reducing,
@@ -26,10 +27,16 @@ class BiMap(SPDLayer):
     gives positive definite output, with all eigenvalues between the extreme ones of the input. The
     product is not lowered by autocast.
 
+    With channels, every output is the sum over its own maps of all inputs,
+    :math:`Y_o = \sum_i W_{oi}^\top X_i W_{oi}`; for ``in_channels=1`` the several bilinear mappings
+    of one input that the paper proposes.
+
     Parameters
     ----------
     in_features, out_features : int
         Sizes ``n_in >= n_out`` of the matrices.
+    in_channels, out_channels : int, optional
+        Matrices in and out for each sample. Neither: one, without a dimension of its own.
     init : {"uniform", "authors"}
         Start uniformly distributed on the Stiefel manifold, or as the authors' released code: from
         the leading left singular vectors of ``A A^T`` for a square ``A`` of uniform numbers. Both
@@ -41,7 +48,7 @@ class BiMap(SPDLayer):
 
     Attributes
     ----------
-    weight : StiefelParameter, shape (n_in, n_out)
+    weight : StiefelParameter, shape (n_in, n_out), or (out_channels, in_channels, n_in, n_out)
 
     Examples
     --------
@@ -49,6 +56,8 @@ class BiMap(SPDLayer):
     >>> from spdnet.nn import BiMap
     >>> BiMap(5, 3)(torch.eye(5).expand(8, 5, 5)).shape
     torch.Size([8, 3, 3])
+    >>> BiMap(5, 3, in_channels=1, out_channels=4)(torch.eye(5).expand(8, 1, 5, 5)).shape
+    torch.Size([8, 4, 3, 3])
     """
 
     def __init__(
@@ -56,6 +65,8 @@ class BiMap(SPDLayer):
         in_features: int,
         out_features: int,
         *,
+        in_channels: int | None = None,
+        out_channels: int | None = None,
         init: str = "uniform",
         check: bool = True,
         device: torch.device | str | None = None,
@@ -66,33 +77,59 @@ class BiMap(SPDLayer):
         require_count("BiMap", "out_features", out_features)
         require_reducing("BiMap", in_features, out_features, "(in_features -> out_features)")
         require_choice("BiMap", "init", init, INITS)
+        channels = _channels(in_channels, out_channels)
         self.in_features = in_features
         self.out_features = out_features
+        self.in_channels = in_channels
+        self.out_channels = out_channels
         self.init = init
         self.weight = StiefelParameter(
-            torch.empty(in_features, out_features, device=device, dtype=dtype)
+            torch.empty(*channels, in_features, out_features, device=device, dtype=dtype)
         )
         self.reset_parameters()
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Draw a new random point of the Stiefel manifold."""
+        """Draw new random points of the Stiefel manifold."""
         W = self.weight
         if self.init == "uniform":
             W.copy_(random_point(*W.shape, device=W.device, dtype=W.dtype))
         else:
             dtype = working_dtype(W.dtype)
-            A = torch.rand(W.shape[0], W.shape[0], device=W.device, dtype=dtype)
-            W.copy_(torch.linalg.svd(A @ A.mT).U[:, : W.shape[1]])
+            shape = (*W.shape[:-1], W.shape[-2])
+            A = torch.rand(shape, device=W.device, dtype=dtype)
+            W.copy_(torch.linalg.svd(A @ A.mT).U[..., : W.shape[-1]])
 
     def forward(self, X: Tensor, check: bool | None = None) -> Tensor:
-        """``(..., n_in, n_in)`` to ``(..., n_out, n_out)``."""
+        """``(..., n_in, n_in)`` to ``(..., n_out, n_out)``; with channels before the matrices."""
         require_square("BiMap", X, n=self.in_features)
         require_same_dtype("BiMap", X, self.weight)
         if self._checks(check):
             require_symmetric("BiMap", X)
-        return congruence(X, self.weight)
+        if self.in_channels is None:
+            return congruence(X, self.weight)
+        require_channels("BiMap", X, self.in_channels)
+        # (..., 1, C_in, n, n) with (C_out, C_in, n, k)
+        return congruence(X[..., None, :, :, :], self.weight).sum(-3)
 
     def extra_repr(self) -> str:
         """Settings for ``repr``."""
-        return f"in_features={self.in_features}, out_features={self.out_features}"
+        text = f"in_features={self.in_features}, out_features={self.out_features}"
+        if self.in_channels is not None:
+            text += f", in_channels={self.in_channels}, out_channels={self.out_channels}"
+        return text
+
+
+def _channels(in_channels: int | None, out_channels: int | None) -> tuple[int, ...]:
+    """Leading shape of the weight."""
+    if in_channels is None and out_channels is None:
+        return ()
+    if in_channels is None or out_channels is None:
+        raise ValueError(
+            "BiMap: expected in_channels and out_channels, or neither, got "
+            f"in_channels={in_channels} and out_channels={out_channels}; one input matrix for each "
+            "sample is in_channels=1"
+        )
+    require_count("BiMap", "in_channels", in_channels)
+    require_count("BiMap", "out_channels", out_channels)
+    return out_channels, in_channels

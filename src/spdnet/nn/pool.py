@@ -1,0 +1,158 @@
+"""Pooling of SPD matrices: over channels, over time, and inside a matrix."""
+
+import torch
+from torch import Tensor
+
+from spdnet import manifolds
+from spdnet._checks import (
+    require_channels,
+    require_choice,
+    require_count,
+    require_square,
+    require_symmetric,
+)
+from spdnet.linalg import expm, logm
+from spdnet.nn.layer import SPDLayer
+
+KINDS = ("mean", "max", "weighted", "frechet")
+METRICS = ("log_euclidean", "log_cholesky", "affine_invariant", "bures_wasserstein", "stein")
+
+
+class SPDPool(SPDLayer):
+    r"""One matrix for several: the paper's pooling through the logarithm, and its siblings.
+
+    ============  =============================================================================
+    ``mean``      mean of the metric, :math:`\exp(\tfrac1K \sum_k \log X_k)` for the
+                  log-Euclidean one
+    ``max``       :math:`\exp(\max_k \log X_k)`, the maximum entry by entry
+    ``weighted``  as ``mean``, with weights that are learned: a softmax of parameters
+    ``frechet``   as ``mean``; the metric is the affine-invariant one when not given
+    ============  =============================================================================
+
+    The entries of a maximum of logarithms are symmetric, so that its exponential is SPD; unlike the
+    others it depends on the basis.
+
+    Parameters
+    ----------
+    over : {"channels", "time", "blocks"}
+        ``channels``: all matrices of the third dimension from the end become one. ``time``: each
+        ``size`` of them that follow each other, all when ``size`` is not given; what is left over
+        at the end is dropped. ``blocks``: inside each matrix, the ``size`` by ``size`` blocks of
+        its logarithm become one entry, 2 when not given.
+    kind : {"mean", "max", "weighted", "frechet"}
+        As above; blocks have means and maxima only.
+    metric : str, optional
+        ``log_euclidean`` when not given, or ``log_cholesky``, ``affine_invariant``,
+        ``bures_wasserstein``, ``stein``. The maximum and blocks are log-Euclidean.
+    size : int, optional
+        See ``over``.
+    n_items : int, optional
+        How many matrices are pooled into one, for ``weighted`` only.
+    check : bool
+        Refuse input that is not finite, symmetric and positive definite.
+    device, dtype : optional
+        Of the parameters of the weights.
+
+    Attributes
+    ----------
+    scores : Parameter, shape (n_items,)
+        For ``weighted`` only: the weights are their softmax, equal at the start.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from spdnet.nn import SPDPool
+    >>> X = torch.stack([torch.eye(4), 16 * torch.eye(4)])
+    >>> SPDPool("channels")(X).diagonal().round(decimals=4)
+    tensor([4., 4., 4., 4.])
+    >>> SPDPool("blocks")(X).shape
+    torch.Size([2, 2, 2])
+    """
+
+    def __init__(
+        self,
+        over: str = "channels",
+        kind: str = "mean",
+        metric: str | None = None,
+        *,
+        size: int | None = None,
+        n_items: int | None = None,
+        check: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(check=check)
+        require_choice("SPDPool", "over", over, ("channels", "time", "blocks"))
+        require_choice("SPDPool", "kind", kind, KINDS)
+        if metric is None:
+            metric = "affine_invariant" if kind == "frechet" else "log_euclidean"
+        require_choice("SPDPool", "metric", metric, METRICS)
+        if size is not None:
+            require_count("SPDPool", "size", size)
+        if (kind == "max" or over == "blocks") and metric != "log_euclidean":
+            raise ValueError(
+                f"SPDPool: expected the metric log_euclidean for over={over!r} and kind={kind!r}, "
+                f"got {metric!r}"
+            )
+        if over == "blocks" and kind in ("weighted", "frechet"):
+            raise ValueError(f"SPDPool: expected kind mean or max for blocks, got {kind!r}")
+        if over == "channels" and size is not None:
+            raise ValueError(
+                f"SPDPool: expected no size for channels, all of which are pooled, got size={size}"
+            )
+        if (kind == "weighted") != (n_items is not None):
+            raise ValueError(
+                "SPDPool: expected n_items for kind='weighted', and for no other, got "
+                f"kind={kind!r} and n_items={n_items}"
+            )
+        self.over = over
+        self.kind = kind
+        self.metric = metric
+        self.size = 2 if over == "blocks" and size is None else size
+        if n_items is not None:
+            require_count("SPDPool", "n_items", n_items)
+            self.scores = torch.nn.Parameter(torch.zeros(n_items, device=device, dtype=dtype))
+
+    def forward(self, X: Tensor, check: bool | None = None) -> Tensor:
+        """``(..., K, n, n)`` to ``(..., n, n)``, ``(..., K // size, n, n)`` or smaller matrices."""
+        require_square("SPDPool", X)
+        check = self._checks(check)
+        if self.over == "blocks":
+            return self._pool_blocks(X, check)
+        if self.over == "time" and self.size is not None:
+            self._require_items(X, self.size)
+            X = X[..., : X.shape[-3] // self.size * self.size, :, :]
+            X = X.unflatten(-3, (-1, self.size))  # (..., windows, size, n, n)
+        self._require_items(X, 1)
+        if self.kind == "max":
+            if check:
+                require_symmetric("SPDPool", X)
+            return expm(logm(X, check=check).amax(-3), check=False)
+        weights = None
+        if self.kind == "weighted":
+            require_channels("SPDPool", X, len(self.scores))
+            weights = self.scores.softmax(0)
+        return getattr(manifolds, self.metric).mean(X, weights, check=check)
+
+    def _pool_blocks(self, X: Tensor, check: bool) -> Tensor:
+        size, n = self.size or 2, X.shape[-1]
+        if n % size != 0:
+            raise ValueError(
+                f"SPDPool: expected matrices of a multiple of {size} features, got {n}; choose "
+                "another size"
+            )
+        L = logm(X, check=check).unflatten(-1, (-1, size)).unflatten(-3, (-1, size))
+        # (..., n / size, size, n / size, size); the mean is P log(X) P^T for rows 1 / size of P
+        return expm(L.amax((-3, -1)) if self.kind == "max" else L.mean((-3, -1)), check=False)
+
+    def _require_items(self, X: Tensor, at_least: int) -> None:
+        if X.ndim < 3 or X.shape[-3] < at_least:
+            raise ValueError(
+                f"SPDPool: expected X of shape (..., K, n, n) with at least {at_least} matrices to "
+                f"pool, got {tuple(X.shape)}"
+            )
+
+    def extra_repr(self) -> str:
+        """Settings for ``repr``."""
+        size = "" if self.size is None else f", size={self.size}"
+        return f"over={self.over!r}, kind={self.kind!r}, metric={self.metric!r}{size}"
