@@ -1,9 +1,20 @@
 """Layers on SPD matrices."""
 
+from spdnet.nn.batch_norm import SPDBatchNorm
 from spdnet.nn.bimap import BiMap
 from spdnet.nn.center import Center
 from spdnet.nn.eig import ExpEig, LogEig, ReEig, SpectralActivation
 from spdnet.nn.pool import SPDPool
 from spdnet.nn.vech import Vech
 
-__all__ = ["BiMap", "Center", "ExpEig", "LogEig", "ReEig", "SPDPool", "SpectralActivation", "Vech"]
+__all__ = [
+    "BiMap",
+    "Center",
+    "ExpEig",
+    "LogEig",
+    "ReEig",
+    "SPDBatchNorm",
+    "SPDPool",
+    "SpectralActivation",
+    "Vech",
+]

@@ -1,0 +1,296 @@
+"""Batch normalisation of SPD matrices in three metrics."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from spdnet._checks import (
+    require_choice,
+    require_count,
+    require_number,
+    require_same_dtype,
+    require_square,
+    require_symmetric,
+)
+from spdnet.linalg import cholesky, congruence, expm, invsqrtm, logm, powm, symmetrize
+from spdnet.manifolds import affine_invariant, log_cholesky
+from spdnet.nn.layer import SPDLayer
+
+METRICS = ("log_euclidean", "affine_invariant", "log_cholesky")
+
+
+class SPDBatchNorm(SPDLayer):
+    r"""Move the mean of a batch to a learned bias, and its dispersion to a learned scale.
+
+    All happens in coordinates of the metric, with the mean :math:`M` and the Frechet variance
+    :math:`v` of the batch, or in evaluation those seen in training:
+
+    ====================  ==========================  =============================================
+    ``log_euclidean``     :math:`L = \log X`           :math:`L \mapsto f (L - M) + \beta`; the
+                                                      normalisation that the paper proposes
+    ``log_cholesky``      :math:`L` of                 the same; the cheapest
+                          :math:`X^\theta`, its
+                          diagonal as a logarithm
+    ``affine_invariant``  :math:`P = X^\theta`         :math:`P \mapsto B^{1/2} (M^{-1/2} P
+                                                      M^{-1/2})^f B^{1/2}`
+    ====================  ==========================  =============================================
+
+    with :math:`f = s / \sqrt{v + \mathrm{eps}}`, or 1 without variance. These are LieBN's, with its
+    power :math:`\theta`; ``affine_invariant`` without variance is Riemannian batch normalisation as
+    by Brooks et al., here with the exact mean instead of one step towards it.
+
+    The statistics are over all leading dimensions. With several processes they are those of all
+    processes together. They count as constants in the derivative, as in the originals.
+
+    Parameters
+    ----------
+    n : int
+        Size of the matrices.
+    metric : {"log_euclidean", "affine_invariant", "log_cholesky"}
+    variance : bool or "entrywise"
+        Normalise the dispersion, or leave it, or normalise the variance of every coordinate by
+        itself as for vectors (not for ``affine_invariant``; it depends on the basis).
+    momentum : float, optional
+        Weight of the latest batch in the running statistics; None: all batches count equally.
+    affine : bool
+        Learn the bias and the scale; otherwise the identity and 1.
+    power : float
+        :math:`\theta`, not zero, for ``affine_invariant`` and ``log_cholesky``.
+    root : {"symmetric", "cholesky"}
+        With which factor of the mean matrices are centred, for ``affine_invariant``: Brooks et al.
+        take the symmetric root, LieBN the Cholesky factor. The results differ by a rotation.
+    eps : float
+        Added to the variance.
+    check : bool
+        Refuse input that is not finite, symmetric and positive definite.
+    device, dtype : optional
+        Of the parameters and buffers.
+
+    Attributes
+    ----------
+    bias : Parameter, shape (n, n)
+        Free; its symmetric part is :math:`\log B`, for ``log_cholesky`` its lower triangle the
+        coordinates of :math:`B^\theta`.
+    scale : Parameter, shape () or (n, n)
+        :math:`s`, only with variance; of a matrix the part counts that counts of the bias.
+    running_mean : Tensor, shape (n, n)
+        In coordinates, a buffer.
+    running_var : Tensor, shape () or (n, n)
+        A buffer, only with variance.
+
+    References
+    ----------
+    D. Brooks et al., "Riemannian batch normalization for SPD neural networks", NeurIPS 2019.
+    Z. Chen et al., "A Lie group approach to Riemannian batch normalization", ICLR 2024.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from spdnet.nn import SPDBatchNorm
+    >>> layer = SPDBatchNorm(2, variance=False)
+    >>> layer(torch.stack([torch.eye(2), 16 * torch.eye(2)]))[:, 0, 0]
+    tensor([0.2500, 4.0000], grad_fn=<SelectBackward0>)
+    """
+
+    bias: torch.nn.Parameter | None
+    scale: torch.nn.Parameter | None
+    running_mean: Tensor
+    running_var: Tensor | None
+    num_batches_tracked: Tensor
+
+    def __init__(
+        self,
+        n: int,
+        metric: str = "log_euclidean",
+        *,
+        variance: bool | str = True,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        power: float = 1.0,
+        root: str = "symmetric",
+        eps: float = 1e-5,
+        check: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(check=check)
+        who = "SPDBatchNorm"
+        require_count(who, "n", n)
+        require_choice(who, "metric", metric, METRICS)
+        if not isinstance(variance, bool):
+            require_choice(who, "variance", variance, ("entrywise",))
+        require_choice(who, "root", root, ("symmetric", "cholesky"))
+        require_number(who, "eps", eps, at_least=0)
+        require_number(who, "power", power)
+        if momentum is not None:
+            require_number(who, "momentum", momentum, above=0, at_most=1)
+        if power == 0 or (power != 1 and metric == "log_euclidean"):
+            raise ValueError(
+                f"{who}: expected power != 0, and 1 for the log-Euclidean metric, which it does "
+                f"not change, got metric={metric!r} and power={power}"
+            )
+        if metric == "affine_invariant" and variance == "entrywise":
+            raise ValueError(
+                f"{who}: expected variance=True or False for the affine-invariant metric, which "
+                "has no coordinates, got 'entrywise'"
+            )
+        self.n = n
+        self.metric = metric
+        self.variance = variance
+        self.momentum = momentum
+        self.affine = affine
+        self.power = float(power)
+        self.root = root
+        self.eps = eps
+        where: dict[str, Any] = {"device": device, "dtype": dtype}
+        shape = (n, n) if variance == "entrywise" else ()
+        self.register_buffer("running_mean", torch.zeros(n, n, **where))
+        self.register_buffer("running_var", torch.ones(shape, **where) if variance else None)
+        self.register_buffer(
+            "num_batches_tracked", torch.zeros((), device=device, dtype=torch.long)
+        )
+        for name, size in (("bias", (n, n)), ("scale", shape)):
+            wanted = affine and (name == "bias" or bool(variance))
+            parameter = torch.nn.Parameter(torch.empty(size, **where)) if wanted else None
+            self.register_parameter(name, parameter)
+        self.reset_parameters()
+
+    @torch.no_grad()
+    def reset_parameters(self) -> None:
+        """Bias at the identity, scale 1, and no batch seen."""
+        if self.bias is not None:
+            self.bias.zero_()
+        if self.scale is not None:
+            self.scale.fill_(1)
+        self.running_mean.zero_()
+        if self.metric == "affine_invariant":
+            self.running_mean.fill_diagonal_(1)
+        if self.running_var is not None:
+            self.running_var.fill_(1)
+        self.num_batches_tracked.zero_()
+
+    def forward(self, X: Tensor, check: bool | None = None) -> Tensor:
+        """``(..., n, n)`` to ``(..., n, n)``."""
+        require_square("SPDBatchNorm", X, n=self.n)
+        require_same_dtype("SPDBatchNorm", X, self.running_mean)
+        check = self._checks(check)
+        if check:
+            require_symmetric("SPDBatchNorm", X)
+        F = self._coordinates(X, check)
+        if self.training and X.numel() > 0:
+            M, v = self._statistics(F.detach())
+            self._track(M, v)
+        else:
+            M, v = self.running_mean, self.running_var
+        return self._back(self._normalized(F, M, v))
+
+    def _coordinates(self, X: Tensor, check: bool) -> Tensor:
+        if self.metric == "log_euclidean":
+            return logm(X, check=check)
+        P = X if self.power == 1 else powm(X, self.power, check=check)
+        if self.metric == "log_cholesky":
+            return log_cholesky.coordinates(P, check=check)
+        if check and self.power == 1:
+            cholesky(P.detach(), who="SPDBatchNorm")
+        return P
+
+    def _back(self, F: Tensor) -> Tensor:
+        if self.metric == "log_euclidean":
+            return expm(F, check=False)
+        P = log_cholesky.from_coordinates(F) if self.metric == "log_cholesky" else F
+        return P if self.power == 1 else powm(P, 1 / self.power, check=False)
+
+    @torch.no_grad()
+    def _statistics(self, F: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Mean in coordinates, and variance, of all matrices of all processes."""
+        F = _of_all_processes(F.reshape(-1, self.n, self.n))
+        if self.metric == "affine_invariant":
+            M = affine_invariant.mean(F, check=False)
+        else:
+            M = F.mean(0)
+        if not self.variance:
+            return M, None
+        centred = self._centred(F, M)
+        if self.variance == "entrywise":
+            return M, centred.square().mean(0)
+        return M, centred.square().sum((-2, -1)).mean() / self.power**2
+
+    def _centred(self, F: Tensor, M: Tensor) -> Tensor:
+        """Coordinates about the mean; for the affine-invariant metric their logarithms."""
+        if self.metric != "affine_invariant":
+            return F - M
+        return logm(congruence(F, self._whitener(M)), check=False)
+
+    def _whitener(self, M: Tensor) -> Tensor:
+        """``W`` with ``W^T M W = I``."""
+        if self.root == "symmetric":
+            return invsqrtm(M, check=False)
+        L = cholesky(M, check=False)
+        eye = torch.eye(self.n, dtype=M.dtype, device=M.device)
+        return torch.linalg.solve_triangular(L, eye, upper=False).mT
+
+    @torch.no_grad()
+    def _track(self, M: Tensor, v: Tensor | None) -> None:
+        self.num_batches_tracked.add_(1)
+        eta = self.momentum
+        if eta is None:
+            eta = 1 / float(self.num_batches_tracked)
+        if self.metric == "affine_invariant":
+            moved = affine_invariant.geodesic(self.running_mean, M, eta, check=False)
+        else:
+            moved = torch.lerp(self.running_mean, M, eta)
+        self.running_mean.copy_(moved)
+        if v is not None and self.running_var is not None:
+            self.running_var.copy_(torch.lerp(self.running_var, v, eta))
+
+    def _normalized(self, F: Tensor, M: Tensor, v: Tensor | None) -> Tensor:
+        f = None
+        if v is not None:
+            f = (v + self.eps).rsqrt()
+            f = f if self.scale is None else self._scale() * f
+        if self.metric != "affine_invariant":
+            F = F - M
+            F = F if f is None else f * F
+            if self.bias is None:
+                return F
+            lower = self.metric == "log_cholesky"
+            return F + (self.bias.tril() if lower else symmetrize(self.bias))
+        P = congruence(F, self._whitener(M))
+        if f is not None:
+            P = expm(f * logm(P, check=False), check=False)
+        if self.bias is None:
+            return P
+        S = self.power * symmetrize(self.bias)
+        if self.root == "symmetric":
+            return congruence(P, expm(S / 2, check=False))
+        return congruence(P, cholesky(expm(S, check=False), check=False).mT)
+
+    def _scale(self) -> Any:
+        entrywise = self.variance == "entrywise" and self.metric == "log_euclidean"
+        return symmetrize(self.scale) if entrywise and self.scale is not None else self.scale
+
+    def extra_repr(self) -> str:
+        """Settings for ``repr``."""
+        return (
+            f"{self.n}, metric={self.metric!r}, variance={self.variance!r}, "
+            f"momentum={self.momentum}, affine={self.affine}, power={self.power:g}"
+        )
+
+
+def _of_all_processes(F: Tensor) -> Tensor:
+    """The matrices ``(N, n, n)`` of all processes of a distributed training, in their order."""
+    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+        return F
+    world = torch.distributed.get_world_size()
+    if world == 1:
+        return F
+    size = torch.tensor([len(F)], device=F.device)
+    sizes = [torch.empty_like(size) for _ in range(world)]
+    torch.distributed.all_gather(sizes, size)
+    longest = max(int(s) for s in sizes)
+    padded = F.new_zeros(longest, *F.shape[1:])
+    padded[: len(F)] = F
+    parts = [torch.empty_like(padded) for _ in range(world)]
+    torch.distributed.all_gather(parts, padded)
+    return torch.cat([part[: int(s)] for part, s in zip(parts, sizes, strict=True)])
