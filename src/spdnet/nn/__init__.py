@@ -3,15 +3,18 @@
 from spdnet.nn.batch_norm import SPDBatchNorm
 from spdnet.nn.bimap import BiMap
 from spdnet.nn.center import Center
+from spdnet.nn.classifiers import SPDMLR, MinimumDistance
 from spdnet.nn.eig import ExpEig, LogEig, ReEig, SpectralActivation
 from spdnet.nn.pool import SPDPool
 from spdnet.nn.vech import Vech
 
 __all__ = [
+    "SPDMLR",
     "BiMap",
     "Center",
     "ExpEig",
     "LogEig",
+    "MinimumDistance",
     "ReEig",
     "SPDBatchNorm",
     "SPDPool",

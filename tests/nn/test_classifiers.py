@@ -1,0 +1,145 @@
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from spdnet.linalg import expm, logm, powm, symmetrize
+from spdnet.manifolds import (
+    affine_invariant,
+    bures_wasserstein,
+    log_cholesky,
+    log_euclidean,
+    stein,
+)
+from spdnet.nn import SPDMLR, MinimumDistance
+from spdnet.nn.classifiers import DISTANCES, MLR_METRICS
+from spdnet.testing import check_layer
+from tests.cases import random_spd
+
+X = random_spd(4, 3)
+MODULES = {
+    "log_euclidean": log_euclidean,
+    "affine_invariant": affine_invariant,
+    "log_cholesky": log_cholesky,
+    "bures_wasserstein": bures_wasserstein,
+    "stein": stein,
+}
+LAYERS = {
+    **{metric: lambda metric=metric: SPDMLR(3, 2, metric) for metric in MLR_METRICS},
+    "trace": lambda: SPDMLR(3, 2, beta=-0.3, alpha=2.0),
+    "affine trace": lambda: SPDMLR(3, 2, "affine_invariant", beta=0.5, power=0.5),
+    "Euclidean trace": lambda: SPDMLR(3, 2, "power_euclidean", beta=1 / 3, power=0.5),
+    "log-Cholesky of roots": lambda: SPDMLR(3, 2, "log_cholesky", power=0.5),
+    "Bures of powers": lambda: SPDMLR(3, 2, "bures_wasserstein", power=0.25),
+    **{f"nearest {m}": lambda m=m: MinimumDistance(3, 2, m) for m in DISTANCES},
+}
+every_layer = pytest.mark.parametrize("name", LAYERS)
+
+
+def make(name):
+    torch.manual_seed(0)
+    layer = LAYERS[name]().double()
+    torch.nn.init.normal_(layer.points, std=0.5)
+    return layer
+
+
+@every_layer
+def test_laws(name):
+    check_layer(make(name), X[:2], spd=False, second="bures" not in name.lower())
+
+
+@pytest.mark.parametrize("metric", ["log_euclidean", "affine_invariant", "log_cholesky"])
+def test_logits_by_the_definition(metric):
+    """Towards the matrix, along the normal transported from the identity."""
+    layer, manifold = make(metric), MODULES[metric]
+    P, A = expm(symmetrize(layer.points)), symmetrize(layer.normals)
+    eye = torch.eye(3, dtype=torch.float64)
+    normal = manifold.transport(eye, P, A)
+    expected = manifold.inner(P, manifold.log(P, X[:, None]), normal)
+    torch.testing.assert_close(layer(X), expected)
+
+
+def test_bures_wasserstein_by_the_definition():
+    layer = make("bures_wasserstein")
+    P, A = expm(symmetrize(layer.points)), symmetrize(layer.normals)
+    L = torch.linalg.cholesky(P)
+    expected = bures_wasserstein.inner(P, bures_wasserstein.log(P, X[:, None]), L @ A @ L.mT)
+    torch.testing.assert_close(layer(X), expected)
+
+
+def test_log_euclidean_is_linear_on_logarithms():
+    layer = make("trace")
+    S, A = symmetrize(layer.points), symmetrize(layer.normals)
+    T = logm(X)[:, None] - S
+    trace = T.diagonal(dim1=-2, dim2=-1).sum(-1) * A.diagonal(dim1=-2, dim2=-1).sum(-1)
+    torch.testing.assert_close(layer(X), 2 * (T * A).sum((-2, -1)) - 0.3 * trace)
+
+
+def test_small_powers_of_the_euclidean_metric_are_log_euclidean():
+    small = SPDMLR(3, 2, "power_euclidean", power=1e-6, dtype=torch.float64)
+    limit = SPDMLR(3, 2, dtype=torch.float64)
+    limit.load_state_dict(small.state_dict())
+    torch.testing.assert_close(small(X), limit(X), rtol=1e-4, atol=1e-4)
+
+
+def test_powers_are_of_the_matrix():
+    one = make("affine trace")
+    P = expm(symmetrize(one.points))
+    whitened = powm(P, -0.25)[None] @ powm(X, 0.5)[:, None] @ powm(P, -0.25)
+    T, A = logm(symmetrize(whitened)), symmetrize(one.normals)
+    trace = T.diagonal(dim1=-2, dim2=-1).sum(-1) * A.diagonal(dim1=-2, dim2=-1).sum(-1)
+    torch.testing.assert_close(one(X), 2 * ((T * A).sum((-2, -1)) + 0.5 * trace))
+
+
+@pytest.mark.parametrize("metric", DISTANCES)
+def test_nearest_mean(metric):
+    torch.manual_seed(0)
+    X = torch.cat([random_spd(6, 3), 5 * random_spd(6, 3, seed=1)])
+    y = torch.arange(12) // 6
+    layer = MinimumDistance(3, 2, metric, dtype=torch.float64).fit(X, y)
+    M = torch.stack([MODULES[metric].mean(X[y == k]) for k in range(2)])
+    torch.testing.assert_close(expm(symmetrize(layer.points)), M)
+    torch.testing.assert_close(layer(X), -(MODULES[metric].distance(X[:, None], M) ** 2))
+
+
+@every_layer
+def test_trains(name):
+    layer = make(name)
+    X = torch.cat([random_spd(8, 3), expm(-logm(random_spd(8, 3, seed=1)))])
+    y = torch.arange(16) // 8
+    optimizer = torch.optim.Adam(layer.parameters(), lr=0.1)
+    losses = []
+    for _ in range(40):
+        optimizer.zero_grad()
+        loss = cross_entropy(layer(X), y)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.75 * losses[0]
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"metric": "stein"}, "metric"),
+        ({"power": 0.0}, "power"),
+        ({"power": 2.0}, "power"),
+        ({"alpha": 0.0}, "alpha"),
+        ({"beta": -0.5}, "beta"),
+        ({"beta": 0.5, "metric": "log_cholesky"}, "beta"),
+    ],
+)
+def test_settings_that_make_no_sense(settings, text):
+    with pytest.raises(ValueError, match=text):
+        SPDMLR(3, 2, **settings)
+
+
+def test_bad_input():
+    for name in LAYERS:
+        with pytest.raises(ValueError, match="positive"):
+            make(name)(-X)
+    with pytest.raises(ValueError, match="metric"):
+        MinimumDistance(3, 2, "euclidean")
+    layer = MinimumDistance(3, 2, dtype=torch.float64)
+    for y in ([0, 0, 0, 0], [0, 1, 2, 1], [0, 1]):
+        with pytest.raises(ValueError, match="each class at least once"):
+            layer.fit(X, torch.tensor(y))
