@@ -1,5 +1,6 @@
 """Networks."""
 
+from spdnet.models.conv import ConvSPDNet, O2PNet, SmallConvNet
 from spdnet.models.spdnet import SPDNet
 
-__all__ = ["SPDNet"]
+__all__ = ["ConvSPDNet", "O2PNet", "SPDNet", "SmallConvNet"]

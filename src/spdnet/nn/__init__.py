@@ -6,14 +6,17 @@ from spdnet.nn.center import Center
 from spdnet.nn.classifiers import SPDMLR, MinimumDistance
 from spdnet.nn.eig import ExpEig, LogEig, ReEig, SpectralActivation
 from spdnet.nn.pool import SPDPool
+from spdnet.nn.second_order import CovPool, MatrixSqrt
 from spdnet.nn.vech import Vech
 
 __all__ = [
     "SPDMLR",
     "BiMap",
     "Center",
+    "CovPool",
     "ExpEig",
     "LogEig",
+    "MatrixSqrt",
     "MinimumDistance",
     "ReEig",
     "SPDBatchNorm",

@@ -1,0 +1,128 @@
+"""From feature maps and signals to SPD matrices: covariance pooling and matrix roots."""
+
+import torch
+from torch import Tensor
+
+from spdnet._checks import require_choice, require_count, require_number, require_square
+from spdnet._precision import without_autocast, working_dtype
+from spdnet.covariance import gaussian_embedding, regularize
+from spdnet.linalg import sqrtm, symmetrize
+from spdnet.nn.layer import SPDLayer
+
+
+class CovPool(torch.nn.Module):
+    r"""Second-order statistics of features over places or time, an SPD matrix for each sample.
+
+    =============  ==============================================================================
+    ``centered``   covariance :math:`\tfrac1M \sum_m (x_m - \bar x)(x_m - \bar x)^\top`
+    ``second``     second moment :math:`\tfrac1M \sum_m x_m x_m^\top`, as DeepO2P
+    ``gaussian``   mean and covariance in one matrix, one row and column larger: see
+                   :func:`spdnet.covariance.gaussian_embedding`
+    =============  ==============================================================================
+
+    Never in half precision: autocast ends here.
+
+    Parameters
+    ----------
+    kind : {"centered", "second", "gaussian"}
+    reg : float
+        Regularisation that makes a covariance of few places positive definite.
+    mode : str
+        Of the regularisation: see :func:`spdnet.covariance.regularize`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from spdnet.nn import CovPool
+    >>> CovPool()(torch.randn(8, 5, 7, 7)).shape, CovPool("gaussian")(torch.randn(8, 5, 100)).shape
+    (torch.Size([8, 5, 5]), torch.Size([8, 6, 6]))
+    """
+
+    def __init__(self, kind: str = "centered", *, reg: float = 1e-3, mode: str = "mean") -> None:
+        super().__init__()
+        require_choice("CovPool", "kind", kind, ("centered", "second", "gaussian"))
+        require_number("CovPool", "reg", reg, at_least=0)
+        require_choice("CovPool", "mode", mode, ("mean", "trace", "absolute", "shrinkage", "none"))
+        self.kind = kind
+        self.reg = reg
+        self.mode = mode
+
+    def forward(self, X: Tensor) -> Tensor:
+        """``(B, C, T)`` or ``(B, C, H, W)`` to ``(B, C, C)``, for ``gaussian`` one larger."""
+        if not isinstance(X, Tensor) or X.ndim not in (3, 4):
+            shape = tuple(X.shape) if isinstance(X, Tensor) else type(X).__name__
+            raise ValueError(
+                "CovPool: expected signals (B, C, T) or feature maps (B, C, H, W), got "
+                f"{shape}; give one sample as X[None]"
+            )
+        X = X.flatten(2).to(working_dtype(X.dtype))  # (B, C, M)
+        with without_autocast(X):
+            if self.kind == "gaussian":
+                return gaussian_embedding(X, reg=self.reg, mode=self.mode)
+            if self.kind == "centered":
+                X = X - X.mean(-1, keepdim=True)
+            return regularize(symmetrize(X @ X.mT) / X.shape[-1], self.reg, self.mode)
+
+    def extra_repr(self) -> str:
+        """Settings for ``repr``."""
+        return f"{self.kind!r}, reg={self.reg}, mode={self.mode!r}"
+
+
+class MatrixSqrt(SPDLayer):
+    r"""Square root :math:`X^{1/2}`, which tames the large eigenvalues of a covariance.
+
+    By eigenvalues (as MPN-COV), or by Newton-Schulz iterations (as iSQRT-COV): products only, on
+    :math:`X / \mathrm{tr} X`, and on purpose not to convergence, which leaves small eigenvalues too
+    small and is known to help.
+
+    Parameters
+    ----------
+    method : {"eig", "newton_schulz"}
+    iterations : int
+        Of Newton-Schulz.
+    check : bool
+        Refuse input that is not finite, symmetric and positive definite.
+
+    References
+    ----------
+    P. Li, J. Xie, Q. Wang, Z. Gao, "Towards Faster Training of Global Covariance Pooling Networks
+    by Iterative Matrix Square Root Normalization", CVPR 2018.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from spdnet.nn import MatrixSqrt
+    >>> MatrixSqrt()(4 * torch.eye(2)).diagonal()
+    tensor([2., 2.])
+    """
+
+    def __init__(self, method: str = "eig", *, iterations: int = 5, check: bool = True) -> None:
+        super().__init__(check=check)
+        require_choice("MatrixSqrt", "method", method, ("eig", "newton_schulz"))
+        require_count("MatrixSqrt", "iterations", iterations)
+        self.method = method
+        self.iterations = iterations
+
+    def forward(self, X: Tensor, check: bool | None = None) -> Tensor:
+        """``(..., n, n)`` to ``(..., n, n)``."""
+        require_square("MatrixSqrt", X)
+        check = self._checks(check)
+        if self.method == "eig":
+            return sqrtm(X, check=check)
+        if check:
+            sqrtm(X.detach())  # refuses what it has to
+        dtype, n = X.dtype, X.shape[-1]
+        X = X.to(working_dtype(dtype))
+        with without_autocast(X):
+            trace = X.diagonal(dim1=-2, dim2=-1).sum(-1)[..., None, None]
+            eye = torch.eye(n, dtype=X.dtype, device=X.device)
+            Y, Z = X / trace, eye.expand_as(X)
+            for _ in range(self.iterations):
+                Q = (3 * eye - Z @ Y) / 2
+                Y, Z = Y @ Q, Q @ Z
+            return symmetrize(trace.sqrt() * Y).to(dtype)
+
+    def extra_repr(self) -> str:
+        """Settings for ``repr``."""
+        more = "" if self.method == "eig" else f", iterations={self.iterations}"
+        return f"{self.method!r}{more}"
