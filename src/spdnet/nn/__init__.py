@@ -6,6 +6,7 @@ from spdnet.nn.center import Center
 from spdnet.nn.classifiers import SPDMLR, MinimumDistance
 from spdnet.nn.eig import ExpEig, LogEig, ReEig, SpectralActivation
 from spdnet.nn.pool import SPDPool
+from spdnet.nn.residual import SPDResidual
 from spdnet.nn.second_order import CovPool, MatrixSqrt
 from spdnet.nn.vech import Vech
 
@@ -21,6 +22,7 @@ __all__ = [
     "ReEig",
     "SPDBatchNorm",
     "SPDPool",
+    "SPDResidual",
     "SpectralActivation",
     "Vech",
 ]

@@ -1,0 +1,89 @@
+"""Residual connections between SPD matrices."""
+
+import torch
+from torch import Tensor, nn
+
+from spdnet import manifolds
+from spdnet._checks import require_choice, require_same_shape, require_square, require_symmetric
+from spdnet.linalg import cholesky, expm, logm
+from spdnet.nn.layer import SPDLayer
+
+METRICS = ("log_euclidean", "affine_invariant", "log_cholesky", "bures_wasserstein")
+
+
+class SPDResidual(SPDLayer):
+    r"""A block and a way around it.
+
+    ============  ================================================================================
+    ``log``       :math:`\exp(\log X + \log F(X))`: the sum of vectors, in the flat coordinates of
+                  the logarithm
+    ``geodesic``  the point at the share :math:`t` of the geodesic from :math:`X` to :math:`F(X)`,
+                  with a learned :math:`t` in (0, 1)
+    ============  ================================================================================
+
+    Parameters
+    ----------
+    block : Module
+        ``F``, from SPD matrices to SPD matrices of the same size, such as a square BiMap and a
+        ReEig.
+    kind : {"log", "geodesic"}
+    metric : {"log_euclidean", "affine_invariant", "log_cholesky", "bures_wasserstein"}
+        Of the geodesic.
+    check : bool
+        Refuse input that is not finite, symmetric and positive definite.
+    device, dtype : optional
+        Of the parameter.
+
+    Attributes
+    ----------
+    position : Parameter, shape ()
+        For ``geodesic`` only: :math:`t` is its sigmoid, 1/2 at the start.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from spdnet.nn import BiMap, SPDResidual
+    >>> SPDResidual(BiMap(3, 3))(4 * torch.eye(3)).diagonal().detach().round(decimals=4)
+    tensor([16., 16., 16.])
+    """
+
+    def __init__(
+        self,
+        block: nn.Module,
+        kind: str = "log",
+        metric: str = "log_euclidean",
+        *,
+        check: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(check=check)
+        require_choice("SPDResidual", "kind", kind, ("log", "geodesic"))
+        require_choice("SPDResidual", "metric", metric, METRICS)
+        if kind == "log" and metric != "log_euclidean":
+            raise ValueError(
+                f"SPDResidual: expected the metric log_euclidean for kind='log', got {metric!r}; "
+                "choose kind='geodesic'"
+            )
+        self.block = block
+        self.kind = kind
+        self.metric = metric
+        if kind == "geodesic":
+            self.position = nn.Parameter(torch.zeros((), device=device, dtype=dtype))
+
+    def forward(self, X: Tensor, check: bool | None = None) -> Tensor:
+        """``(..., n, n)`` to ``(..., n, n)``."""
+        require_square("SPDResidual", X)
+        if self._checks(check):
+            require_symmetric("SPDResidual", X)
+            cholesky(X.detach(), who="SPDResidual")
+        Y = self.block(X)
+        require_same_shape("SPDResidual", X=X, block=Y)
+        if self.kind == "log":
+            return expm(logm(X, check=False) + logm(Y, check=False), check=False)
+        t = torch.sigmoid(self.position)
+        return getattr(manifolds, self.metric).geodesic(X, Y, t, check=False)
+
+    def extra_repr(self) -> str:
+        """Settings for ``repr``."""
+        return f"kind={self.kind!r}, metric={self.metric!r}"
