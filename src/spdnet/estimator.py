@@ -242,7 +242,7 @@ class SPDNetClassifier(
     @property
     def _n_features_out(self) -> int:
         """Of :meth:`transform`, for ``get_feature_names_out``."""
-        return self.model_.classifier.in_features
+        return int(self.model_.dims[-1]) ** 2
 
     def _start(self, recipe: Recipe, train: LabelledMatrices, n_classes: int, seed: int) -> SPDNet:
         """A new network, or with a warm start a copy of the last one."""

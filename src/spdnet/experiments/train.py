@@ -336,7 +336,7 @@ def _results(
         "baseline": None,
     }
     some = parts[scored][:_SPECTRA_OF]
-    weight = trained.model.classifier.weight
+    weight = next(trained.model.parameters())
     X = torch.as_tensor(data.X[some], dtype=weight.dtype, device=weight.device)
     found["spectra"] = results.layer_spectra(trained.model, X)
     if settings.baseline:

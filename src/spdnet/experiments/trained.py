@@ -95,7 +95,7 @@ class Trained:
                 bias=network["bias"],
                 center=network["center"],
                 dtype=getattr(torch, network["dtype"]),
-                device=weights["classifier.weight"].device,
+                device=next(iter(weights.values())).device,
             )
             model.load_state_dict(weights)
         except (KeyError, TypeError, RuntimeError, AttributeError) as error:
@@ -134,7 +134,7 @@ class Trained:
     @property
     def dtype(self) -> str:
         """Of the weights, by name."""
-        return str(self.model.classifier.weight.dtype).removeprefix("torch.")
+        return str(next(self.model.parameters()).dtype).removeprefix("torch.")
 
     @torch.no_grad()
     def logits(self, matrices: Matrices) -> Tensor:
@@ -145,7 +145,7 @@ class Trained:
         FloatingPointError
             They are not finite.
         """
-        weight = self.model.classifier.weight
+        weight = next(self.model.parameters())
         X = torch.as_tensor(matrices.X, dtype=weight.dtype)
         with threads_for(X.shape[-1]):
             parts = [self.model(part.to(weight.device)).cpu() for part in X.split(_PIECE)]

@@ -18,8 +18,17 @@ from spdnet._checks import (
     require_threshold,
 )
 from spdnet.manifolds.stiefel import is_orthonormal
-from spdnet.nn import BiMap, Center, LogEig, ReEig, Vech
+from spdnet.nn import SPDMLR, BiMap, Center, LogEig, ReEig, SPDBatchNorm, Vech
 from spdnet.nn.bimap import INITS
+from spdnet.nn.classifiers import MLR_METRICS
+
+#: settings of the batch normalisation after each BiMap, by name
+NORMS: dict[str, dict[str, Any]] = {
+    "brooks": {"metric": "affine_invariant", "variance": False},
+    "log_euclidean": {"metric": "log_euclidean"},
+    "affine_invariant": {"metric": "affine_invariant", "root": "cholesky"},
+    "log_cholesky": {"metric": "log_cholesky"},
+}
 
 
 class SPDNet(nn.Module):
@@ -43,6 +52,13 @@ class SPDNet(nn.Module):
     center : {"log_euclidean", "affine_invariant"}, optional
         Put a :class:`spdnet.nn.Center` with the mean of this metric in front; it does nothing until
         ``model.center.fit(X)``.
+    norm : {"brooks", "log_euclidean", "affine_invariant", "log_cholesky"}, optional
+        Batch normalisation after each BiMap, of the mean (Brooks et al.) or of mean and dispersion
+        in a metric (LieBN): see :class:`spdnet.nn.SPDBatchNorm`. Singular matrices do not go with
+        it.
+    head : str
+        ``linear``: LogEig and a linear classifier. Or a metric of :class:`spdnet.nn.SPDMLR`, which
+        takes the place of both; ``log``, ``bias`` and ``vectorize`` play no part then.
     vectorize : {"full", "vech"}
         All ``d * d`` entries as in the paper, or the upper triangle with off-diagonal entries
         times the square root of 2.
@@ -61,7 +77,9 @@ class SPDNet(nn.Module):
     bimaps : ModuleList of BiMap
     reeigs : ModuleList of ReEig
         One fewer.
-    classifier : Linear
+    norms : ModuleList of SPDBatchNorm
+        Empty without ``norm``.
+    classifier : Linear or SPDMLR
 
     References
     ----------
@@ -86,6 +104,8 @@ class SPDNet(nn.Module):
         log: bool = True,
         bias: bool = False,
         center: str | None = None,
+        norm: str | None = None,
+        head: str = "linear",
         vectorize: str = "full",
         init: str = "uniform",
         check: bool = True,
@@ -98,42 +118,64 @@ class SPDNet(nn.Module):
         require_count("SPDNet", "n_classes", n_classes)
         require_choice("SPDNet", "vectorize", vectorize, ("full", "vech"))
         require_choice("SPDNet", "init", init, INITS)
+        require_choice("SPDNet", "head", head, ("linear", *MLR_METRICS))
+        if norm is not None:
+            require_choice("SPDNet", "norm", norm, NORMS)
         where: dict[str, Any] = {"device": device, "dtype": dtype}
         d = dims[-1]
         self.dims = dims
+        self.n_classes = n_classes
         self.check = check
         self.center = None if center is None else Center(dims[0], center, **where)
         self.bimaps = nn.ModuleList(BiMap(i, o, init=init, **where) for i, o in pairwise(dims))
+        self.norms = (
+            nn.ModuleList()
+            if norm is None
+            else nn.ModuleList(SPDBatchNorm(n, **NORMS[norm], **where) for n in dims[1:])
+        )
         self.reeigs = nn.ModuleList(ReEig(eps, **where) for _ in self.bimaps[1:])
-        self.logeig = LogEig() if log else None
-        self.vectorize = nn.Flatten(-2) if vectorize == "full" else Vech()
-        n_features = d * d if vectorize == "full" else d * (d + 1) // 2
-        self.classifier = nn.Linear(n_features, n_classes, bias=bias, **where)
+        self.classifier: nn.Linear | SPDMLR
+        self.vectorize: nn.Module
+        if head == "linear":
+            self.logeig = LogEig() if log else None
+            self.vectorize = nn.Flatten(-2) if vectorize == "full" else Vech()
+            n_features = d * d if vectorize == "full" else d * (d + 1) // 2
+            self.classifier = nn.Linear(n_features, n_classes, bias=bias, **where)
+        else:
+            self.logeig, self.vectorize = None, nn.Identity()
+            self.classifier = SPDMLR(d, n_classes, head, **where)
         self._reset_classifier()
 
     def reset_parameters(self) -> None:
         """Draw new weights, and forget the centre and the eigenvalues that ReEigs have seen."""
         for layer in self.modules():
-            if isinstance(layer, (BiMap, Center, ReEig)):
+            if isinstance(layer, (BiMap, Center, ReEig, SPDBatchNorm)):
                 layer.reset_parameters()
         self._reset_classifier()
 
     @torch.no_grad()
     def _reset_classifier(self) -> None:
+        if isinstance(self.classifier, SPDMLR):
+            self.classifier.reset_parameters()
+            return
         self.classifier.weight.normal_(std=0.01)
         if self.classifier.bias is not None:
             self.classifier.bias.zero_()
 
     def forward(self, X: Tensor, check: bool | None = None) -> Tensor:
         """Logits ``(..., n_classes)`` of matrices ``(..., d_0, d_0)``."""
-        return self.classifier(self.features(X, check=check))
+        features = self.features(X, check=check)
+        if isinstance(self.classifier, SPDMLR):
+            return self.classifier(features, check=self.check if check is None else check)
+        return self.classifier(features)
 
     def features(self, X: Tensor, check: bool | None = None) -> Tensor:
-        """The vector that the classifier sees: ``(..., d * d)``, or ``(..., d * (d + 1) / 2)``."""
+        """What the classifier sees: ``(..., d * d)``, ``(..., d * (d + 1) / 2)`` or a matrix."""
         check = self.check if check is None else check
         require_square("SPDNet", X, n=self.dims[0])  # (..., d_0, d_0)
-        require_same_dtype("SPDNet", X, self.classifier.weight)
-        X = X.to(self.classifier.weight.dtype)  # half types are lifted
+        weight = next(self.classifier.parameters())
+        require_same_dtype("SPDNet", X, weight)
+        X = X.to(weight.dtype)  # half types are lifted
         if check:
             require_symmetric("SPDNet", X)
             require_positive_semidefinite("SPDNet", X)
@@ -144,6 +186,8 @@ class SPDNet(nn.Module):
                 known = {"above": True} if i > 1 and self._stays_above(i - 1) else {}
                 X = self.reeigs[i - 1](X, check=False, **known)  # (..., d_i, d_i), >= eps
             X = bimap(X, check=False)  # (..., d_{i+1}, d_{i+1})
+            if self.norms:
+                X = self.norms[i](X, check=check and i == 0)
         if self.logeig is not None:
             X = self.logeig(X, check=check)  # (..., d, d), flat
         return self.vectorize(X)  # (..., d * d)
@@ -153,6 +197,8 @@ class SPDNet(nn.Module):
 
         They are above that of the ReEig before, and orthonormal columns do not lower the least one.
         """
+        if self.norms:
+            return False
         before, after = self.reeigs[i - 1], self.reeigs[i]
         if not (isinstance(before, ReEig) and isinstance(after, ReEig)):
             return False  # of the user's own
@@ -164,4 +210,4 @@ class SPDNet(nn.Module):
 
     def extra_repr(self) -> str:
         """Settings for ``repr``."""
-        return f"dims={self.dims}, n_classes={self.classifier.out_features}"
+        return f"dims={self.dims}, n_classes={self.n_classes}"

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from spdnet.linalg.rectify import assuming_nothing_is_low
-from spdnet.nn import ReEig
+from spdnet.nn import ReEig, SPDBatchNorm
 
 _PATIENCE = 20  # steps without trying a shorter way, after it was wrong
 
@@ -63,6 +63,11 @@ class GraphedStep:
                 raise ValueError(
                     f"GraphedStep: expected ReEigs with a number for eps, got {layer.eps!r}, which "
                     "changes with every batch; take ordinary steps"
+                )
+            if isinstance(layer, SPDBatchNorm):
+                raise ValueError(
+                    "GraphedStep: expected a network without batch normalisation, whose mean is an "
+                    "iteration that looks at its values; take ordinary steps"
                 )
         self.model = model
         self.optimizer = optimizer

@@ -1,0 +1,94 @@
+"""Networks of the literature under their names, built from the same parts."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from spdnet.models.spdnet import SPDNet
+
+
+class SPDNetBN(SPDNet):
+    """SPDNet with Riemannian batch normalisation of the mean after each BiMap.
+
+    Parameters
+    ----------
+    dims, n_classes, **settings
+        Of :class:`spdnet.SPDNet`.
+
+    References
+    ----------
+    D. Brooks et al., "Riemannian batch normalization for SPD neural networks", NeurIPS 2019.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from spdnet.models import SPDNetBN
+    >>> SPDNetBN((6, 4, 2), 3)(torch.eye(6).expand(8, 6, 6)).shape
+    torch.Size([8, 3])
+    """
+
+    def __init__(self, dims: Sequence[int], n_classes: int, **settings: Any) -> None:
+        super().__init__(dims, n_classes, norm="brooks", **settings)
+
+
+class SPDNetLieBN(SPDNet):
+    """SPDNet with batch normalisation of mean and dispersion after each BiMap.
+
+    Parameters
+    ----------
+    dims, n_classes, **settings
+        Of :class:`spdnet.SPDNet`.
+    metric : {"log_cholesky", "log_euclidean", "affine_invariant"}
+
+    References
+    ----------
+    Z. Chen et al., "A Lie group approach to Riemannian batch normalization", ICLR 2024.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from spdnet.models import SPDNetLieBN
+    >>> SPDNetLieBN((6, 4, 2), 3)(torch.eye(6).expand(8, 6, 6)).shape
+    torch.Size([8, 3])
+    """
+
+    def __init__(
+        self,
+        dims: Sequence[int],
+        n_classes: int,
+        metric: str = "log_cholesky",
+        **settings: Any,
+    ) -> None:
+        super().__init__(dims, n_classes, norm=metric, **settings)
+
+
+class SPDNetMLR(SPDNet):
+    """SPDNet with Riemannian multinomial logistic regression instead of LogEig and a linear layer.
+
+    Parameters
+    ----------
+    dims, n_classes, **settings
+        Of :class:`spdnet.SPDNet`.
+    metric : str
+        See :class:`spdnet.nn.SPDMLR`.
+
+    References
+    ----------
+    Z. Chen et al., "Riemannian multinomial logistics regression for SPD neural networks", CVPR
+    2024.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from spdnet.models import SPDNetMLR
+    >>> SPDNetMLR((6, 4, 2), 3)(torch.eye(6).expand(8, 6, 6)).shape
+    torch.Size([8, 3])
+    """
+
+    def __init__(
+        self,
+        dims: Sequence[int],
+        n_classes: int,
+        metric: str = "log_cholesky",
+        **settings: Any,
+    ) -> None:
+        super().__init__(dims, n_classes, head=metric, **settings)
