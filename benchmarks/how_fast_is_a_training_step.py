@@ -145,7 +145,7 @@ STEPS = {"spdnet": ours, "graphed": graphed, "spd_learn": spd_learn, "plain torc
 UPDATES = {"spdnet": our_update, "geoopt": geoopt_update}
 METHODS = {"step": STEPS, "update": UPDATES}
 
-#: of the authors' code in MATLAB, run in Octave 8 on 2 cores, once and not beside the others
+#: of the authors' code in MATLAB, run in Octave on 2 cores, once and not beside the others
 QUOTE = {"400": "1650 to 1950", "93": "145"}
 
 

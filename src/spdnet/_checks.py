@@ -187,6 +187,14 @@ def require_finite(who: str, X: Tensor, name: str = "X") -> None:
     )
 
 
+def require_tangent(who: str, V: Tensor, name: str, X: Tensor, check: bool) -> Tensor:
+    """``V`` has the size of the points ``X``, and with ``check`` is finite; gives it back."""
+    require_square(who, V, name, n=X.shape[-1])
+    if check:
+        require_finite(who, V, name)
+    return V
+
+
 def require_symmetric(who: str, X: Tensor, name: str = "X") -> None:
     """Every matrix is finite and symmetric (two passes over the data).
 

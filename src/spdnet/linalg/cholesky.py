@@ -47,3 +47,9 @@ def cholesky(X: Tensor, *, check: bool = True, who: str = "cholesky", name: str 
         lowest = torch.linalg.eigvalsh(lifted.detach()).amin(-1)
         refuse_indefinite(who, info != 0, lowest, name)
     return L.to(X.dtype)
+
+
+def whiten(L: Tensor, V: Tensor) -> Tensor:
+    r""":math:`L^{-1} V L^{-\top}`: ``V`` seen from :math:`L L^\top`, which becomes the identity."""
+    half = torch.linalg.solve_triangular(L, V, upper=False)
+    return symmetrize(torch.linalg.solve_triangular(L, half.mT, upper=False))

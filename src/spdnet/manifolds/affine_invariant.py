@@ -16,9 +16,10 @@ Vis., 2006. https://doi.org/10.1007/s11263-005-3222-z
 import torch
 from torch import Tensor
 
-from spdnet._checks import require_finite, require_positive_eigenvalues, require_square
+from spdnet._checks import require_positive_eigenvalues, require_square, require_tangent
 from spdnet._precision import accurately
-from spdnet.linalg import cholesky, congruence, expm, logm, sqrtm, symmetrize
+from spdnet.linalg import cholesky, congruence, expm, logm, sqrtm
+from spdnet.linalg.cholesky import whiten
 from spdnet.manifolds.karcher import karcher_mean
 from spdnet.manifolds.mean_weights import normalized_weights
 
@@ -44,7 +45,7 @@ def inner(X: Tensor, U: Tensor, V: Tensor, *, check: bool = True) -> Tensor:
     """
     who = "affine_invariant.inner"
     L = cholesky(X, check=check, who=who)
-    U, V = (_whiten(L, _tangent(who, T, name, X, check)) for T, name in ((U, "U"), (V, "V")))
+    U, V = (whiten(L, require_tangent(who, T, name, X, check)) for T, name in ((U, "U"), (V, "V")))
     return (U * V).sum((-2, -1))
 
 
@@ -118,8 +119,8 @@ def exp(X: Tensor, V: Tensor, *, check: bool = True) -> Tensor:
     """
     who = "affine_invariant.exp"
     L = cholesky(X, check=check, who=who)
-    V = _tangent(who, V, "V", X, check)
-    return congruence(expm(_whiten(L, V), check=False), L.mT)
+    V = require_tangent(who, V, "V", X, check)
+    return congruence(expm(whiten(L, V), check=False), L.mT)
 
 
 @accurately
@@ -169,8 +170,8 @@ def transport(X: Tensor, Y: Tensor, V: Tensor, *, check: bool = True) -> Tensor:
     """
     who = "affine_invariant.transport"
     L, Y = _at_identity(who, X, Y, check)
-    V = _tangent(who, V, "V", X, check)
-    moved = congruence(_whiten(L, V), sqrtm(Y, check=False))
+    V = require_tangent(who, V, "V", X, check)
+    moved = congruence(whiten(L, V), sqrtm(Y, check=False))
     return congruence(moved, L.mT)
 
 
@@ -218,19 +219,6 @@ def mean(
     return karcher_mean(X, w, tol=tol, max_iter=max_iter)
 
 
-def _whiten(L: Tensor, V: Tensor) -> Tensor:
-    r""":math:`L^{-1} V L^{-\top}`."""
-    half = torch.linalg.solve_triangular(L, V, upper=False)
-    return symmetrize(torch.linalg.solve_triangular(L, half.mT, upper=False))
-
-
-def _tangent(who: str, V: Tensor, name: str, X: Tensor, check: bool) -> Tensor:
-    require_square(who, V, name, n=X.shape[-1])
-    if check:
-        require_finite(who, V, name)
-    return V
-
-
 def _at_identity(who: str, X: Tensor, Y: Tensor, check: bool) -> tuple[Tensor, Tensor]:
     """The Cholesky factor of ``X``, and ``Y`` seen from there."""
     require_square(who, X)
@@ -238,7 +226,7 @@ def _at_identity(who: str, X: Tensor, Y: Tensor, check: bool) -> tuple[Tensor, T
     if check:
         cholesky(Y.detach(), who=who, name="Y")
     L = cholesky(X, check=check, who=who)
-    Y = _whiten(L, Y)
+    Y = whiten(L, Y)
     if check:  # positive definite, and yet not when seen from there: X is too ill-conditioned
         require_positive_eigenvalues(who, torch.linalg.eigvalsh(Y.detach()), "X^(-1/2) Y X^(-1/2)")
     return L, Y

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from spdnet._autograd import is_differentiated
-from spdnet._checks import require_finite, require_square
+from spdnet._checks import require_square, require_tangent
 from spdnet._precision import accurately
 from spdnet.linalg import cholesky, congruence, lyapunov, sqrtm, symmetrize
 from spdnet.manifolds.fixed_point import fixed_point
@@ -47,8 +47,8 @@ def inner(X: Tensor, U: Tensor, V: Tensor, *, check: bool = True) -> Tensor:
     tensor(0.5000)
     """
     who = "bures_wasserstein.inner"
-    S = lyapunov(X, _tangent(who, U, "U", X, check), check=check, who=who)
-    return (S * symmetrize(_tangent(who, V, "V", X, check))).sum((-2, -1)) / 2
+    S = lyapunov(X, require_tangent(who, U, "U", X, check), check=check, who=who)
+    return (S * symmetrize(require_tangent(who, V, "V", X, check))).sum((-2, -1)) / 2
 
 
 @accurately
@@ -123,7 +123,7 @@ def exp(X: Tensor, V: Tensor, *, check: bool = True) -> Tensor:
     tensor([4., 4.])
     """
     who = "bures_wasserstein.exp"
-    S = lyapunov(X, _tangent(who, V, "V", X, check), check=check, who=who)
+    S = lyapunov(X, require_tangent(who, V, "V", X, check), check=check, who=who)
     moved = X + S @ X
     return symmetrize(moved + moved @ S)
 
@@ -211,10 +211,3 @@ def _transported(who: str, X: Tensor, Y: Tensor, check: bool) -> tuple[Tensor, T
         cholesky(Y.detach(), who=who, name="Y")
     root = sqrtm(congruence(Y, L), check=False)
     return L, torch.linalg.solve_triangular(L.mT, root, upper=True)
-
-
-def _tangent(who: str, V: Tensor, name: str, X: Tensor, check: bool) -> Tensor:
-    require_square(who, V, name, n=X.shape[-1])
-    if check:
-        require_finite(who, V, name)
-    return V

@@ -18,9 +18,10 @@ SIAM J. Matrix Anal. Appl., 2019. https://doi.org/10.1137/18M1221084
 import torch
 from torch import Tensor
 
-from spdnet._checks import require_finite, require_square
+from spdnet._checks import require_square, require_tangent
 from spdnet._precision import accurately
 from spdnet.linalg import cholesky, symmetrize
+from spdnet.linalg.cholesky import whiten
 from spdnet.manifolds.mean_weights import normalized_weights
 
 
@@ -260,11 +261,7 @@ def _unflat(C: Tensor) -> Tensor:
 
 def _push(who: str, L: Tensor, V: Tensor, name: str, check: bool) -> Tensor:
     """The change of the coordinates at ``L L^T`` in the direction ``V``."""
-    require_square(who, V, name, n=L.shape[-1])
-    if check:
-        require_finite(who, V, name)
-    half = torch.linalg.solve_triangular(L, symmetrize(V), upper=False)
-    P = torch.linalg.solve_triangular(L, half.mT, upper=False)
+    P = whiten(L, symmetrize(require_tangent(who, V, name, L, check)))
     below, diagonal = P.tril(-1), torch.diag_embed(_diagonal(P) / 2)
     return (L @ (below + diagonal)).tril(-1) + diagonal
 

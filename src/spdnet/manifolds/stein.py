@@ -23,6 +23,7 @@ from spdnet._autograd import is_differentiated
 from spdnet._checks import require_square
 from spdnet._precision import accurately
 from spdnet.linalg import cholesky, eigh, symmetrize
+from spdnet.linalg.cholesky import whiten
 from spdnet.manifolds.fixed_point import fixed_point
 from spdnet.manifolds.mean_weights import normalized_weights
 
@@ -52,9 +53,7 @@ def distance(X: Tensor, Y: Tensor, *, check: bool = True) -> Tensor:
     if check:
         cholesky(Y.detach(), who=who, name="Y")
     L = cholesky(X, check=check, who=who)
-    half = torch.linalg.solve_triangular(L, Y, upper=False)
-    Y = symmetrize(torch.linalg.solve_triangular(L, half.mT, upper=False))
-    s, _ = eigh(Y, check=False)
+    s, _ = eigh(whiten(L, Y), check=False)
     return _root_log_cosh(s.log() / 2).norm(dim=-1)  # S is the sum of log cosh(log(s) / 2)
 
 

@@ -6,7 +6,6 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from spdnet import manifolds
 from spdnet._checks import (
     require_choice,
     require_count,
@@ -16,7 +15,7 @@ from spdnet._checks import (
     require_symmetric,
 )
 from spdnet.linalg import cholesky, congruence, expm, logm, lyapunov, powm, symmetrize
-from spdnet.manifolds import bures_wasserstein, log_cholesky
+from spdnet.manifolds import SPD_METRICS, bures_wasserstein, log_cholesky
 from spdnet.nn.layer import SPDLayer
 
 MLR_METRICS = (
@@ -26,7 +25,6 @@ MLR_METRICS = (
     "power_euclidean",
     "bures_wasserstein",
 )
-DISTANCES = ("log_euclidean", "affine_invariant", "log_cholesky", "bures_wasserstein", "stein")
 
 
 class SPDMLR(SPDLayer):
@@ -231,7 +229,7 @@ class MinimumDistance(SPDLayer):
         super().__init__(check=check)
         require_count("MinimumDistance", "n", n)
         require_count("MinimumDistance", "n_classes", n_classes)
-        require_choice("MinimumDistance", "metric", metric, DISTANCES)
+        require_choice("MinimumDistance", "metric", metric, SPD_METRICS)
         self.n = n
         self.n_classes = n_classes
         self.metric = metric
@@ -246,7 +244,7 @@ class MinimumDistance(SPDLayer):
 
     @property
     def _manifold(self) -> ModuleType:
-        return getattr(manifolds, self.metric)
+        return SPD_METRICS[self.metric]
 
     @torch.no_grad()
     def fit(self, X: Tensor, y: Tensor) -> "MinimumDistance":

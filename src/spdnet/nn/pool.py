@@ -3,7 +3,6 @@
 import torch
 from torch import Tensor
 
-from spdnet import manifolds
 from spdnet._checks import (
     require_channels,
     require_choice,
@@ -12,10 +11,10 @@ from spdnet._checks import (
     require_symmetric,
 )
 from spdnet.linalg import expm, logm
+from spdnet.manifolds import SPD_METRICS
 from spdnet.nn.layer import SPDLayer
 
 KINDS = ("mean", "max", "weighted", "frechet")
-METRICS = ("log_euclidean", "log_cholesky", "affine_invariant", "bures_wasserstein", "stein")
 
 
 class SPDPool(SPDLayer):
@@ -86,7 +85,7 @@ class SPDPool(SPDLayer):
         require_choice("SPDPool", "kind", kind, KINDS)
         if metric is None:
             metric = "affine_invariant" if kind == "frechet" else "log_euclidean"
-        require_choice("SPDPool", "metric", metric, METRICS)
+        require_choice("SPDPool", "metric", metric, SPD_METRICS)
         if size is not None:
             require_count("SPDPool", "size", size)
         if (kind == "max" or over == "blocks") and metric != "log_euclidean":
@@ -132,7 +131,7 @@ class SPDPool(SPDLayer):
         if self.kind == "weighted":
             require_channels("SPDPool", X, len(self.scores))
             weights = self.scores.softmax(0)
-        return getattr(manifolds, self.metric).mean(X, weights, check=check)
+        return SPD_METRICS[self.metric].mean(X, weights, check=check)
 
     def _pool_blocks(self, X: Tensor, check: bool) -> Tensor:
         size, n = self.size or 2, X.shape[-1]

@@ -3,12 +3,12 @@
 import torch
 from torch import Tensor, nn
 
-from spdnet import manifolds
 from spdnet._checks import require_choice, require_same_shape, require_square, require_symmetric
 from spdnet.linalg import cholesky, expm, logm
+from spdnet.manifolds import SPD_METRICS
 from spdnet.nn.layer import SPDLayer
 
-METRICS = ("log_euclidean", "affine_invariant", "log_cholesky", "bures_wasserstein")
+METRICS = tuple(name for name, metric in SPD_METRICS.items() if hasattr(metric, "geodesic"))
 
 
 class SPDResidual(SPDLayer):
@@ -82,7 +82,7 @@ class SPDResidual(SPDLayer):
         if self.kind == "log":
             return expm(logm(X, check=False) + logm(Y, check=False), check=False)
         t = torch.sigmoid(self.position)
-        return getattr(manifolds, self.metric).geodesic(X, Y, t, check=False)
+        return SPD_METRICS[self.metric].geodesic(X, Y, t, check=False)
 
     def extra_repr(self) -> str:
         """Settings for ``repr``."""
