@@ -115,14 +115,14 @@ class GraphedStep:
         self._gradients = [torch.zeros_like(p) for p in self._parameters]  # always at this place
         for p, g in zip(self._parameters, self._gradients, strict=True):
             p.grad = g
-        stream = torch.cuda.Stream()
-        stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(stream):
+        self._stream = torch.cuda.Stream()  # one for all: each has a workspace of cuBLAS
+        self._stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self._stream):
             self._compute(None)
             _, loss, correct = self._found.tolist()
             if math.isfinite(loss):
                 self.optimizer.step()  # makes the state, too
-        torch.cuda.current_stream().wait_stream(stream)
+        torch.cuda.current_stream().wait_stream(self._stream)
         self._pool = torch.cuda.graph_pool_handle()
         self._capture_update()
         self._capture(self._assume_after[0])
@@ -145,7 +145,7 @@ class GraphedStep:
 
     def _capture(self, after: int | None) -> None:
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool):
+        with torch.cuda.graph(graph, pool=self._pool, stream=self._stream):
             self._compute(after)
         self._graphs.append(graph)
 
@@ -158,7 +158,7 @@ class GraphedStep:
             for group, rate in zip(groups, self._rates, strict=True):
                 group["lr"] = rate
             self._update = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(self._update, pool=self._pool):
+            with torch.cuda.graph(self._update, pool=self._pool, stream=self._stream):
                 self.optimizer.step()
         finally:
             for group, lr in zip(groups, before, strict=True):
