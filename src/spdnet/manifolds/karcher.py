@@ -26,6 +26,8 @@ from spdnet.linalg import Log, eigh, expm, invsqrtm, logm, sqrtm, symmetrize
 # few hundred in float64: conjugate gradients end long before this limit
 _CG_ITERATIONS = 100
 _CG_TOLERANCE = 1e-14
+#: of a step of Newton's method, which only has to come nearer
+_STEP_TOLERANCE = 1e-4
 
 
 def karcher_mean(X: Tensor, w: Tensor, *, tol: float, max_iter: int) -> Tensor:
@@ -54,7 +56,7 @@ class _Newton(torch.autograd.Function):
             unfinished = ~(error <= goal)  # NaN is not finished
             if not unfinished.any():
                 return M
-            moved = _move(M, step * _Solve.apply(g, *A))
+            moved = _move(M, step * _conjugate_gradients(g, *A, tolerance=_STEP_TOLERANCE))
             g_moved, A_moved = _linearize(moved, X, w)
             better = _norm(g_moved) < error
             step = torch.where(better, 1.0, step / 2)
@@ -124,20 +126,7 @@ class _Solve(torch.autograd.Function):
 
     @staticmethod
     def forward(B: Tensor, K: Tensor, U: Tensor) -> Tensor:
-        """Conjugate gradients; each system of the batch stops by itself."""
-        S, R = torch.zeros_like(B), B
-        P, rho = R, _dot(R, R)
-        goal = rho * _CG_TOLERANCE**2
-        for _ in range(_CG_ITERATIONS):
-            active = rho > goal
-            if not active.any():
-                break
-            AP = (U @ (K * (U.mT @ P[..., None, :, :] @ U)) @ U.mT).sum(-3)
-            alpha = torch.where(active, rho / _dot(P, AP), 0.0)
-            S, R = S + alpha * P, R - alpha * AP
-            rho, old = torch.where(active, _dot(R, R), rho), rho
-            P = torch.where(active, R + rho / old * P, P)
-        return symmetrize(S)
+        return _conjugate_gradients(B, K, U, tolerance=_CG_TOLERANCE)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -156,6 +145,23 @@ class _Solve(torch.autograd.Function):
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Tensor, int]:
         return _Solve.apply(*batch_first(info.batch_size, in_dims, args)), 0
+
+
+def _conjugate_gradients(B: Tensor, K: Tensor, U: Tensor, *, tolerance: float) -> Tensor:
+    """``A^{-1}[B]``; each system of the batch stops by itself."""
+    S, R = torch.zeros_like(B), B
+    P, rho = R, _dot(R, R)
+    goal = rho * tolerance**2
+    for _ in range(_CG_ITERATIONS):
+        active = rho > goal
+        if not active.any():
+            break
+        AP = (U @ (K * (U.mT @ P[..., None, :, :] @ U)) @ U.mT).sum(-3)
+        alpha = torch.where(active, rho / _dot(P, AP), 0.0)
+        S, R = S + alpha * P, R - alpha * AP
+        rho, old = torch.where(active, _dot(R, R), rho), rho
+        P = torch.where(active, R + rho / old * P, P)
+    return symmetrize(S)
 
 
 def _norm(A: Tensor) -> Tensor:

@@ -24,9 +24,9 @@ from spdnet.nn.classifiers import MLR_METRICS
 
 #: settings of the batch normalisation after each BiMap, by name
 NORMS: dict[str, dict[str, Any]] = {
-    "brooks": {"metric": "affine_invariant", "variance": False},
+    "brooks": {"metric": "affine_invariant", "variance": False, "karcher_steps": 1},
     "log_euclidean": {"metric": "log_euclidean"},
-    "affine_invariant": {"metric": "affine_invariant", "root": "cholesky"},
+    "affine_invariant": {"metric": "affine_invariant", "root": "cholesky", "karcher_steps": 1},
     "log_cholesky": {"metric": "log_cholesky"},
 }
 

@@ -13,11 +13,9 @@ from spdnet._checks import (
     require_square,
     require_symmetric,
 )
-from spdnet.linalg import cholesky, congruence, expm, invsqrtm, logm, powm, symmetrize
-from spdnet.manifolds import affine_invariant, log_cholesky
+from spdnet.linalg import symmetrize
+from spdnet.nn.geometry import METRICS, ROOTS, make_geometry
 from spdnet.nn.layer import SPDLayer
-
-METRICS = ("log_euclidean", "affine_invariant", "log_cholesky")
 
 
 class SPDBatchNorm(SPDLayer):
@@ -38,7 +36,7 @@ class SPDBatchNorm(SPDLayer):
 
     with :math:`f = s / \sqrt{v + \mathrm{eps}}`, or 1 without variance. These are LieBN's, with its
     power :math:`\theta`; ``affine_invariant`` without variance is Riemannian batch normalisation as
-    by Brooks et al., here with the exact mean instead of one step towards it.
+    by Brooks et al.
 
     The statistics are over all leading dimensions. With several processes they are those of all
     processes together. They count as constants in the derivative, as in the originals.
@@ -60,6 +58,9 @@ class SPDBatchNorm(SPDLayer):
     root : {"symmetric", "cholesky"}
         With which factor of the mean matrices are centred, for ``affine_invariant``: Brooks et al.
         take the symmetric root, LieBN the Cholesky factor. The results differ by a rotation.
+    karcher_steps : int, optional
+        For ``affine_invariant``: so many steps towards the mean from the arithmetic one, 1 as in
+        the originals, which is several times cheaper; the exact mean when not given.
     eps : float
         Added to the variance.
     check : bool
@@ -109,6 +110,7 @@ class SPDBatchNorm(SPDLayer):
         affine: bool = True,
         power: float = 1.0,
         root: str = "symmetric",
+        karcher_steps: int | None = None,
         eps: float = 1e-5,
         check: bool = True,
         device: torch.device | str | None = None,
@@ -120,9 +122,11 @@ class SPDBatchNorm(SPDLayer):
         require_choice(who, "metric", metric, METRICS)
         if not isinstance(variance, bool):
             require_choice(who, "variance", variance, ("entrywise",))
-        require_choice(who, "root", root, ("symmetric", "cholesky"))
+        require_choice(who, "root", root, ROOTS)
         require_number(who, "eps", eps, at_least=0)
         require_number(who, "power", power)
+        if karcher_steps is not None:
+            require_count(who, "karcher_steps", karcher_steps)
         if momentum is not None:
             require_number(who, "momentum", momentum, above=0, at_most=1)
         if power == 0 or (power != 1 and metric == "log_euclidean"):
@@ -142,7 +146,9 @@ class SPDBatchNorm(SPDLayer):
         self.affine = affine
         self.power = float(power)
         self.root = root
+        self.karcher_steps = karcher_steps
         self.eps = eps
+        self._geometry = make_geometry(metric, self.power, root, karcher_steps)
         where: dict[str, Any] = {"device": device, "dtype": dtype}
         shape = (n, n) if variance == "entrywise" else ()
         self.register_buffer("running_mean", torch.zeros(n, n, **where))
@@ -163,9 +169,7 @@ class SPDBatchNorm(SPDLayer):
             self.bias.zero_()
         if self.scale is not None:
             self.scale.fill_(1)
-        self.running_mean.zero_()
-        if self.metric == "affine_invariant":
-            self.running_mean.fill_diagonal_(1)
+        self.running_mean.copy_(self._geometry.origin(self.running_mean))
         if self.running_var is not None:
             self.running_var.fill_(1)
         self.num_batches_tracked.zero_()
@@ -177,58 +181,29 @@ class SPDBatchNorm(SPDLayer):
         check = self._checks(check)
         if check:
             require_symmetric("SPDBatchNorm", X)
-        F = self._coordinates(X, check)
+        F = self._geometry.coordinates(X, check)
         if self.training and X.numel() > 0:
             M, v = self._statistics(F.detach())
             self._track(M, v)
         else:
             M, v = self.running_mean, self.running_var
-        return self._back(self._normalized(F, M, v))
-
-    def _coordinates(self, X: Tensor, check: bool) -> Tensor:
-        if self.metric == "log_euclidean":
-            return logm(X, check=check)
-        P = X if self.power == 1 else powm(X, self.power, check=check)
-        if self.metric == "log_cholesky":
-            return log_cholesky.coordinates(P, check=check)
-        if check and self.power == 1:
-            cholesky(P.detach(), who="SPDBatchNorm")
-        return P
-
-    def _back(self, F: Tensor) -> Tensor:
-        if self.metric == "log_euclidean":
-            return expm(F, check=False)
-        P = log_cholesky.from_coordinates(F) if self.metric == "log_cholesky" else F
-        return P if self.power == 1 else powm(P, 1 / self.power, check=False)
+        f = None
+        if v is not None:
+            f = (v + self.eps).rsqrt()
+            f = f if self.scale is None else self._scale() * f
+        return self._geometry.back(self._geometry.normalized(F, M, f, self.bias))
 
     @torch.no_grad()
     def _statistics(self, F: Tensor) -> tuple[Tensor, Tensor | None]:
         """Mean in coordinates, and variance, of all matrices of all processes."""
-        F = _of_all_processes(F.reshape(-1, self.n, self.n))
-        if self.metric == "affine_invariant":
-            M = affine_invariant.mean(F, check=False)
-        else:
-            M = F.mean(0)
+        F = of_all_processes(F.reshape(-1, self.n, self.n))
+        M = self._geometry.mean(F)
         if not self.variance:
             return M, None
-        centred = self._centred(F, M)
+        squares = self._geometry.logs(F, M).square()
         if self.variance == "entrywise":
-            return M, centred.square().mean(0)
-        return M, centred.square().sum((-2, -1)).mean() / self.power**2
-
-    def _centred(self, F: Tensor, M: Tensor) -> Tensor:
-        """Coordinates about the mean; for the affine-invariant metric their logarithms."""
-        if self.metric != "affine_invariant":
-            return F - M
-        return logm(congruence(F, self._whitener(M)), check=False)
-
-    def _whitener(self, M: Tensor) -> Tensor:
-        """``W`` with ``W^T M W = I``."""
-        if self.root == "symmetric":
-            return invsqrtm(M, check=False)
-        L = cholesky(M, check=False)
-        eye = torch.eye(self.n, dtype=M.dtype, device=M.device)
-        return torch.linalg.solve_triangular(L, eye, upper=False).mT
+            return M, squares.mean(0)
+        return M, squares.sum((-2, -1)).mean() / self.power**2
 
     @torch.no_grad()
     def _track(self, M: Tensor, v: Tensor | None) -> None:
@@ -236,35 +211,9 @@ class SPDBatchNorm(SPDLayer):
         eta = self.momentum
         if eta is None:
             eta = 1 / float(self.num_batches_tracked)
-        if self.metric == "affine_invariant":
-            moved = affine_invariant.geodesic(self.running_mean, M, eta, check=False)
-        else:
-            moved = torch.lerp(self.running_mean, M, eta)
-        self.running_mean.copy_(moved)
+        self.running_mean.copy_(self._geometry.between(self.running_mean, M, eta))
         if v is not None and self.running_var is not None:
             self.running_var.copy_(torch.lerp(self.running_var, v, eta))
-
-    def _normalized(self, F: Tensor, M: Tensor, v: Tensor | None) -> Tensor:
-        f = None
-        if v is not None:
-            f = (v + self.eps).rsqrt()
-            f = f if self.scale is None else self._scale() * f
-        if self.metric != "affine_invariant":
-            F = F - M
-            F = F if f is None else f * F
-            if self.bias is None:
-                return F
-            lower = self.metric == "log_cholesky"
-            return F + (self.bias.tril() if lower else symmetrize(self.bias))
-        P = congruence(F, self._whitener(M))
-        if f is not None:
-            P = expm(f * logm(P, check=False), check=False)
-        if self.bias is None:
-            return P
-        S = self.power * symmetrize(self.bias)
-        if self.root == "symmetric":
-            return congruence(P, expm(S / 2, check=False))
-        return congruence(P, cholesky(expm(S, check=False), check=False).mT)
 
     def _scale(self) -> Any:
         entrywise = self.variance == "entrywise" and self.metric == "log_euclidean"
@@ -278,7 +227,7 @@ class SPDBatchNorm(SPDLayer):
         )
 
 
-def _of_all_processes(F: Tensor) -> Tensor:
+def of_all_processes(F: Tensor) -> Tensor:
     """The matrices ``(N, n, n)`` of all processes of a distributed training, in their order."""
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
         return F
