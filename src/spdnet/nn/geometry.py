@@ -62,12 +62,15 @@ class LogEuclidean(Flat):
     """The logarithm."""
 
     def coordinates(self, X: Tensor, check: bool) -> Tensor:
+        """Of matrices ``X``; ``check`` refuses those that are not SPD."""
         return logm(X, check=check)
 
     def back(self, F: Tensor) -> Tensor:
+        """The matrices with these coordinates."""
         return expm(F, check=False)
 
     def bias(self, S: Tensor) -> Tensor:
+        """Coordinates that a free matrix stands for."""
         return symmetrize(S)
 
 
@@ -78,12 +81,15 @@ class LogCholesky(Flat):
         self.power = power
 
     def coordinates(self, X: Tensor, check: bool) -> Tensor:
+        """Of matrices ``X``; ``check`` refuses those that are not SPD."""
         return log_cholesky.coordinates(_power(X, self.power, check), check=check)
 
     def back(self, F: Tensor) -> Tensor:
+        """The matrices with these coordinates."""
         return _power(log_cholesky.from_coordinates(F), 1 / self.power, check=False)
 
     def bias(self, S: Tensor) -> Tensor:
+        """Coordinates that a free matrix stands for."""
         return S.tril()
 
 
@@ -96,14 +102,17 @@ class AffineInvariant:
         self.karcher_steps = karcher_steps
 
     def coordinates(self, X: Tensor, check: bool) -> Tensor:
+        """Of matrices ``X``; ``check`` refuses those that are not SPD."""
         if check and self.power == 1:
             cholesky(X.detach(), who="SPDBatchNorm")
         return _power(X, self.power, check)
 
     def back(self, F: Tensor) -> Tensor:
+        """The matrices with these coordinates."""
         return _power(F, 1 / self.power, check=False)
 
     def origin(self, like: Tensor) -> Tensor:
+        """Coordinates ``(n, n)`` of the identity."""
         return torch.eye(like.shape[-1], dtype=like.dtype, device=like.device)
 
     def mean(self, F: Tensor) -> Tensor:
@@ -118,12 +127,15 @@ class AffineInvariant:
         return M
 
     def between(self, M: Tensor, target: Tensor, t: float) -> Tensor:
+        """The point that is reached after a part ``t`` of the way to the target."""
         return affine_invariant.geodesic(M, target, t, check=False)
 
     def logs(self, F: Tensor, M: Tensor) -> Tensor:
+        """Tangent vectors from ``M`` to ``F``, whose length is the distance times the power."""
         return logm(congruence(F, self._whitener(M)), check=False)
 
     def normalized(self, F: Tensor, M: Tensor, f: Tensor | None, S: Tensor | None) -> Tensor:
+        """Moved from ``M`` to the bias ``S``, after distances from ``M`` were scaled by ``f``."""
         P = congruence(F, self._whitener(M))
         if f is not None:
             P = expm(f * logm(P, check=False), check=False)
