@@ -4,6 +4,7 @@ from spdnet.nn.batch_norm import SPDBatchNorm
 from spdnet.nn.bimap import BiMap
 from spdnet.nn.center import Center
 from spdnet.nn.classifiers import SPDMLR, MinimumDistance
+from spdnet.nn.domain_batch_norm import SPDDomainBatchNorm
 from spdnet.nn.eig import ExpEig, LogEig, ReEig, SpectralActivation
 from spdnet.nn.pool import SPDPool
 from spdnet.nn.residual import SPDResidual
@@ -21,6 +22,7 @@ __all__ = [
     "MinimumDistance",
     "ReEig",
     "SPDBatchNorm",
+    "SPDDomainBatchNorm",
     "SPDPool",
     "SPDResidual",
     "SpectralActivation",

@@ -14,7 +14,7 @@ from spdnet._checks import (
     require_symmetric,
 )
 from spdnet.linalg import symmetrize
-from spdnet.nn.geometry import METRICS, ROOTS, make_geometry
+from spdnet.nn.geometry import make_geometry
 from spdnet.nn.layer import SPDLayer
 
 
@@ -119,21 +119,12 @@ class SPDBatchNorm(SPDLayer):
         super().__init__(check=check)
         who = "SPDBatchNorm"
         require_count(who, "n", n)
-        require_choice(who, "metric", metric, METRICS)
+        geometry = make_geometry(who, metric, power, root, karcher_steps)
         if not isinstance(variance, bool):
             require_choice(who, "variance", variance, ("entrywise",))
-        require_choice(who, "root", root, ROOTS)
         require_number(who, "eps", eps, at_least=0)
-        require_number(who, "power", power)
-        if karcher_steps is not None:
-            require_count(who, "karcher_steps", karcher_steps)
         if momentum is not None:
             require_number(who, "momentum", momentum, above=0, at_most=1)
-        if power == 0 or (power != 1 and metric == "log_euclidean"):
-            raise ValueError(
-                f"{who}: expected power != 0, and 1 for the log-Euclidean metric, which it does "
-                f"not change, got metric={metric!r} and power={power}"
-            )
         if metric == "affine_invariant" and variance == "entrywise":
             raise ValueError(
                 f"{who}: expected variance=True or False for the affine-invariant metric, which "
@@ -148,7 +139,7 @@ class SPDBatchNorm(SPDLayer):
         self.root = root
         self.karcher_steps = karcher_steps
         self.eps = eps
-        self._geometry = make_geometry(metric, self.power, root, karcher_steps)
+        self._geometry = geometry
         where: dict[str, Any] = {"device": device, "dtype": dtype}
         shape = (n, n) if variance == "entrywise" else ()
         self.register_buffer("running_mean", torch.zeros(n, n, **where))
@@ -183,29 +174,31 @@ class SPDBatchNorm(SPDLayer):
             require_symmetric("SPDBatchNorm", X)
         F = self._geometry.coordinates(X, check)
         if self.training and X.numel() > 0:
-            M, v = self._statistics(F.detach())
-            self._track(M, v)
+            frame, v = self._update(F.detach())
         else:
-            M, v = self.running_mean, self.running_var
+            frame, v = self._geometry.frame(self.running_mean), self.running_var
         f = None
         if v is not None:
             f = (v + self.eps).rsqrt()
             f = f if self.scale is None else self._scale() * f
-        return self._geometry.back(self._geometry.normalized(F, M, f, self.bias))
+        return self._geometry.back(self._geometry.normalized(F, frame, f, self.bias))
 
     @torch.no_grad()
-    def _statistics(self, F: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Mean in coordinates, and variance, of all matrices of all processes."""
+    def _update(self, F: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Where the mean is, and variance, of all matrices of all processes; they are tracked."""
         F = of_all_processes(F.reshape(-1, self.n, self.n))
         M = self._geometry.mean(F)
-        if not self.variance:
-            return M, None
-        squares = self._geometry.logs(F, M).square()
-        if self.variance == "entrywise":
-            return M, squares.mean(0)
-        return M, squares.sum((-2, -1)).mean() / self.power**2
+        frame = self._geometry.frame(M)
+        v = self._variance(F, frame) if self.variance else None
+        self._track(M, v)
+        return frame, v
 
-    @torch.no_grad()
+    def _variance(self, F: Tensor, frame: Tensor) -> Tensor:
+        squares = self._geometry.logs(F, frame).square()
+        if self.variance == "entrywise":
+            return squares.mean(0)
+        return squares.sum((-2, -1)).mean() / self.power**2
+
     def _track(self, M: Tensor, v: Tensor | None) -> None:
         self.num_batches_tracked.add_(1)
         eta = self.momentum
@@ -228,7 +221,10 @@ class SPDBatchNorm(SPDLayer):
 
 
 def of_all_processes(F: Tensor) -> Tensor:
-    """The matrices ``(N, n, n)`` of all processes of a distributed training, in their order."""
+    """The entries ``(N, ...)`` of all processes of a distributed training, in their order.
+
+    Those of other processes are constants.
+    """
     if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
         return F
     world = torch.distributed.get_world_size()
@@ -239,7 +235,9 @@ def of_all_processes(F: Tensor) -> Tensor:
     torch.distributed.all_gather(sizes, size)
     longest = max(int(s) for s in sizes)
     padded = F.new_zeros(longest, *F.shape[1:])
-    padded[: len(F)] = F
+    padded[: len(F)] = F.detach()
     parts = [torch.empty_like(padded) for _ in range(world)]
     torch.distributed.all_gather(parts, padded)
-    return torch.cat([part[: int(s)] for part, s in zip(parts, sizes, strict=True)])
+    parts = [part[: int(s)] for part, s in zip(parts, sizes, strict=True)]
+    parts[torch.distributed.get_rank()] = F
+    return torch.cat(parts)

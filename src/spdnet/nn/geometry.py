@@ -8,6 +8,7 @@ themselves, or their power.
 import torch
 from torch import Tensor
 
+from spdnet._checks import require_choice, require_count, require_number
 from spdnet.linalg import cholesky, congruence, expm, invsqrtm, logm, powm, sqrtm, symmetrize
 from spdnet.manifolds import affine_invariant, log_cholesky
 
@@ -47,13 +48,17 @@ class Flat:
         """The point that is reached after a part ``t`` of the way to the target."""
         return torch.lerp(M, target, t)
 
-    def logs(self, F: Tensor, M: Tensor) -> Tensor:
-        """Tangent vectors from ``M`` to ``F``, whose length is the distance times the power."""
-        return F - M
+    def frame(self, M: Tensor) -> Tensor:
+        """What the next two need of the mean."""
+        return M
 
-    def normalized(self, F: Tensor, M: Tensor, f: Tensor | None, S: Tensor | None) -> Tensor:
-        """Moved from ``M`` to the bias ``S``, after distances from ``M`` were scaled by ``f``."""
-        F = F - M
+    def logs(self, F: Tensor, frame: Tensor) -> Tensor:
+        """Tangent vectors from the mean, whose length is the distance times the power."""
+        return F - frame
+
+    def normalized(self, F: Tensor, frame: Tensor, f: Tensor | None, S: Tensor | None) -> Tensor:
+        """Moved from the mean to the bias ``S``, after distances from it were scaled by ``f``."""
+        F = F - frame
         F = F if f is None else f * F
         return F if S is None else F + self.bias(S)
 
@@ -130,13 +135,20 @@ class AffineInvariant:
         """The point that is reached after a part ``t`` of the way to the target."""
         return affine_invariant.geodesic(M, target, t, check=False)
 
-    def logs(self, F: Tensor, M: Tensor) -> Tensor:
-        """Tangent vectors from ``M`` to ``F``, whose length is the distance times the power."""
-        return logm(congruence(F, self._whitener(M)), check=False)
+    def frame(self, M: Tensor) -> Tensor:
+        """``W`` with ``W^T M W = I``."""
+        if self.root == "symmetric":
+            return invsqrtm(M, check=False)
+        L = cholesky(M, check=False)
+        return torch.linalg.solve_triangular(L, self.origin(M).expand_as(M), upper=False).mT
 
-    def normalized(self, F: Tensor, M: Tensor, f: Tensor | None, S: Tensor | None) -> Tensor:
-        """Moved from ``M`` to the bias ``S``, after distances from ``M`` were scaled by ``f``."""
-        P = congruence(F, self._whitener(M))
+    def logs(self, F: Tensor, frame: Tensor) -> Tensor:
+        """Tangent vectors from the mean, whose length is the distance times the power."""
+        return logm(congruence(F, frame), check=False)
+
+    def normalized(self, F: Tensor, frame: Tensor, f: Tensor | None, S: Tensor | None) -> Tensor:
+        """Moved from the mean to the bias ``S``, after distances from it were scaled by ``f``."""
+        P = congruence(F, frame)
         if f is not None:
             P = expm(f * logm(P, check=False), check=False)
         if S is None:
@@ -146,26 +158,33 @@ class AffineInvariant:
             return congruence(P, expm(S / 2, check=False))
         return congruence(P, cholesky(expm(S, check=False), check=False).mT)
 
-    def _whitener(self, M: Tensor) -> Tensor:
-        """``W`` with ``W^T M W = I``."""
-        if self.root == "symmetric":
-            return invsqrtm(M, check=False)
-        L = cholesky(M, check=False)
-        return torch.linalg.solve_triangular(L, self.origin(M).expand_as(M), upper=False).mT
-
 
 Geometry = Flat | AffineInvariant
 
 
 def make_geometry(
-    metric: str, power: float = 1.0, root: str = "symmetric", karcher_steps: int | None = None
+    who: str,
+    metric: str,
+    power: float = 1.0,
+    root: str = "symmetric",
+    karcher_steps: int | None = None,
 ) -> Geometry:
-    """By the name of its metric."""
+    """By the name of its metric; ``who`` refuses settings that make no sense."""
+    require_choice(who, "metric", metric, METRICS)
+    require_choice(who, "root", root, ROOTS)
+    require_number(who, "power", power)
+    if karcher_steps is not None:
+        require_count(who, "karcher_steps", karcher_steps)
+    if power == 0 or (power != 1 and metric == "log_euclidean"):
+        raise ValueError(
+            f"{who}: expected power != 0, and 1 for the log-Euclidean metric, which it does "
+            f"not change, got metric={metric!r} and power={power}"
+        )
     if metric == "log_euclidean":
         return LogEuclidean()
     if metric == "log_cholesky":
-        return LogCholesky(power)
-    return AffineInvariant(power, root, karcher_steps)
+        return LogCholesky(float(power))
+    return AffineInvariant(float(power), root, karcher_steps)
 
 
 def _power(X: Tensor, power: float, check: bool) -> Tensor:

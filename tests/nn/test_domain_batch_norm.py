@@ -1,0 +1,246 @@
+import copy
+import tempfile
+
+import pytest
+import torch
+from torch import multiprocessing
+
+from spdnet.linalg import congruence, expm, invsqrtm, powm, sqrtm, symmetrize
+from spdnet.manifolds import SPD_METRICS, affine_invariant
+from spdnet.nn import SPDDomainBatchNorm
+from spdnet.testing import assert_spd, check_layer
+from tests.cases import random_spd
+
+METRICS = ("log_euclidean", "affine_invariant", "log_cholesky")
+every_metric = pytest.mark.parametrize("metric", METRICS)
+X = torch.cat([random_spd(6, 3), 9 * random_spd(6, 3, seed=1)])
+DOMAIN = torch.tensor([0] * 6 + [2] * 6)
+
+
+def make(metric="affine_invariant", **settings):
+    settings = {"n_domains": 3, "eps": 0.0, "dtype": torch.float64, **settings}
+    return SPDDomainBatchNorm(3, metric=metric, **settings)
+
+
+def statistics(metric, X):
+    manifold = SPD_METRICS[metric]
+    M = manifold.mean(X)
+    return M, (manifold.distance(M, X) ** 2).mean()
+
+
+@every_metric
+def test_mean_and_dispersion_of_every_domain_become_bias_and_scale(metric):
+    layer = make(metric, bias=True)
+    with torch.no_grad():
+        layer.scale.fill_(0.7)
+        layer.bias.copy_(torch.tensor([[0.1, 0.0, 0.0], [0.2, -0.3, 0.0], [0.4, 0.0, 0.2]]))
+    Y = layer(X, DOMAIN).detach()
+    assert_spd(Y)
+    bias = (
+        layer._geometry.back(layer._geometry.bias(layer.bias.detach()))
+        if (metric != "affine_invariant")
+        else expm(symmetrize(layer.bias.detach()))
+    )
+    for d in (0, 2):
+        M, variance = statistics(metric, Y[d == DOMAIN])
+        torch.testing.assert_close(M, bias, rtol=0, atol=1e-6)
+        torch.testing.assert_close(variance.item(), 0.49, rtol=0, atol=1e-6)
+    assert layer.num_batches_tracked.tolist() == [1, 0, 1]
+
+
+@every_metric
+@pytest.mark.parametrize("variance", [True, False])
+def test_evaluation_after_one_batch_is_that_batch(metric, variance):
+    layer = make(metric, variance=variance)
+    assert (layer.scale is None) is (not variance)
+    expected = layer(X, DOMAIN).detach()
+    torch.testing.assert_close(layer.eval()(X, DOMAIN).detach(), expected)
+
+
+def test_statistics_move_along_geodesics():
+    layer = make(momentum=0.25, eval_momentum=0.5)
+    first, second = random_spd(5, 3, seed=3), 4 * random_spd(5, 3, seed=4)
+    for batch in (first, second):
+        layer(batch, torch.ones(5, dtype=torch.long))
+    means = [affine_invariant.mean(batch) for batch in (first, second)]
+    for eta, M, v in (
+        (0.25, layer.running_mean[1], layer.running_var[1]),
+        (0.5, layer.eval_mean[1], layer.eval_var[1]),
+    ):
+        expected = affine_invariant.geodesic(*means, eta)
+        torch.testing.assert_close(M, expected)
+        before = (affine_invariant.distance(means[0], first) ** 2).mean()
+        batch = (affine_invariant.distance(expected, second) ** 2).mean()
+        torch.testing.assert_close(v, (1 - eta) * before + eta * batch)
+    torch.testing.assert_close(layer.running_mean[0], torch.eye(3, dtype=torch.float64))
+
+
+def test_training_uses_the_running_statistics():
+    layer = make(momentum=0.25, variance=False)
+    layer(X[:6], DOMAIN[:6])
+    Y = layer(X[6:], DOMAIN[:6])
+    expected = congruence(X[6:], invsqrtm(layer.running_mean[0]))
+    torch.testing.assert_close(Y, expected)
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@pytest.mark.parametrize("batches_before", [0, 1])
+def test_derivatives_go_through_the_statistics(metric, batches_before):
+    layer = make(metric, eps=1e-3, momentum=0.4)
+    for _ in range(batches_before):
+        layer(2 * X, DOMAIN)
+
+    def forward(A, scale):
+        fresh = copy.deepcopy(layer)  # the statistics start from the same place
+        del fresh.scale
+        fresh.scale = scale
+        return fresh(A @ A.mT, DOMAIN)
+
+    A = torch.linalg.cholesky(X).requires_grad_()
+    scale = torch.tensor(0.8, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(forward, (A, scale), rtol=1e-4)
+
+
+def test_one_step_of_the_mean_as_in_the_original():
+    layer = make(karcher_steps=1, variance=False)
+    M = X[:6].mean(0)
+    logs = affine_invariant.log(M, X[:6]).mean(0)
+    expected = affine_invariant.exp(M, logs)
+    layer(X[:6], DOMAIN[:6])
+    torch.testing.assert_close(layer.running_mean[0], expected)
+    root = sqrtm(expected)
+    assert_spd(root)
+
+
+@every_metric
+def test_laws_in_evaluation(metric):
+    layer = make(metric, n_domains=1, eps=1e-5)
+    layer(X)
+    check_layer(layer.eval(), X[:2])
+
+
+@every_metric
+def test_an_unseen_domain_is_refitted_without_labels(metric):
+    layer = make(metric)
+    layer(X, DOMAIN)
+    layer.eval()
+    new = 100 * random_spd(7, 3, seed=5)
+    ones = torch.ones(7, dtype=torch.long)
+    with pytest.raises(ValueError, match="refit"):
+        layer(new, ones)
+    layer.refit(new, 1)
+    M, variance = statistics(metric, layer(new, ones).detach())
+    torch.testing.assert_close(M, torch.eye(3, dtype=torch.float64), rtol=0, atol=1e-6)
+    torch.testing.assert_close(variance.item(), 1.0, rtol=0, atol=1e-6)
+
+
+def test_one_more_domain():
+    layer = make()
+    layer(X, DOMAIN)
+    before = layer.eval()(X, DOMAIN)
+    number = layer.add_domain()
+    assert number == 3
+    assert layer.n_domains == 4
+    torch.testing.assert_close(layer(X, DOMAIN), before)
+    layer.refit(X, number)
+    layer(X, torch.full((12,), number))
+    other = make(n_domains=4)
+    other.load_state_dict(layer.state_dict())
+    torch.testing.assert_close(other.eval()(X, DOMAIN), before)
+    plain = make(variance=False)
+    assert plain.add_domain() == 3
+    assert plain.running_var is None
+
+
+def test_momentum_falls_from_one_to_its_end():
+    layer = make(momentum=0.25)
+    etas = []
+    for epoch in range(1, 6):
+        layer.anneal(epoch, 5)
+        etas.append(layer.momentum)
+    assert etas[0] == pytest.approx(1)
+    assert etas[2] == pytest.approx(1 - 0.25**0.5 + 0.25)
+    assert etas[-1] == pytest.approx(0.25)
+    assert etas == sorted(etas, reverse=True)
+    layer.anneal(1, 1)
+    assert layer.momentum == pytest.approx(0.25)
+
+
+def test_batch_mates_of_other_domains_do_not_matter():
+    layer = make()
+    layer(X, DOMAIN)
+    layer.eval()
+    together = layer(X, DOMAIN)
+    torch.testing.assert_close(together[6:], layer(X[6:], DOMAIN[6:]), rtol=0, atol=1e-13)
+    channels = layer(X.reshape(6, 2, 3, 3), torch.tensor([0, 0, 0, 2, 2, 2]))
+    torch.testing.assert_close(channels.reshape(12, 3, 3), together)
+
+
+def test_extremes():
+    layer = make()
+    assert layer(X[:0], DOMAIN[:0]).shape == (0, 3, 3)
+    assert layer(X[:1], DOMAIN[:1]).isfinite().all()
+    assert SPDDomainBatchNorm(3, 1)(X.float()).dtype == torch.float32
+    layer = make()
+    layer(X, DOMAIN)
+    layer.eval()
+    compiled = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(compiled(X, DOMAIN), layer(X, DOMAIN))
+    layer.reset_parameters()
+    assert layer.num_batches_tracked.tolist() == [0, 0, 0]
+    torch.testing.assert_close(layer.eval_mean, torch.eye(3).double().expand(3, 3, 3))
+    wide = torch.diag(torch.tensor([1e-6, 1.0, 1e2])).double().expand(4, 3, 3)
+    assert make()(powm(wide, 1.0), torch.zeros(4, dtype=torch.long)).isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("domain", "text"),
+    [
+        (None, "domains"),
+        (torch.tensor([0]), "12"),
+        (torch.zeros(12), "whole"),
+        (torch.full((12,), 3), "from 0 to 2"),
+        (torch.full((12,), -1), "from 0 to 2"),
+        ([0] * 12, "tensor"),
+    ],
+)
+def test_bad_domains(domain, text):
+    with pytest.raises(ValueError, match=text):
+        make()(X, domain)
+
+
+def test_bad_input():
+    layer = make()
+    with pytest.raises(ValueError, match="positive"):
+        layer(-X, DOMAIN)
+    with pytest.raises(ValueError, match="whole"):
+        layer(X[0], DOMAIN[:1])
+    with pytest.raises(ValueError, match="add_domain"):
+        layer.refit(X, 3)
+    with pytest.raises(ValueError, match="none"):
+        layer.refit(X[:0], 0)
+    for settings in ({"momentum": 0.0}, {"eval_momentum": 2.0}, {"n_domains": 0}, {"power": 0.0}):
+        with pytest.raises(ValueError, match=next(iter(settings))):
+            make(**settings)
+
+
+def _train_part(rank, folder):
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group(
+        "gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2
+    )
+    layer = make()
+    part = (slice(0, 4), slice(4, 12))[rank]  # the first process has but one of the domains
+    torch.save((layer(X[part], DOMAIN[part]).detach(), layer.state_dict()), f"{folder}/{rank}.pt")
+    torch.distributed.destroy_process_group()
+
+
+def test_two_processes_have_the_statistics_of_one():
+    layer = make()
+    expected = layer(X, DOMAIN).detach()
+    with tempfile.TemporaryDirectory() as folder:
+        multiprocessing.spawn(_train_part, args=(folder,), nprocs=2)
+        found = [torch.load(f"{folder}/{rank}.pt") for rank in range(2)]
+    torch.testing.assert_close(torch.cat([Y for Y, _ in found]), expected)
+    for _, state in found:
+        torch.testing.assert_close(state, dict(layer.state_dict()))
