@@ -306,21 +306,26 @@ class SPDDomainBatchNorm(SPDLayer):
             )
         domain = domain.to(X.device, torch.long)
         domain = domain.reshape(*domain.shape, *(1,) * (len(leading) - domain.ndim))
-        domain = domain.expand(leading)
-        if check and can_branch(domain) and domain.numel() > 0:
-            lowest, highest = int(domain.min()), int(domain.max())
-            if lowest < 0 or highest >= self.n_domains:
-                raise ValueError(
-                    f"{who}: expected domains from 0 to {self.n_domains - 1}, got "
-                    f"{lowest if lowest < 0 else highest}; add_domain() makes another"
-                )
-            unseen = domain[self.num_batches_tracked[domain] == 0]
-            if not self.training and len(unseen):
-                raise ValueError(
-                    f"{who}: expected domains that were trained or refitted, got {int(unseen[0])}, "
-                    "which has no statistics; call refit with its matrices"
-                )
-        return domain
+        if check:
+            self._require_known(domain)
+        return domain.expand(leading)
+
+    def _require_known(self, domain: Tensor) -> None:
+        who = "SPDDomainBatchNorm"
+        if not can_branch(domain) or domain.numel() == 0:
+            return
+        lowest, highest = int(domain.min()), int(domain.max())
+        if lowest < 0 or highest >= self.n_domains:
+            raise ValueError(
+                f"{who}: expected domains from 0 to {self.n_domains - 1}, got "
+                f"{lowest if lowest < 0 else highest}; add_domain() makes another"
+            )
+        unseen = domain[self.num_batches_tracked[domain] == 0]
+        if not self.training and len(unseen):
+            raise ValueError(
+                f"{who}: expected domains that were trained or refitted, got {int(unseen[0])}, "
+                "which has no statistics; call refit with its matrices"
+            )
 
     def extra_repr(self) -> str:
         """Settings for ``repr``."""

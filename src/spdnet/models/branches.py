@@ -1,0 +1,127 @@
+"""Several BiMaps of one input, pooled."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from spdnet._checks import (
+    require_count,
+    require_positive_semidefinite,
+    require_same_dtype,
+    require_shrinking,
+    require_square,
+    require_symmetric,
+)
+from spdnet.models.spdnet import SPDNet
+from spdnet.nn import BiMap, Center, ReEig, SPDPool
+
+
+class MultiBranchSPDNet(nn.Module):
+    r"""An SPDNet whose first BiMap is several in parallel, each with a ReEig, pooled into one.
+
+    The several bilinear mappings of one input that the paper proposes, like the filters of a
+    convolution: :math:`X \mapsto \exp \tfrac1K \sum_k \log \mathrm{ReEig}(W_k^\top X W_k)`, then
+    the rest of the network.
+
+    Parameters
+    ----------
+    dims : sequence of int
+        Size of the input matrices, of the branches, then of the output of each further BiMap.
+    n_classes : int
+    n_branches : int
+    pool : {"mean", "max", "weighted", "frechet"}
+    metric : str, optional
+        Of the pooling: see :class:`spdnet.nn.SPDPool`.
+    eps, center, init, check, device, dtype, **settings
+        As in :class:`spdnet.SPDNet`.
+
+    Attributes
+    ----------
+    center : Center or None
+    branches : BiMap
+        With one channel in and ``n_branches`` out.
+    reeig : ReEig
+    pool : SPDPool
+    trunk : SPDNet
+
+    Examples
+    --------
+    >>> import torch
+    >>> from spdnet.models import MultiBranchSPDNet
+    >>> MultiBranchSPDNet((6, 4, 2), 3, n_branches=5)(torch.eye(6).expand(8, 6, 6)).shape
+    torch.Size([8, 3])
+    """
+
+    def __init__(
+        self,
+        dims: Sequence[int],
+        n_classes: int,
+        *,
+        n_branches: int = 4,
+        pool: str = "mean",
+        metric: str | None = None,
+        eps: float | str = 1e-4,
+        center: str | None = None,
+        init: str = "uniform",
+        check: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__()
+        who = "MultiBranchSPDNet"
+        dims = require_shrinking(who, dims)
+        if len(dims) < 2:
+            raise ValueError(f"{who}: expected the size of the branches in dims, got {dims}")
+        require_count(who, "n_branches", n_branches)
+        where: dict[str, Any] = {"device": device, "dtype": dtype}
+        self.dims = dims
+        self.n_classes = n_classes
+        self.check = check
+        self.center = None if center is None else Center(dims[0], center, **where)
+        self.branches = BiMap(
+            dims[0], dims[1], in_channels=1, out_channels=n_branches, init=init, **where
+        )
+        self.reeig = ReEig(eps, **where)
+        n_items = n_branches if pool == "weighted" else None
+        self.pool = SPDPool("channels", pool, metric, n_items=n_items, **where)
+        self.trunk = SPDNet(
+            dims[1:], n_classes, eps=eps, init=init, check=check, **where, **settings
+        )
+
+    def reset_parameters(self) -> None:
+        """Draw new weights, and forget the centre and the eigenvalues that ReEigs have seen."""
+        for layer in (self.center, self.branches, self.reeig, self.trunk):
+            if layer is not None:
+                layer.reset_parameters()
+        if self.pool.kind == "weighted":
+            nn.init.zeros_(self.pool.scores)
+
+    def forward(self, X: Tensor, check: bool | None = None) -> Tensor:
+        """Logits ``(..., n_classes)`` of matrices ``(..., d_0, d_0)``."""
+        check = self.check if check is None else check
+        return self.trunk(self._pooled(X, check), check=check)
+
+    def features(self, X: Tensor, check: bool | None = None) -> Tensor:
+        """What the classifier sees: see :meth:`spdnet.SPDNet.features`."""
+        check = self.check if check is None else check
+        return self.trunk.features(self._pooled(X, check), check=check)
+
+    def _pooled(self, X: Tensor, check: bool) -> Tensor:
+        require_square("MultiBranchSPDNet", X, n=self.dims[0])
+        weight = self.branches.weight
+        require_same_dtype("MultiBranchSPDNet", X, weight)
+        X = X.to(weight.dtype)  # half types are lifted
+        if check:
+            require_symmetric("MultiBranchSPDNet", X)
+            require_positive_semidefinite("MultiBranchSPDNet", X)
+        if self.center is not None:
+            X = self.center(X, check=False)
+        Y = self.branches(X[..., None, :, :], check=False)  # (..., branches, d_1, d_1)
+        return self.pool(self.reeig(Y, check=False), check=False)  # (..., d_1, d_1)
+
+    def extra_repr(self) -> str:
+        """Settings for ``repr``."""
+        return f"dims={self.dims}, n_classes={self.n_classes}"

@@ -1,0 +1,187 @@
+"""TSMNet: from signals to classes, with statistics of each person, day or device."""
+
+import torch
+from torch import Tensor, nn
+
+from spdnet._checks import require_count, require_same_dtype
+from spdnet.nn import BiMap, CovPool, LogEig, ReEig, SPDDomainBatchNorm, Vech
+
+_PIECE = 256
+
+
+class TSMNet(nn.Module):
+    r"""Convolutions in time and over channels, covariance, BiMap, ReEig, domain-specific batch
+    normalisation, LogEig and a linear classifier; trained from the signals on.
+
+    For EEG and other signals of many channels from several people or sessions, the domains. For a
+    domain without labels, :meth:`refit` finds where its covariances lie, and nothing else.
+
+    Parameters
+    ----------
+    n_channels : int
+        Of the signals.
+    n_classes : int
+    n_domains : int
+        Domains are numbers from 0: see :class:`spdnet.nn.SPDDomainBatchNorm`.
+    temporal_filters, kernel : int
+        Convolutions in time, and how many samples they span.
+    spatial_filters : int
+        Combinations of all channels and temporal filters; the size of the covariance.
+    dim : int
+        Size of the matrices after the BiMap.
+    eps : float or str
+        Threshold of the ReEig.
+    momentum, eval_momentum : float
+        Of the normalisation.
+    karcher_steps : int, optional
+        Towards the mean of each domain in training, 1 as in the original; None for the exact mean.
+    check : bool
+        Refuse signals that are not finite, and domains that are not known.
+    device, dtype : optional
+        Of weights and buffers.
+
+    Attributes
+    ----------
+    gain : Tensor, shape ()
+        By which signals are multiplied, a buffer: see :meth:`calibrate`.
+    temporal, spatial : Conv2d
+    pool : CovPool
+    bimap : BiMap
+    reeig : ReEig
+    norm : SPDDomainBatchNorm
+    classifier : Linear
+
+    References
+    ----------
+    R. Kobler et al., "SPD domain-specific batch normalization to crack interpretable unsupervised
+    domain adaptation in EEG", NeurIPS 2022.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from spdnet.models import TSMNet
+    >>> model = TSMNet(8, 3, n_domains=2, spatial_filters=12, dim=6)
+    >>> model(torch.randn(10, 8, 100), torch.arange(10) % 2).shape
+    torch.Size([10, 3])
+    """
+
+    gain: Tensor
+
+    def __init__(
+        self,
+        n_channels: int,
+        n_classes: int,
+        *,
+        n_domains: int = 1,
+        temporal_filters: int = 4,
+        kernel: int = 25,
+        spatial_filters: int = 40,
+        dim: int = 20,
+        eps: float | str = 1e-4,
+        momentum: float = 0.1,
+        eval_momentum: float = 0.1,
+        karcher_steps: int | None = 1,
+        check: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        for name, value in (
+            ("n_channels", n_channels),
+            ("n_classes", n_classes),
+            ("temporal_filters", temporal_filters),
+            ("kernel", kernel),
+        ):
+            require_count("TSMNet", name, value)
+        self.n_channels = n_channels
+        self.n_classes = n_classes
+        self.dims = (spatial_filters, dim)
+        self.check = check
+        self.register_buffer("gain", torch.ones((), device=device, dtype=dtype))
+        self.temporal = nn.Conv2d(
+            *(1, temporal_filters, (1, kernel)), padding="same", device=device, dtype=dtype
+        )
+        self.spatial = nn.Conv2d(
+            *(temporal_filters, spatial_filters, (n_channels, 1)), device=device, dtype=dtype
+        )
+        self.pool = CovPool()
+        self.bimap = BiMap(spatial_filters, dim, device=device, dtype=dtype)
+        self.reeig = ReEig(eps, device=device, dtype=dtype)
+        self.norm = SPDDomainBatchNorm(
+            dim,
+            n_domains,
+            momentum=momentum,
+            eval_momentum=eval_momentum,
+            karcher_steps=karcher_steps,
+            device=device,
+            dtype=dtype,
+        )
+        self.logeig = LogEig(check=False)
+        self.vectorize = Vech()
+        self.classifier = nn.Linear(dim * (dim + 1) // 2, n_classes, device=device, dtype=dtype)
+
+    def reset_parameters(self) -> None:
+        """Draw new weights, and forget all statistics."""
+        nn.init.ones_(self.gain)
+        layers = (self.temporal, self.spatial, self.bimap, self.reeig, self.norm, self.classifier)
+        for layer in layers:
+            layer.reset_parameters()
+
+    @torch.no_grad()
+    def calibrate(self, X: Tensor) -> "TSMNet":
+        """Bring signals ``(N, n_channels, T)`` to a mean square of 1, whatever their unit.
+
+        The threshold of the ReEig is absolute: covariances of volts would lie below it.
+        """
+        X = self._signals(X, check=True)
+        rms = X.double().square().mean().sqrt()
+        if not rms > 0:
+            raise ValueError("TSMNet.calibrate: expected signals that are not all zero")
+        self.gain.copy_(1 / rms)
+        return self
+
+    @torch.no_grad()
+    def refit(self, X: Tensor, domain: int, check: bool | None = None) -> "TSMNet":
+        """Adapt to a domain by its signals ``(N, n_channels, T)``, without labels.
+
+        A domain that is one more than there are is made.
+        """
+        check = self.check if check is None else check
+        was_training = self.training
+        self.eval()
+        X = self._signals(X, check)
+        Y = torch.cat([self._matrices(part) for part in X.split(_PIECE)])
+        if domain == self.norm.n_domains:
+            self.norm.add_domain()
+        self.norm.refit(Y, domain, check=False)
+        self.train(was_training)
+        return self
+
+    def forward(self, X: Tensor, domain: Tensor | None = None, check: bool | None = None) -> Tensor:
+        """Logits ``(B, n_classes)`` of signals ``(B, n_channels, T)``, with domains ``(B,)``."""
+        return self.classifier(self.features(X, domain, check))
+
+    def features(
+        self, X: Tensor, domain: Tensor | None = None, check: bool | None = None
+    ) -> Tensor:
+        """What the classifier sees: logarithms as vectors ``(B, dim * (dim + 1) / 2)``."""
+        check = self.check if check is None else check
+        Y = self._matrices(self._signals(X, check))  # (B, dim, dim)
+        Y = self.norm(Y, domain, check=check)
+        return self.vectorize(self.logeig(Y))
+
+    def _signals(self, X: Tensor, check: bool) -> Tensor:
+        if not isinstance(X, Tensor) or X.ndim != 3 or X.shape[1] != self.n_channels:
+            shape = tuple(X.shape) if isinstance(X, Tensor) else type(X).__name__
+            raise ValueError(f"TSMNet: expected signals (B, {self.n_channels}, T), got {shape}")
+        require_same_dtype("TSMNet", X, self.gain)
+        if check and not torch.compiler.is_compiling() and not X.isfinite().all():
+            i, c, t = (~X.isfinite()).nonzero()[0].tolist()
+            raise ValueError(
+                f"TSMNet: expected finite signals, got {X[i, c, t].item()} at X[{i}, {c}, {t}]"
+            )
+        return X.to(self.gain.dtype)
+
+    def _matrices(self, X: Tensor) -> Tensor:
+        maps = self.spatial(self.temporal(self.gain * X[:, None]))  # (B, filters, 1, T)
+        return self.reeig(self.bimap(self.pool(maps), check=False), check=False)  # (B, dim, dim)
