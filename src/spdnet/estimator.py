@@ -1,6 +1,7 @@
 """SPDNet as a scikit-learn classifier."""
 
 import copy
+from dataclasses import replace
 from typing import Any
 
 import numpy
@@ -24,19 +25,31 @@ from spdnet._checks import (
 )
 from spdnet.datasets.split import hold_out
 from spdnet.linalg import cholesky
-from spdnet.models import SPDNet
 from spdnet.training import (
     RECIPES,
     LabelledMatrices,
+    Network,
     Recipe,
     Trainer,
     build,
-    choose_dims,
     make_fabric,
 )
 from spdnet.training.loop import describe
+from spdnet.training.network import adapted
 
 DTYPES = ("float64", "float32")
+
+
+def _require_signals(X: torch.Tensor, channels: int | None) -> None:
+    if channels is not None and X.shape[1] != channels:
+        raise ValueError(
+            f"SPDNetClassifier: expected signals of {channels} channels as in fit, got {X.shape[1]}"
+        )
+    bad = (~X.isfinite()).flatten(1).any(1).nonzero()
+    if len(bad):
+        raise ValueError(
+            f"SPDNetClassifier: expected finite signals, got others, the first at X[{int(bad[0])}]"
+        )
 
 
 class SPDNetClassifier(
@@ -45,19 +58,25 @@ class SPDNetClassifier(
     TransformerMixin,  # type: ignore[misc]
     BaseEstimator,  # type: ignore[misc]
 ):
-    """SPDNet with the conventions of scikit-learn.
+    """SPDNet and its relatives with the conventions of scikit-learn.
 
     Parameters
     ----------
     dims : sequence of int, optional
         Sizes of the matrices: of the input, then after each BiMap. The input's may be left out if
         the first BiMap reduces the size. Chosen from the data when not given: see
-        :func:`spdnet.training.choose_dims`.
+        :func:`spdnet.training.choose_dims`. For ``tsmnet``, of the covariance and after the BiMap.
+    model : {"spdnet", "multibranch", "tsmnet"}, optional
+        The network; ``tsmnet`` takes signals instead of matrices.
+    norm : {"brooks", "log_euclidean", "affine_invariant", "log_cholesky", "none"}, optional
+        Batch normalisation after each BiMap.
+    head : {"linear", "log_euclidean", "affine_invariant", "log_cholesky", ...}, optional
+        The classifier: linear after LogEig, or Riemannian logistic regression in a metric.
     recipe : {"default", "paper"}
         Settings under one name: see :class:`spdnet.training.Recipe`. Each one below replaces that
         of the recipe where it is given.
     epochs, batch_size, lr, optimizer, schedule, momentum, weight_decay, label_smoothing, eps
-        Settings of the recipe.
+        Settings of the recipe, like ``model``, ``norm`` and ``head``.
     center : {"log_euclidean", "affine_invariant", "none"}, optional
         Setting of the recipe; ``"none"`` does not centre.
     class_weight : dict or "balanced", optional
@@ -84,9 +103,11 @@ class SPDNetClassifier(
     dims_ : tuple of int
     history_ : list of dict
         One row for each epoch: see :class:`spdnet.training.Progress`.
-    model_ : SPDNet
+    domains_ : array, shape (n_domains,), or None
+        The domains of the training, where there were any.
+    model_ : SPDNet, MultiBranchSPDNet or TSMNet
     n_features_in_ : int
-        Size of the matrices.
+        Size of the matrices, or channels of the signals.
     n_iter_ : int
         Epochs of the last fit.
 
@@ -102,13 +123,16 @@ class SPDNetClassifier(
 
     classes_: NDArray[Any]
     n_features_in_: int
-    model_: SPDNet
+    model_: Network
 
     def __init__(
         self,
         dims: Any = None,
         *,
         recipe: str = "default",
+        model: str | None = None,
+        norm: str | None = None,
+        head: str | None = None,
         epochs: int | None = None,
         batch_size: int | None = None,
         lr: float | None = None,
@@ -131,6 +155,9 @@ class SPDNetClassifier(
     ) -> None:
         self.dims = dims
         self.recipe = recipe
+        self.model = model
+        self.norm = norm
+        self.head = head
         self.epochs = epochs
         self.batch_size = batch_size
         self.lr = lr
@@ -152,24 +179,33 @@ class SPDNetClassifier(
         self.verbose = verbose
 
     def fit(
-        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        domains: ArrayLike | None = None,
     ) -> "SPDNetClassifier":
         """Train the network.
 
         Parameters
         ----------
         X : array, shape (n_matrices, n, n)
-            Symmetric positive definite.
+            Symmetric positive definite; for ``tsmnet`` signals ``(n_signals, channels, T)``.
         y : array, shape (n_matrices,)
             Classes, of any type that sorts.
         sample_weight : array, shape (n_matrices,), optional
+        domains : array, shape (n_signals,), optional
+            For ``tsmnet``: who or what each signal is from, such as subjects. Each has statistics
+            of its own. In prediction, domains that were not here are adapted to by their signals,
+            without labels, so give all that there are of one at once.
 
         Returns
         -------
         SPDNetClassifier
         """
         recipe = self._recipe()
-        data, classes = self._labelled(X, y, sample_weight)
+        data, classes, known = self._labelled(X, y, sample_weight, domains)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         train, val = self._split(data, seed)
         model = self._start(recipe, train, len(classes), seed)
@@ -185,41 +221,47 @@ class SPDNetClassifier(
         progress = trainer.run(self._report)
         self.model_ = model.eval()
         self.classes_ = classes
-        self.n_features_in_ = model.dims[0]
+        self.domains_ = known
+        self.n_features_in_ = int(data.X.shape[1])
         self.dims_ = model.dims
         self.history_ = progress.history
         self.n_iter_ = progress.epoch
         return self
 
-    def decision_function(self, X: ArrayLike) -> NDArray[Any]:
+    def decision_function(self, X: ArrayLike, *, domains: ArrayLike | None = None) -> NDArray[Any]:
         """Logits ``(n_matrices, n_classes)``; for two classes the difference ``(n_matrices,)``."""
-        logits = self._run(X, self._model().forward)
+        logits = self._run(X, domains, "forward")
         return logits[:, 1] - logits[:, 0] if len(self.classes_) == 2 else logits
 
-    def predict_proba(self, X: ArrayLike) -> NDArray[Any]:
+    def predict_proba(self, X: ArrayLike, *, domains: ArrayLike | None = None) -> NDArray[Any]:
         """Probabilities ``(n_matrices, n_classes)`` in the order of ``classes_``."""
-        logits = torch.from_numpy(self._run(X, self._model().forward))
+        logits = torch.from_numpy(self._run(X, domains, "forward"))
         return logits.softmax(-1).numpy()
 
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
+    def predict(self, X: ArrayLike, *, domains: ArrayLike | None = None) -> NDArray[Any]:
         """The most probable class of each matrix."""
-        best = self._run(X, self._model().forward).argmax(-1)
+        best = self._run(X, domains, "forward").argmax(-1)
         return self.classes_[best]
 
-    def transform(self, X: ArrayLike) -> NDArray[Any]:
-        """The LogEig features ``(n_matrices, d * d)`` that the linear classifier sees."""
-        return self._run(X, self._model().features)
+    def transform(self, X: ArrayLike, *, domains: ArrayLike | None = None) -> NDArray[Any]:
+        """The features ``(n_matrices, n_features)`` that the classifier sees, after LogEig.
 
-    def _model(self) -> SPDNet:
-        check_is_fitted(self, "model_")
-        return self.model_
+        A Riemannian classifier sees matrices; they come row by row.
+        """
+        return self._run(X, domains, "features")
 
     @torch.no_grad()
-    def _run(self, X: ArrayLike, function: Any) -> NDArray[Any]:
-        matrices = self._matrices(X, n=self.n_features_in_)
-        return (
-            torch.cat([function(part, check=False) for part in matrices.split(256)]).cpu().numpy()
-        )
+    def _run(self, X: ArrayLike, domains: ArrayLike | None, method: str) -> NDArray[Any]:
+        check_is_fitted(self, "model_")
+        inputs = [self._inputs(X, n=self.n_features_in_)]
+        if self.domains_ is not None:
+            inputs.append(self._domain_codes(domains, self.domains_, inputs[0])[0])
+        elif domains is not None:
+            raise ValueError("SPDNetClassifier: expected no domains, since fit had none")
+        model = adapted(self.model_, *inputs) if len(inputs) == 2 else self.model_
+        function = getattr(model, method)
+        parts = zip(*(values.split(256) for values in inputs), strict=True)
+        return torch.cat([function(*part, check=False).flatten(1) for part in parts]).cpu().numpy()
 
     def _recipe(self) -> Recipe:
         require_choice("SPDNetClassifier", "recipe", self.recipe, RECIPES)
@@ -235,18 +277,23 @@ class SPDNetClassifier(
                 "weight_decay",
                 "label_smoothing",
                 "eps",
+                "center",
+                "model",
+                "norm",
+                "head",
             )
         }
-        return RECIPES[self.recipe].changed(**settings).centered(self.center)
+        return RECIPES[self.recipe].changed(**settings)
 
     @property
     def _n_features_out(self) -> int:
         """Of :meth:`transform`, for ``get_feature_names_out``."""
-        return int(self.model_.dims[-1]) ** 2
+        d = int(self.model_.dims[-1])
+        return d * (d + 1) // 2 if self._recipe().takes_signals else d * d
 
-    def _start(self, recipe: Recipe, train: LabelledMatrices, n_classes: int, seed: int) -> SPDNet:
+    def _start(self, recipe: Recipe, train: LabelledMatrices, n_classes: int, seed: int) -> Network:
         """A new network, or with a warm start a copy of the last one."""
-        dims = self._dims(train.X.shape[-1])
+        dims = self._dims(recipe, train.X.shape[1])
         if not (self.warm_start and hasattr(self, "model_")):
             return build(recipe, dims, n_classes, train, seed=seed)
         if self.model_.dims != dims:
@@ -256,20 +303,23 @@ class SPDNetClassifier(
             )
         return copy.deepcopy(self.model_).to(train.X.device)
 
-    def _dims(self, n: int) -> tuple[int, ...]:
+    def _dims(self, recipe: Recipe, n: int) -> tuple[int, ...]:
         if self.dims is None:
-            return choose_dims(n)
+            return recipe.choose_dims(n)
         dims = tuple(self.dims)
-        return dims if dims[:1] == (n,) else (n, *dims)
+        return dims if recipe.takes_signals or dims[:1] == (n,) else (n, *dims)
 
-    def _matrices(self, X: ArrayLike, n: int | None = None) -> torch.Tensor:
-        """The matrices on the device, after checking them."""
+    def _inputs(self, X: ArrayLike, n: int | None = None) -> torch.Tensor:
+        """The matrices or signals on the device, after checking them."""
         require_choice("SPDNetClassifier", "dtype", self.dtype, DTYPES)
+        signals = self._recipe().takes_signals
         X = numpy.asarray(X)
         if X.ndim != 3:
             raise ValueError(
-                f"SPDNetClassifier: expected X of shape (n_matrices, n, n), got {X.shape}; compute "
-                "covariance matrices with spdnet.covariance.estimate"
+                f"SPDNetClassifier: expected X of shape (n_signals, channels, T), got {X.shape}"
+                if signals
+                else f"SPDNetClassifier: expected X of shape (n_matrices, n, n), got {X.shape}; "
+                "compute covariance matrices with spdnet.covariance.estimate"
             )
         if len(X) == 0:
             raise ValueError("SPDNetClassifier: expected at least one matrix, got none")
@@ -277,14 +327,36 @@ class SPDNetClassifier(
             raise TypeError(f"SPDNetClassifier: expected X with real numbers, got dtype {X.dtype}")
         where = make_fabric(self.device).device
         matrices = torch.from_numpy(X.astype(self.dtype)).to(where)  # of the machine's byte order
+        if signals:
+            _require_signals(matrices, n)
+            return matrices
         require_square("SPDNetClassifier", matrices, n=n)
         cholesky(matrices, who="SPDNetClassifier")  # refuses what is not SPD
         return matrices
 
+    def _domain_codes(
+        self, domains: ArrayLike | None, known: NDArray[Any], X: torch.Tensor
+    ) -> tuple[torch.Tensor, NDArray[Any]]:
+        """Domains as numbers, those that are not known after the others; and all of them."""
+        names = numpy.asarray([] if domains is None else domains)
+        if names.shape != (len(X),):
+            raise ValueError(
+                f"SPDNetClassifier: expected domains of the {len(X)} signals, as in fit, got "
+                f"{'none' if domains is None else f'shape {names.shape}'}"
+            )
+        everyone = numpy.concatenate([known, numpy.setdiff1d(names, known)])
+        order = numpy.argsort(everyone)
+        codes = order[numpy.searchsorted(everyone, names, sorter=order)]
+        return torch.as_tensor(codes, device=X.device), everyone
+
     def _labelled(
-        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None
-    ) -> tuple[LabelledMatrices, NDArray[Any]]:
-        matrices = self._matrices(X)
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None,
+        domains: ArrayLike | None,
+    ) -> tuple[LabelledMatrices, NDArray[Any], NDArray[Any] | None]:
+        matrices = self._inputs(X)
         labels = column_or_1d(y, warn=True)
         check_classification_targets(labels)
         if len(labels) != len(matrices):
@@ -303,7 +375,11 @@ class SPDNetClassifier(
                     f"SPDNetClassifier: expected the classes of the last fit, {self.classes_}, "
                     f"with warm_start=True, got {classes}; set warm_start=False"
                 )
-            require_square("SPDNetClassifier", matrices, n=self.n_features_in_)
+            if matrices.shape[1] != self.n_features_in_:
+                raise ValueError(
+                    f"SPDNetClassifier: expected X with {self.n_features_in_} features as in the "
+                    f"last fit, with warm_start=True, got {matrices.shape[1]}; set warm_start=False"
+                )
         weight = compute_sample_weight(self.class_weight, labels)
         if sample_weight is not None:
             weight = weight * self._sample_weight(sample_weight, len(labels))
@@ -315,7 +391,20 @@ class SPDNetClassifier(
             torch.as_tensor(codes.reshape(-1), device=matrices.device),
             None if plain else torch.as_tensor(weight / weight.mean()).to(matrices),
         )
-        return data, classes
+        if domains is None:
+            return data, classes, None
+        if not self._recipe().takes_signals:
+            raise ValueError(
+                "SPDNetClassifier: expected domains with model='tsmnet' only, the network that has "
+                "statistics of each"
+            )
+        domain, known = self._domain_codes(domains, numpy.asarray(domains)[:0], matrices)
+        if self.warm_start and not numpy.array_equal(getattr(self, "domains_", known), known):
+            raise ValueError(
+                f"SPDNetClassifier: expected the domains of the last fit, {self.domains_}, with "
+                f"warm_start=True, got {known}; set warm_start=False"
+            )
+        return replace(data, domain=domain), classes, known
 
     @staticmethod
     def _sample_weight(sample_weight: ArrayLike, n: int) -> NDArray[numpy.float64]:

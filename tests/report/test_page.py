@@ -83,7 +83,7 @@ def test_it_says_what_was_found(folder):
         "weight_decay",
         "Environment",
         "matrices a second",
-        "SPDNet 5 → 4 → 3",
+        "SPDNet: 5 → 4 → 3",
     ):
         assert text in page
     for row in found["per_class"]:

@@ -14,12 +14,17 @@ def test_the_papers_recipe():
     assert not paper.bias
 
 
-def test_changed_and_centered():
+def test_changed():
     recipe = RECIPES["default"].changed(lr=0.5, epochs=None)
     assert (recipe.lr, recipe.epochs) == (0.5, RECIPES["default"].epochs)
-    assert recipe.centered("none").center is None
-    assert recipe.centered(None).center == recipe.center
-    assert recipe.centered("affine_invariant").center == "affine_invariant"
+    assert recipe.changed(center="none").center is None
+    assert recipe.changed(center=None).center == recipe.center
+    assert recipe.changed(center="affine_invariant").center == "affine_invariant"
+    normed = recipe.changed(norm="brooks", head="log_cholesky", model="multibranch")
+    assert normed.network == "MultiBranchSPDNet, norm brooks, head log_cholesky"
+    assert normed.changed(norm="none").norm is None
+    with pytest.raises(ValueError, match="tsmnet"):
+        normed.changed(model="tsmnet")
 
 
 def test_optimizers():

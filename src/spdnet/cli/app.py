@@ -74,6 +74,29 @@ def train(
             rich_help_panel=NETWORK, help="Sizes such as 93,70,50,30. [default: from the data]"
         ),
     ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            rich_help_panel=NETWORK,
+            help="spdnet, multibranch, or tsmnet for signals. [default: spdnet]",
+        ),
+    ] = None,
+    norm: Annotated[
+        str | None,
+        typer.Option(
+            rich_help_panel=NETWORK,
+            help="Batch normalisation: brooks, log_euclidean, affine_invariant, log_cholesky or "
+            "none. [default: none]",
+        ),
+    ] = None,
+    head: Annotated[
+        str | None,
+        typer.Option(
+            rich_help_panel=NETWORK,
+            help="Classifier: linear, or Riemannian in the metric log_euclidean, log_cholesky, "
+            "power_euclidean, affine_invariant or bures_wasserstein. [default: linear]",
+        ),
+    ] = None,
     epochs: Annotated[
         int | None,
         typer.Option(
@@ -207,11 +230,15 @@ def train(
         bool, typer.Option("--resume", rich_help_panel=RUN, help="Go on with the run in --out.")
     ] = False,
 ) -> None:
-    """Train and evaluate an SPDNet; everything ends up in a run folder.
+    """Train and evaluate a network; everything ends up in a run folder.
 
     For example: spdnet train digits
 
     Or: spdnet train recordings.npz --dims 93,70,50,30 --repeat 10
+
+    Or: spdnet train digits --norm log_cholesky --head log_euclidean
+
+    Or, with signals and groups in it: spdnet train eeg.npz --model tsmnet
 
     Or, after an interruption: spdnet train --resume --out runs/digits
     """

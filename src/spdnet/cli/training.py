@@ -104,7 +104,7 @@ def _print_results(console: Console, found: dict[str, Any]) -> None:
         linear = f"{100 * base['accuracy'][found['scored']]:6.2f} %" if base else ""
         unit = ""
     console.print(f"{part} accuracy{unit}:")
-    console.print(f"  {'SPDNet':34} {ours}", style="bold")
+    console.print(f"  {found['network']:34} {ours}", style="bold")
     if base:
         console.print(f"  {base['name']:34} {linear}")
 

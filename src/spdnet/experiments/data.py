@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy
@@ -25,18 +25,22 @@ class Preprocessing:
         Size of the matrices.
     estimator, reg
         See :func:`spdnet.covariance.estimate`.
+    raw : bool
+        Whether the network takes the signals themselves.
     """
 
     signals: bool
     n: int
     estimator: str
     reg: float
+    raw: bool = False
 
     @classmethod
     def of(cls, data: LabelledArrays, settings: Settings) -> "Preprocessing":
         """What these data need."""
         signals = settings.signals or not data.are_matrices
-        return cls(signals, data.X.shape[-2], settings.estimator, settings.reg)
+        raw = settings.make_recipe().takes_signals
+        return cls(signals, data.X.shape[-2], settings.estimator, settings.reg, raw)
 
     def __call__(self, data: LabelledArrays) -> NDArray[Any]:
         """Matrices ``(N, n, n)``; not all of them need be SPD."""
@@ -76,6 +80,8 @@ class Matrices:
         What was done to bad matrices; empty if nothing.
     digest : str
         Of the contents of the file.
+    signals : array, shape (N, n, T), optional
+        Of which ``X`` are the covariances, for a network that takes them.
     """
 
     X: NDArray[Any]
@@ -87,6 +93,29 @@ class Matrices:
     index: NDArray[numpy.int64]
     note: str
     digest: str
+    signals: NDArray[Any] | None = None
+
+    @property
+    def inputs(self) -> NDArray[Any]:
+        """What the network sees: matrices, or signals."""
+        return self.X if self.signals is None else self.signals
+
+    def some(self, index: NDArray[numpy.int64]) -> "Matrices":
+        """Those at some places."""
+        names = ("X", "y", "split", "groups", "names", "index", "signals")
+        values = {name: getattr(self, name) for name in names}
+        return replace(self, **{k: v[index] for k, v in values.items() if v is not None})
+
+    def domain_codes(self, known: list[str]) -> NDArray[numpy.int64]:
+        """Groups as numbers, those that are not known after the others.
+
+        Without groups, all are taken for one that is not known.
+        """
+        if self.groups is None:
+            return numpy.full(len(self.X), len(known))
+        names = [str(group) for group in self.groups.tolist()]
+        place = {name: i for i, name in enumerate([*known, *sorted(set(names) - set(known))])}
+        return numpy.array([place[name] for name in names])
 
 
 def load_arrays(
@@ -124,6 +153,7 @@ def prepare(
         kept,
         note,
         _digest(data),
+        data.X[kept].astype(dtype) if preprocessing.raw else None,
     )
 
 

@@ -2,6 +2,7 @@
 
 import time
 import warnings
+from collections import Counter
 from typing import Any
 
 import numpy
@@ -13,7 +14,8 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from spdnet.baselines import LogEuclideanClassifier
-from spdnet.models import SPDNet
+from spdnet.nn import BiMap, CovPool
+from spdnet.nn.layer import SPDLayer
 
 BASELINE = "log-Euclidean logistic regression"
 
@@ -69,39 +71,67 @@ def baseline(
 
 
 @torch.no_grad()
-def layer_spectra(model: SPDNet, X: Tensor) -> list[dict[str, Any]]:
+def layer_spectra(model: torch.nn.Module, *inputs: Tensor) -> list[dict[str, Any]]:
     """Eigenvalues of the data and of what comes out of each layer, descending.
 
     Of each place in the order: the median over the matrices, and their 5 and 95 percent quantiles;
     of each ReEig also ``clipped``, the share of the eigenvalues that it raised.
+
+    Parameters
+    ----------
+    model : Module
+        In evaluation mode.
+    *inputs : Tensor
+        What it is called with; the first are matrices or signals.
     """
-    outputs: list[tuple[str, Tensor]] = [("input", X)]
-    layers: list[tuple[str, torch.nn.Module]] = []
-    if model.center is not None:
-        layers.append(("Center", model.center))
-    for i, bimap in enumerate(model.bimaps):
-        layers += [(f"ReEig {i}", model.reeigs[i - 1])] if i else []
-        layers += [(f"BiMap {i + 1}", bimap)]
-    layers += [("LogEig", model.logeig)] if model.logeig is not None else []
-    for name, layer in layers:
-        outputs.append((name, layer(outputs[-1][1], check=False)))
-    quantiles = torch.tensor([0.05, 0.5, 0.95], dtype=torch.float64)
+    outputs: list[tuple[str, Tensor, Tensor]] = []  # the layer, what it was given, what it made
+
+    def note(layer: torch.nn.Module, given: tuple[Any, ...], made: Any) -> None:
+        if isinstance(made, Tensor) and made.ndim > 2 and made.shape[-1] == made.shape[-2]:
+            outputs.append((type(layer).__name__, given[0], made))
+
+    layers = [m for m in model.modules() if isinstance(m, (SPDLayer, CovPool))]
+    hooks = [layer.register_forward_hook(note) for layer in layers]
+    try:
+        model(*inputs, check=False)
+    finally:
+        for hook in hooks:
+            hook.remove()
     spectra: list[dict[str, Any]] = []
-    before = torch.empty(0)
-    for name, Y in outputs:
-        s = torch.linalg.eigvalsh(Y.double().cpu()).flip(-1)
-        low, middle, high = torch.quantile(s, quantiles, dim=0).tolist()
-        spectra.append({"layer": name, "low": low, "median": middle, "high": high})
-        if name.startswith("ReEig"):
-            spectra[-1]["clipped"] = (s > before * (1 + 1e-9)).double().mean().item()
-        before = s
+    X = inputs[0]
+    if X.shape[-1] == X.shape[-2] and not any(name == "CovPool" for name, _, _ in outputs):
+        spectra.append({"layer": "input", **_quantiles(_eigenvalues(X))})
+    total = Counter(name for name, _, _ in outputs)
+    number: Counter[str] = Counter()
+    for name, given, made in outputs:
+        number[name] += 1
+        repeated = total[name] > 1 or name in ("BiMap", "ReEig")
+        s = _eigenvalues(made)
+        row = {"layer": f"{name} {number[name]}" if repeated else name, **_quantiles(s)}
+        if name == "ReEig":
+            raised = s > _eigenvalues(given) * (1 + 1e-9)
+            row["clipped"] = raised.double().mean().item()
+        spectra.append(row)
     return spectra
 
 
-def orthonormality(model: SPDNet) -> list[dict[str, Any]]:
+def _eigenvalues(X: Tensor) -> Tensor:
+    """``(N, n)``, descending, of all matrices."""
+    n = X.shape[-1]
+    return torch.linalg.eigvalsh(X.double().cpu().reshape(-1, n, n)).flip(-1)
+
+
+def _quantiles(s: Tensor) -> dict[str, Any]:
+    quantiles = torch.tensor([0.05, 0.5, 0.95], dtype=torch.float64)
+    low, middle, high = torch.quantile(s, quantiles, dim=0).tolist()
+    return {"low": low, "median": middle, "high": high}
+
+
+def orthonormality(model: torch.nn.Module) -> list[dict[str, Any]]:
     """Of each Stiefel weight: its shape, and the largest entry of :math:`|W^T W - I|`."""
     rows = []
-    for i, weight in enumerate(bimap.get_parameter("weight") for bimap in model.bimaps):
+    bimaps = [layer for layer in model.modules() if isinstance(layer, BiMap)]
+    for i, weight in enumerate(bimap.get_parameter("weight") for bimap in bimaps):
         W = weight.detach().double().cpu()
         gap = (W.mT @ W - torch.eye(W.shape[-1], dtype=W.dtype)).abs().max().item()
         rows.append({"layer": f"BiMap {i + 1}", "shape": list(W.shape), "gap": gap})

@@ -30,6 +30,10 @@ OF_THE_RECIPE = (
     "weight_decay",
     "label_smoothing",
     "eps",
+    "center",
+    "model",
+    "norm",
+    "head",
 )
 
 
@@ -50,11 +54,14 @@ class Settings:
     bad : {"refuse", "drop", "repair"}
         What to do with matrices that are not SPD: see :func:`spdnet.datasets.treat`.
     recipe : {"default", "paper"}
-        Gives the settings from ``epochs`` to ``center`` that are None.
-    epochs, batch_size, lr, schedule, optimizer, momentum, weight_decay, label_smoothing, eps
+        Gives the settings from ``epochs`` to ``head`` that are None.
+    epochs, batch_size, lr, schedule, optimizer, momentum, weight_decay, label_smoothing, eps, model
         See :class:`spdnet.training.Recipe`.
-    center : str, optional
-        See :class:`spdnet.training.Recipe`; ``center="none"`` does not centre.
+    center, norm : str, optional
+        See :class:`spdnet.training.Recipe`; ``center="none"`` does not centre, ``norm="none"`` does
+        not normalise.
+    head : str, optional
+        See :class:`spdnet.training.Recipe`.
     dims : sequence of int, optional
         Sizes of the matrices, the input's included; chosen from the data when not given.
     seed : int
@@ -97,6 +104,9 @@ class Settings:
     label_smoothing: float | None = None
     eps: float | str | None = None
     center: str | None = None
+    model: str | None = None
+    norm: str | None = None
+    head: str | None = None
     dims: tuple[int, ...] | None = None
     seed: int = 0
     device: str = "auto"
@@ -134,12 +144,13 @@ class Settings:
             require_count(who, "patience", self.patience)
         if self.dims is not None:
             object.__setattr__(self, "dims", require_shrinking(who, self.dims))
-        self.make_recipe()  # complains about what is wrong with its settings
+        if self.make_recipe().takes_signals:  # complains about what is wrong with its settings
+            object.__setattr__(self, "signals", True)
 
     def make_recipe(self) -> Recipe:
         """The recipe with the settings that replace its own."""
         changes = {name: getattr(self, name) for name in OF_THE_RECIPE}
-        return RECIPES[self.recipe].changed(**changes).centered(self.center)
+        return RECIPES[self.recipe].changed(**changes)
 
     def fractions(self, *, named_parts: bool) -> dict[str, float]:
         """What to hold out for ``test`` and ``val``."""
@@ -159,7 +170,8 @@ class Settings:
         """The settings that are not None, with those of the recipe filled in."""
         recipe = self.make_recipe()
         filled = {name: getattr(recipe, name) for name in OF_THE_RECIPE}
-        settings = {**asdict(self), **filled, "center": recipe.center or "none"}
+        nothing = {name: "none" for name in ("center", "norm") if filled[name] is None}
+        settings = {**asdict(self), **filled, **nothing}
         return {name: value for name, value in settings.items() if value is not None}
 
     def to_toml(self) -> str:

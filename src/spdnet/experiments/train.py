@@ -16,7 +16,7 @@ from spdnet.experiments.data import Matrices, Preprocessing, load_arrays, prepar
 from spdnet.experiments.run_folder import RunFolder
 from spdnet.experiments.settings import Settings
 from spdnet.experiments.trained import Trained
-from spdnet.training import LabelledMatrices, Trainer, build, choose_dims, make_fabric
+from spdnet.training import LabelledMatrices, Trainer, build, make_fabric
 from spdnet.training.device import threads_for
 
 _SPECTRA_OF = 256  # matrices are enough for quantiles
@@ -144,7 +144,13 @@ def _train_one(
     recipe = settings.make_recipe()
     codes, parts, notes = _divide(data, settings)
     dims = _dims(settings, preprocessing.n)
-    labelled = LabelledMatrices(torch.from_numpy(data.X), torch.from_numpy(codes))
+    domains = _domains(data, parts["train"]) if recipe.takes_signals else []
+    labelled = LabelledMatrices(torch.from_numpy(data.inputs), torch.from_numpy(codes))
+    where = {k: torch.from_numpy(data.index[v]) for k, v in parts.items()}
+    own = {"digest": data.digest, "parts": where}
+    if domains:
+        codes_of_domains = data.domain_codes(domains)
+        labelled = replace(labelled, domain=torch.from_numpy(codes_of_domains))
     pieces = {name: labelled[torch.from_numpy(index)] for name, index in parts.items()}
     model = build(recipe, dims, len(data.classes), pieces["train"], seed=settings.seed)
     trainer = Trainer(
@@ -157,9 +163,8 @@ def _train_one(
         fabric=make_fabric(settings.device),
         index=torch.from_numpy(data.index[parts["train"]]),
     )
-    where = {k: torch.from_numpy(data.index[v]) for k, v in parts.items()}
-    trained = Trained(model, data.classes, preprocessing, {"digest": data.digest, "parts": where})
-    common = trained.state(recipe)
+    trained = Trained(model, data.classes, preprocessing, recipe, own, domains)
+    common = trained.state()
     watch.say(_introduction(data, parts, dims, settings))
     for note in notes:
         watch.say(f"note: {note}")
@@ -261,10 +266,18 @@ def _divide(
     return codes, parts, notes
 
 
+def _domains(data: Matrices, train: NDArray[numpy.int64]) -> list[str]:
+    """The groups that are trained on, by name; none where the data have no groups."""
+    if data.groups is None:
+        return []
+    return [str(group) for group in numpy.unique(data.groups[train]).tolist()]
+
+
 def _dims(settings: Settings, n: int) -> tuple[int, ...]:
+    recipe = settings.make_recipe()
     if settings.dims is None:
-        return choose_dims(n)
-    if settings.dims[0] != n:
+        return recipe.choose_dims(n)
+    if settings.dims[0] != n and not recipe.takes_signals:
         raise ValueError(
             f"train: expected dims to begin with the size of the matrices, {n}, got "
             f"{','.join(map(str, settings.dims))}"
@@ -280,9 +293,11 @@ def _introduction(
 ) -> str:
     sizes = ", ".join(f"{len(index)} {name}" for name, index in parts.items() if len(index))
     chosen = " (chosen)" if settings.dims is None else ""
+    n, network = data.X.shape[-1], settings.make_recipe().network
+    what = f"matrices of {n} x {n}" if data.signals is None else f"signals of {n} channels"
     return (
-        f"{len(data.X)} matrices of {dims[0]} x {dims[0]}, {len(data.classes)} classes: {sizes}\n"
-        f"dims {','.join(map(str, dims))}{chosen}, recipe {settings.recipe}"
+        f"{len(data.X)} {what}, {len(data.classes)} classes: {sizes}\n"
+        f"{network}, dims {','.join(map(str, dims))}{chosen}, recipe {settings.recipe}"
     )
 
 
@@ -324,6 +339,7 @@ def _results(
         "parts": {k: results.score(logits[i], codes[i]) for k, i in parts.items() if len(i)},
         "classes": data.classes,
         **results.by_class(logits[parts[scored]], codes[parts[scored]], data.classes),
+        "network": trained.recipe.network,
         "dims": list(trained.model.dims),
         "parameters": sum(p.numel() for p in trained.model.parameters()),
         "epochs": trainer.progress.epoch,
@@ -335,10 +351,7 @@ def _results(
         "notes": [*([data.note] if data.note else []), *notes],
         "baseline": None,
     }
-    some = parts[scored][:_SPECTRA_OF]
-    weight = next(trained.model.parameters())
-    X = torch.as_tensor(data.X[some], dtype=weight.dtype, device=weight.device)
-    found["spectra"] = results.layer_spectra(trained.model, X)
+    found["spectra"] = trained.spectra(data.some(parts[scored][:_SPECTRA_OF]))
     if settings.baseline:
         watch.say(f"fitting the {results.BASELINE} beside it")
         found["baseline"] = results.baseline(data.X, codes, parts)
@@ -363,6 +376,7 @@ def _summary(found: list[dict[str, Any]], seeds: list[int]) -> dict[str, Any]:
         "accuracy": spread([r["parts"][scored]["accuracy"] for r in found]),
         "seconds": spread([r["seconds"]["training"] for r in found]),
         "classes": found[0]["classes"],
+        "network": found[0]["network"],
         "dims": found[0]["dims"],
         "confusion": numpy.sum([r["confusion"] for r in found], axis=0).tolist(),
         "notes": found[0]["notes"],

@@ -1,6 +1,6 @@
 """A trained network with all that is needed to use it: label names and preprocessing."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from spdnet.experiments.data import Matrices, Preprocessing
+from spdnet.experiments.results import layer_spectra
 from spdnet.experiments.run_folder import RunFolder
-from spdnet.models import SPDNet
-from spdnet.training import Recipe, checkpoint, make_fabric
+from spdnet.training import Network, Recipe, checkpoint, make_fabric, make_network
 from spdnet.training.device import threads_for
+from spdnet.training.network import adapted
 
 _PIECE = 256
 
@@ -24,20 +25,25 @@ class Trained:
 
     Attributes
     ----------
-    model : SPDNet
+    model : Network
     classes : list of str
     preprocessing : Preprocessing
+    recipe : Recipe
     data : dict
         ``digest`` of the data it was trained on, and ``parts``: the indices of ``train``, ``val``
         and ``test`` in them.
+    domains : list of str
+        Groups of the training part, for a network with statistics of each; empty for others.
     warnings : list of str
         What was wrong with a checkpoint that had to be passed over.
     """
 
-    model: SPDNet
+    model: Network
     classes: list[str]
     preprocessing: Preprocessing
+    recipe: Recipe
     data: dict[str, Any]
+    domains: list[str] = field(default_factory=list)
     warnings: tuple[str, ...] = ()
 
     @classmethod
@@ -88,12 +94,13 @@ class Trained:
                 trainer = state["trainer"]
                 weights = trainer["best_state"] or trainer["model"]
             preprocessing = Preprocessing(**state["preprocessing"])
-            model = SPDNet(
+            recipe = Recipe(**state["recipe"])
+            model = make_network(
+                recipe,
                 network["dims"],
                 len(classes),
-                eps=network["eps"],
-                bias=network["bias"],
-                center=network["center"],
+                n_channels=preprocessing.n if preprocessing.raw else None,
+                n_domains=max(1, len(state["domains"])),
                 dtype=getattr(torch, network["dtype"]),
                 device=next(iter(weights.values())).device,
             )
@@ -102,22 +109,18 @@ class Trained:
             raise checkpoint.CheckpointError(
                 f"checkpoint: expected that of a run of spdnet train, got another: {error}"
             ) from error
-        return cls(model.eval(), classes, preprocessing, state["data"], warnings)
+        rest = (state["data"], state["domains"], warnings)
+        return cls(model.eval(), classes, preprocessing, recipe, *rest)
 
-    def state(self, recipe: Recipe) -> dict[str, Any]:
+    def state(self) -> dict[str, Any]:
         """Plain values and tensors for a checkpoint, without the weights."""
         return {
-            "network": {
-                "dims": list(self.model.dims),
-                "eps": recipe.eps,
-                "bias": recipe.bias,
-                "center": recipe.center,
-                "dtype": self.dtype,
-            },
+            "network": {"dims": list(self.model.dims), "dtype": self.dtype},
             "classes": self.classes,
             "preprocessing": self.preprocessing.as_dict(),
             "data": self.data,
-            "recipe": asdict(recipe),
+            "domains": self.domains,
+            "recipe": asdict(self.recipe),
         }
 
     def codes(self, y: NDArray[Any]) -> NDArray[numpy.int64]:
@@ -145,11 +148,10 @@ class Trained:
         FloatingPointError
             They are not finite.
         """
-        weight = next(self.model.parameters())
-        X = torch.as_tensor(matrices.X, dtype=weight.dtype)
-        with threads_for(X.shape[-1]):
-            parts = [self.model(part.to(weight.device)).cpu() for part in X.split(_PIECE)]
-        logits = torch.cat(parts)
+        model, inputs = self._ready(matrices)
+        with threads_for(model.dims[0]):
+            parts = zip(*(values.split(_PIECE) for values in inputs), strict=True)
+            logits = torch.cat([model(*part).cpu() for part in parts])
         bad = matrices.index[~logits.isfinite().all(-1).numpy()]
         if len(bad):
             raise FloatingPointError(
@@ -157,6 +159,21 @@ class Trained:
                 f"{len(bad) - 1} more; the training diverged, or the matrices are too large"
             )
         return logits
+
+    def spectra(self, matrices: Matrices) -> list[dict[str, Any]]:
+        """Eigenvalues of what comes out of each layer: see :func:`layer_spectra`."""
+        model, inputs = self._ready(matrices)
+        with threads_for(model.dims[0]):
+            return layer_spectra(model, *inputs)
+
+    def _ready(self, matrices: Matrices) -> tuple[Network, list[Tensor]]:
+        """The network, which knows the domains of these data now, and what it is called with."""
+        weight = next(self.model.parameters())
+        inputs = [torch.as_tensor(matrices.inputs, dtype=weight.dtype).to(weight.device)]
+        if not self.domains:
+            return self.model, inputs
+        codes = torch.from_numpy(matrices.domain_codes(self.domains)).to(weight.device)
+        return adapted(self.model, inputs[0], codes), [*inputs, codes]
 
 
 def _some(names: list[str]) -> str:

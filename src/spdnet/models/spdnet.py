@@ -29,6 +29,8 @@ NORMS: dict[str, dict[str, Any]] = {
     "affine_invariant": {"metric": "affine_invariant", "root": "cholesky", "karcher_steps": 1},
     "log_cholesky": {"metric": "log_cholesky"},
 }
+#: classifiers by name
+HEADS = ("linear", *MLR_METRICS)
 
 
 class SPDNet(nn.Module):
@@ -118,7 +120,7 @@ class SPDNet(nn.Module):
         require_count("SPDNet", "n_classes", n_classes)
         require_choice("SPDNet", "vectorize", vectorize, ("full", "vech"))
         require_choice("SPDNet", "init", init, INITS)
-        require_choice("SPDNet", "head", head, ("linear", *MLR_METRICS))
+        require_choice("SPDNet", "head", head, HEADS)
         if norm is not None:
             require_choice("SPDNet", "norm", norm, NORMS)
         where: dict[str, Any] = {"device": device, "dtype": dtype}

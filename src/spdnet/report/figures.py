@@ -101,13 +101,15 @@ def spectrum(entry: dict[str, Any]) -> str:
         return _svg(figure, f"Eigenvalues after {entry['layer']}")
 
 
-def repeats(accuracy: list[float], baseline: list[float] | None, seeds: list[int]) -> str:
-    """Accuracy of each repeat, SPDNet beside the baseline."""
+def repeats(
+    accuracy: list[float], baseline: list[float] | None, seeds: list[int], network: str
+) -> str:
+    """Accuracy of each repeat, the network beside the baseline."""
     with matplotlib.rc_context(_STYLE):
         figure = Figure(figsize=(4.8, 3.0))
         axes = figure.subplots()
         names = [str(seed) for seed in seeds]
-        axes.plot(names, [100 * a for a in accuracy], "o", color=TRAIN, label="SPDNet")
+        axes.plot(names, [100 * a for a in accuracy], "o", color=TRAIN, label=network)
         if baseline is not None:
             values = [100 * a for a in baseline]
             axes.plot(names, values, "D", color=BASELINE, label="log-Euclidean linear", ms=5)

@@ -52,12 +52,13 @@ def make_page(folder: RunFolder) -> str:
             f"report: expected the results of a run in {folder.results_file}, got something else"
         )
     name = folder.path.resolve().name
+    title = escape(found["network"])
     make_body = _repeats if "seeds" in found else _one_run
     return (
         "<!doctype html>\n"
         '<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(name)}: SPDNet</title><style>{_CSS}</style></head>\n"
+        f"<title>{escape(name)}: {title}</title><style>{_CSS}</style></head>\n"
         f"<body>\n{make_body(folder, found, name)}\n</body></html>\n"
     )
 
@@ -93,7 +94,7 @@ def _one_run(folder: RunFolder, found: dict[str, Any], name: str) -> str:
     return "\n".join(
         [
             f"<h1>{escape(name)}</h1>",
-            f'<p class="soft">SPDNet {_arrow(found["dims"])}, {found["parameters"]:,} parameters, '
+            f'<p class="soft">{_network(found)}, {found["parameters"]:,} parameters, '
             f"best epoch {found['best_epoch']} of {found['epochs']}</p>",
             _tiles(tiles),
             *(f'<p class="note">{escape(note)}</p>' for note in notes),
@@ -160,14 +161,14 @@ def _repeats(folder: RunFolder, found: dict[str, Any], name: str) -> str:
     return "\n".join(
         [
             f"<h1>{escape(name)}</h1>",
-            f'<p class="soft">SPDNet {_arrow(found["dims"])}, {len(found["seeds"])} repeats; '
+            f'<p class="soft">{_network(found)}, {len(found["seeds"])} repeats; '
             "± is the standard deviation over the repeats</p>",
             _tiles(tiles),
             *(f'<p class="note">{escape(note)}</p>' for note in found["notes"]),
             _section(
                 "Repeats",
                 "Each has its own folder, seed-*, with its own report.",
-                figures.repeats(accuracy["values"], linear, found["seeds"])
+                figures.repeats(accuracy["values"], linear, found["seeds"], found["network"])
                 + _table(("seed", "accuracy", "baseline", "seconds"), rows),
             ),
             _confusion(found),
@@ -253,8 +254,8 @@ def _plain(values: dict[str, Any]) -> str:
     return _table(("", ""), rows, "plain")
 
 
-def _arrow(dims: Sequence[int]) -> str:
-    return " → ".join(map(str, dims))
+def _network(found: dict[str, Any]) -> str:
+    return escape(f"{found['network']}: {' → '.join(map(str, found['dims']))}")
 
 
 def _percent(value: float | None) -> str:

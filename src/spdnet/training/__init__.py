@@ -4,12 +4,14 @@ from spdnet.training import checkpoint
 from spdnet.training.device import make_fabric
 from spdnet.training.graphs import GraphedStep
 from spdnet.training.loop import LabelledMatrices, Progress, Trainer, build, evaluate
+from spdnet.training.network import Network, make_network
 from spdnet.training.recipe import RECIPES, Recipe, choose_dims
 
 __all__ = [
     "RECIPES",
     "GraphedStep",
     "LabelledMatrices",
+    "Network",
     "Progress",
     "Recipe",
     "Trainer",
@@ -18,4 +20,5 @@ __all__ = [
     "choose_dims",
     "evaluate",
     "make_fabric",
+    "make_network",
 ]

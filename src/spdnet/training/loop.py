@@ -15,39 +15,53 @@ from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 from torch.nn.functional import cross_entropy
 
 from spdnet.models import SPDNet
+from spdnet.nn import SPDDomainBatchNorm
 from spdnet.training.device import make_fabric, threads_for
 from spdnet.training.graphs import GraphedStep
+from spdnet.training.network import Network, adapted, make_network, prepare_network
 from spdnet.training.recipe import Recipe
 
 
 @dataclass(frozen=True)
 class LabelledMatrices:
-    """SPD matrices with their classes, in memory.
+    """SPD matrices, or signals, with their classes, in memory.
 
     Parameters
     ----------
-    X : Tensor, shape (N, n, n)
+    X : Tensor, shape (N, n, n) or (N, channels, T)
     y : Tensor, shape (N,)
         Classes from 0.
     weight : Tensor, shape (N,), optional
         Of each matrix in the loss; 1 when not given.
+    domain : Tensor, shape (N,), optional
+        From 0, for a network that has statistics of each domain.
     """
 
     X: Tensor
     y: Tensor
     weight: Tensor | None = None
+    domain: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.y)
 
     def __getitem__(self, index: Tensor) -> "LabelledMatrices":
-        weight = None if self.weight is None else self.weight[index]
-        return LabelledMatrices(self.X[index], self.y[index], weight)
+        return self._each(lambda values: values[index])
 
     def to(self, device: torch.device) -> "LabelledMatrices":
         """The same on another device."""
-        weight = None if self.weight is None else self.weight.to(device)
-        return LabelledMatrices(self.X.to(device), self.y.to(device), weight)
+        return self._each(lambda values: values.to(device))
+
+    def _each(self, function: Callable[[Tensor], Tensor]) -> "LabelledMatrices":
+        weight, domain = (
+            None if values is None else function(values) for values in (self.weight, self.domain)
+        )
+        return LabelledMatrices(function(self.X), function(self.y), weight, domain)
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        """What a network is called with."""
+        return (self.X,) if self.domain is None else (self.X, self.domain)
 
 
 @dataclass
@@ -87,7 +101,7 @@ class Trainer:
 
     Parameters
     ----------
-    model : SPDNet
+    model : Network
         Trained in place, from where it stands. With validation data it ends in the state of the
         best epoch.
     train, val : LabelledMatrices
@@ -119,7 +133,7 @@ class Trainer:
 
     def __init__(
         self,
-        model: SPDNet,
+        model: Network,
         train: LabelledMatrices,
         recipe: Recipe,
         *,
@@ -142,7 +156,8 @@ class Trainer:
         optimizer = recipe.make_optimizer(model.parameters(), capturable=on_cuda)
         self._net, self._optimizer = self.fabric.setup(model, optimizer)
         # small batches on a GPU are bound by launches, unless the step is a graph
-        plain = train.weight is None and not isinstance(recipe.eps, str)
+        plain = isinstance(model, SPDNet) and not model.norms and not isinstance(recipe.eps, str)
+        plain = plain and train.weight is None
         self._graphed = GraphedStep(model, optimizer, self._loss) if on_cuda and plain else None
 
     def run(
@@ -210,6 +225,9 @@ class Trainer:
         started, total, correct = time.perf_counter(), 0.0, 0
         per_epoch = math.ceil(len(train) / recipe.batch_size)
         self._net.train()
+        for layer in self.model.modules():
+            if isinstance(layer, SPDDomainBatchNorm):
+                layer.anneal(epoch + 1, recipe.epochs)
         for number, batch in enumerate(batches(len(train), recipe.batch_size, self.seed, epoch)):
             done = (epoch + number / per_epoch) / recipe.epochs
             lr = _learning_rate(recipe, done)
@@ -228,7 +246,8 @@ class Trainer:
             for name, parameter in self.model.named_parameters():
                 _require_finite(parameter, name)
             if self.val is not None:
-                row["val_loss"], row["val_accuracy"] = evaluate(self.model, self.val)
+                known = adapted(self.model, self.val.X, self.val.domain)
+                row["val_loss"], row["val_accuracy"] = evaluate(known, self.val)
                 _require_finite(row["val_loss"], "validation loss")
         row |= {"lr": lr, "seconds": time.perf_counter() - started}
         self.progress.history.append(row)
@@ -241,7 +260,7 @@ class Trainer:
             _require_finite(loss, "loss")
             return loss, hits
         self._optimizer.zero_grad()
-        logits = self._net(part.X, check=False)
+        logits = self._net(*part.inputs, check=False)
         value = weighted_loss(logits, part, self.recipe.label_smoothing)
         _require_finite(value, "loss")
         self.fabric.backward(value)
@@ -267,31 +286,30 @@ class Trainer:
 
 def build(
     recipe: Recipe, dims: Sequence[int], n_classes: int, train: LabelledMatrices, *, seed: int = 0
-) -> SPDNet:
+) -> Network:
     """A new network for a recipe, centred at the training data; torch's generator stays as it was.
 
     Parameters
     ----------
     recipe : Recipe
     dims, n_classes
-        See :class:`spdnet.SPDNet`.
+        See :func:`make_network`.
     train : LabelledMatrices
-        Gives the mean, the dtype and the device.
+        Gives the mean, the domains, the dtype and the device.
     seed : int
         Of the initial weights.
     """
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        model = SPDNet(
+        model = make_network(
+            recipe,
             dims,
             n_classes,
-            eps=recipe.eps,
-            bias=recipe.bias,
-            center=recipe.center,
+            n_channels=train.X.shape[1] if recipe.takes_signals else None,
+            n_domains=1 if train.domain is None else int(train.domain.max()) + 1,
             dtype=train.X.dtype,
         ).to(train.X.device)
-    if model.center is not None:
-        model.center.fit(train.X, train.weight)
+    prepare_network(model, train.X, train.weight)
     return model
 
 
@@ -308,7 +326,8 @@ def evaluate(
     """Loss and accuracy over all matrices, each counted once; in evaluation mode."""
     was_training = model.training
     model.eval()
-    logits = torch.cat([model(X, check=False) for X in data.X.split(batch_size)])
+    parts = zip(*(values.split(batch_size) for values in data.inputs), strict=True)
+    logits = torch.cat([model(*part, check=False) for part in parts])
     model.train(was_training)
     loss = weighted_loss(logits, data).item()
     return loss, (logits.argmax(-1) == data.y).double().mean().item()

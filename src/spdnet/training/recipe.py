@@ -12,16 +12,19 @@ from spdnet._checks import (
     require_number,
     require_threshold,
 )
+from spdnet.models.spdnet import HEADS, NORMS
 from spdnet.nn.center import METRICS
 from spdnet.optim import RiemannianAdam, RiemannianSGD
 
+#: by the names of their classes
+MODELS = {"spdnet": "SPDNet", "multibranch": "MultiBranchSPDNet", "tsmnet": "TSMNet"}
 OPTIMIZERS = ("adam", "sgd")
 SCHEDULES = ("constant", "cosine")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """How an SPDNet is built and trained.
+    """How a network is built and trained.
 
     Parameters
     ----------
@@ -46,6 +49,14 @@ class Recipe:
     label_smoothing : float
         Part of the target that is spread over all classes in training: small data sets are learnt
         by heart, and this keeps the network from being sure of it.
+    model : {"spdnet", "multibranch", "tsmnet"}
+        :class:`spdnet.SPDNet`, :class:`spdnet.models.MultiBranchSPDNet`, or
+        :class:`spdnet.models.TSMNet`, which takes signals instead of matrices, and of the settings
+        of the network only ``eps``.
+    norm : {"brooks", "log_euclidean", "affine_invariant", "log_cholesky"} or None
+        Batch normalisation after each BiMap: see :class:`spdnet.SPDNet`.
+    head : str
+        Classifier, ``"linear"`` or a metric: see :class:`spdnet.SPDNet`.
 
     Examples
     --------
@@ -65,6 +76,9 @@ class Recipe:
     momentum: float = 0.0
     weight_decay: float = 0.0
     label_smoothing: float = 0.0
+    model: str = "spdnet"
+    norm: str | None = None
+    head: str = "linear"
 
     def __post_init__(self) -> None:
         who = "Recipe"
@@ -76,6 +90,15 @@ class Recipe:
         require_threshold(who, self.eps)
         if self.center is not None:
             require_choice(who, "center", self.center, METRICS)
+        require_choice(who, "model", self.model, MODELS)
+        if self.norm is not None:
+            require_choice(who, "norm", self.norm, NORMS)
+        require_choice(who, "head", self.head, HEADS)
+        if self.takes_signals and (self.norm is not None or self.head != "linear"):
+            raise ValueError(
+                f"{who}: expected no norm and head='linear' with model='tsmnet', which has its "
+                f"own, got norm={self.norm!r} and head={self.head!r}"
+            )
         require_number(who, "label_smoothing", self.label_smoothing, at_least=0, below=1)
         require_number(who, "momentum", self.momentum, at_least=0)
         require_number(who, "weight_decay", self.weight_decay, at_least=0)
@@ -86,17 +109,34 @@ class Recipe:
             )
 
     def changed(self, **settings: Any) -> "Recipe":
-        """The recipe with other settings, where they are not None."""
+        """The recipe with other settings, where they are not None.
+
+        ``center="none"`` does not centre, ``norm="none"`` does not normalise.
+        """
         unknown = set(settings) - {field.name for field in fields(self)}
         if unknown:
             raise TypeError(f"Recipe: expected settings of a recipe, got {sorted(unknown)}")
-        return replace(self, **{k: v for k, v in settings.items() if v is not None})
+        given = {name: value for name, value in settings.items() if value is not None}
+        for name in ("center", "norm"):
+            if given.get(name) == "none":
+                given[name] = None
+        return replace(self, **given)
 
-    def centered(self, center: str | None) -> "Recipe":
-        """The recipe with another centre; ``"none"`` for no centre, None to keep it."""
-        return (
-            self if center is None else replace(self, center=None if center == "none" else center)
-        )
+    @property
+    def takes_signals(self) -> bool:
+        """Whether the network takes signals ``(N, channels, T)`` instead of matrices."""
+        return self.model == "tsmnet"
+
+    @property
+    def network(self) -> str:
+        """The network in words, such as ``SPDNet, norm brooks``."""
+        norm = "" if self.norm is None else f", norm {self.norm}"
+        head = "" if self.head == "linear" else f", head {self.head}"
+        return MODELS[self.model] + norm + head
+
+    def choose_dims(self, n: int) -> tuple[int, ...]:
+        """Sizes of the matrices for data of ``n`` features or channels: see the function."""
+        return (40, 20) if self.takes_signals else choose_dims(n)
 
     def make_optimizer(
         self, params: Iterable[torch.nn.Parameter], *, capturable: bool = False

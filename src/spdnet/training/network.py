@@ -1,0 +1,108 @@
+"""The network of a recipe, and what a training has to know about it."""
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from spdnet.models import MultiBranchSPDNet, SPDNet, TSMNet
+from spdnet.training.recipe import Recipe
+
+Network = SPDNet | MultiBranchSPDNet | TSMNet
+
+
+def make_network(
+    recipe: Recipe,
+    dims: Sequence[int],
+    n_classes: int,
+    *,
+    n_channels: int | None = None,
+    n_domains: int = 1,
+    device: torch.device | str | None = None,
+    dtype: torch.dtype | None = None,
+) -> Network:
+    """A new network with random weights.
+
+    Parameters
+    ----------
+    recipe : Recipe
+    dims : sequence of int
+        Sizes of the matrices; for TSMNet those of the covariance and after the BiMap.
+    n_classes : int
+    n_channels : int, optional
+        Of signals, for TSMNet.
+    n_domains : int
+        For TSMNet.
+    device, dtype : optional
+        Of weights and buffers.
+
+    Examples
+    --------
+    >>> from spdnet.training import RECIPES, make_network
+    >>> type(make_network(RECIPES["default"].changed(model="multibranch"), (6, 4), 3)).__name__
+    'MultiBranchSPDNet'
+    """
+    where: dict[str, Any] = {"device": device, "dtype": dtype}
+    if recipe.takes_signals:
+        if len(dims) != 2:
+            raise ValueError(
+                "TSMNet: expected two sizes in dims, of the covariance and after the BiMap, such "
+                f"as 40,20, got {','.join(map(str, dims))}"
+            )
+        if n_channels is None:
+            raise ValueError("TSMNet: expected signals, got matrices")
+        return TSMNet(
+            n_channels,
+            n_classes,
+            n_domains=n_domains,
+            spatial_filters=dims[0],
+            dim=dims[1],
+            eps=recipe.eps,
+            **where,
+        )
+    kind = SPDNet if recipe.model == "spdnet" else MultiBranchSPDNet
+    return kind(
+        dims,
+        n_classes,
+        eps=recipe.eps,
+        bias=recipe.bias,
+        center=recipe.center,
+        norm=recipe.norm,
+        head=recipe.head,
+        **where,
+    )
+
+
+def prepare_network(model: Network, X: Tensor, weight: Tensor | None = None) -> None:
+    """Take from the training data what is not learnt: the centre, or the unit of signals."""
+    if isinstance(model, TSMNet):
+        model.calibrate(X)
+    elif model.center is not None:
+        model.center.fit(X, weight)
+
+
+def adapted(model: Network, X: Tensor, domain: Tensor | None) -> Network:
+    """The network, or a copy that knows the domains of ``X`` that training has not seen.
+
+    Parameters
+    ----------
+    model : Network
+    X : Tensor, shape (N, ...)
+        All that there is of those domains; labels are not needed.
+    domain : Tensor, shape (N,), optional
+        Numbers from that of the domains in training on are new.
+    """
+    if domain is None or not isinstance(model, TSMNet):
+        return model
+    seen = set(model.norm.num_batches_tracked.nonzero()[:, 0].tolist())
+    new = [d for d in domain.unique().tolist() if d not in seen]
+    if not new:
+        return model
+    model = copy.deepcopy(model)
+    while model.norm.n_domains <= new[-1]:
+        model.norm.add_domain()
+    for d in new:
+        model.refit(X[domain == d], d, check=False)
+    return model
