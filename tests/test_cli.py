@@ -137,6 +137,19 @@ def test_the_whole_way(tmp_path):
     assert (run / "report.html").is_file()
 
 
+def test_another_network_by_one_flag(tmp_path):
+    data = file_of(tmp_path)
+    flags = ("--epochs", 2, "--norm", "log_euclidean", "--head", "log_cholesky")
+    trained = invoke("train", data, *flags, "--model", "multibranch", "--out", tmp_path / "run")
+    assert trained.exit_code == 0, trained.stdout
+    name = "MultiBranchSPDNet, norm log_euclidean, head log_cholesky"
+    assert f"{name}, dims 5,5,5 (chosen), recipe default" in trained.stdout
+    assert trained.stdout.count(name) == 2  # and beside its accuracy
+    assert f"{name}: 5 → 5 → 5" in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert 'norm = "log_euclidean"' in (tmp_path / "run" / "settings.toml").read_text()
+    assert invoke("evaluate", tmp_path / "run", data).exit_code == 0
+
+
 def test_labels_beside_a_file_and_force(tmp_path):
     with np.load(file_of(tmp_path)) as file:
         np.save(tmp_path / "X.npy", file["X"])
@@ -429,6 +442,13 @@ BAD = {
     "another centre": (
         lambda p: good(p, "--center", "mean"),
         "'log_euclidean', 'affine_invariant', got 'mean'",
+    ),
+    "another network": (lambda p: good(p, "--model", "resnet"), "'tsmnet', got 'resnet'"),
+    "another norm": (lambda p: good(p, "--norm", "batch"), "'log_cholesky', got 'batch'"),
+    "another head": (lambda p: good(p, "--head", "svm"), "got 'svm'"),
+    "a norm for tsmnet": (
+        lambda p: good(p, "--model", "tsmnet", "--norm", "brooks"),
+        "expected no norm and head='linear' with model='tsmnet'",
     ),
     "another device": (lambda p: good(p, "--device", "gpu"), "'cuda:1', got 'gpu'"),
     "a device that is not here": (

@@ -69,6 +69,78 @@ def test_clone_params_and_repr():
     assert "dims=(4, 3)" in repr(classifier)
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"norm": "brooks"},
+        {"norm": "log_cholesky"},
+        {"norm": "none"},
+        {"head": "log_euclidean"},
+        {"head": "power_euclidean", "lr": 0.1},
+        {"model": "multibranch"},
+        {"model": "multibranch", "norm": "log_euclidean", "head": "log_cholesky"},
+    ],
+    ids=str,
+)
+def test_networks_norms_and_heads(settings):
+    X, y = problem(classes=("a", "b", "c"))
+    classifier = quick(**settings).fit(X, y)
+    assert classifier.score(X, y) > 0.9
+    assert classifier.transform(X).shape == (60, 25)
+    assert len(classifier.get_feature_names_out()) == 25
+    again = pickle.loads(pickle.dumps(classifier))
+    np.testing.assert_array_equal(again.predict_proba(X), classifier.predict_proba(X))
+
+
+def recordings(seed, domains):
+    """Signals of several people, whose sensors have another scale each."""
+    rng = np.random.default_rng(seed)
+    n = 30 * len(domains)
+    y, who = np.arange(n) % 2, np.repeat(domains, 30)
+    X = rng.normal(size=(n, 4, 50))
+    X[y == 1, 0] *= 3
+    X *= np.array([10.0 ** "abc".index(name) for name in who])[:, None, None]
+    return X, np.array(["left", "right"])[y], who
+
+
+def test_signals_and_domains():
+    settings = {"model": "tsmnet", "dims": (8, 4), "epochs": 15}
+    X, y, who = recordings(0, ["a", "b"])
+    classifier = quick(**settings).fit(X, y, domains=who)
+    assert classifier.domains_.tolist() == ["a", "b"]
+    assert classifier.n_features_in_ == 4
+    assert classifier.transform(X, domains=who).shape == (60, 10)
+    assert (classifier.predict(X, domains=who) == y).mean() > 0.9
+    new, truth, stranger = recordings(1, ["c"])
+    assert (classifier.predict(new, domains=stranger) == truth).mean() > 0.9
+    assert classifier.model_.norm.n_domains == 2
+    order = np.random.default_rng(2).permutation(60)
+    np.testing.assert_allclose(
+        classifier.predict_proba(X[order], domains=who[order]),
+        classifier.predict_proba(X, domains=who)[order],
+        atol=1e-9,
+    )
+    with pytest.raises(ValueError, match="domains of the 60 signals"):
+        classifier.predict(X)
+    with pytest.raises(ValueError, match="4 channels"):
+        classifier.predict(X[:, :3], domains=who)
+    bad = X.copy()
+    bad[5, 1, 2] = np.inf
+    with pytest.raises(ValueError, match=r"finite signals.*X\[5\]"):
+        classifier.predict(bad, domains=who)
+    alone = quick(**settings, early_stopping=True).fit(X[:30], y[:30])
+    assert alone.domains_ is None
+    assert alone.score(X[:30], y[:30]) > 0.9
+    with pytest.raises(ValueError, match="fit had none"):
+        alone.predict(X, domains=who)
+    with pytest.raises(ValueError, match="tsmnet"):
+        quick().fit(*problem(60), domains=who)
+    classifier.set_params(warm_start=True)
+    with pytest.raises(ValueError, match="domains of the last fit"):
+        classifier.fit(new, truth, domains=stranger)
+    assert len(classifier.fit(X, y, domains=who).history_) == 15
+
+
 def test_pickle():
     X, y = problem()
     classifier = quick().fit(X, y)

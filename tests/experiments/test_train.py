@@ -180,9 +180,36 @@ def without_times(rows):
     return [{k: v for k, v in row.items() if k != "seconds"} for row in rows]
 
 
-@pytest.mark.parametrize("repeat", [1, 2])
-def test_interrupted_and_resumed_is_equal(tmp_path, repeat):
-    settings = quick(file_of(tmp_path), repeat=repeat)
+def recordings(folder, n=90, groups=3, name="signals.npz", **more):
+    """Two classes that differ in one source, seen by sensors of another scale in each group."""
+    rng = np.random.default_rng(0)
+    group, y = np.arange(n) % groups, np.arange(n) // groups % 2
+    X = rng.normal(size=(n, 4, 40))
+    X[y == 1, 0] *= 3
+    X *= (10.0**group)[:, None, None]
+    more = {"groups": np.array(["ann", "bob", "eve", "zoe"])[group], **more}
+    np.savez(folder / name, X=X, y=y, **{k: v for k, v in more.items() if v is not None})
+    return str(folder / name)
+
+
+TSMNET = {"model": "tsmnet", "dims": (6, 3), "batch_size": 20}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"repeat": 1},
+        {"repeat": 2},
+        {"norm": "brooks"},
+        {"norm": "log_cholesky", "head": "log_euclidean"},
+        {"model": "multibranch", "head": "log_cholesky", "eps": "10%"},
+        TSMNET,
+    ],
+    ids=str,
+)
+def test_interrupted_and_resumed_is_equal(tmp_path, more):
+    data = recordings(tmp_path) if more is TSMNET else file_of(tmp_path)
+    settings = quick(data, **more)
     straight, folder = RunFolder(tmp_path / "straight"), RunFolder(tmp_path / "run")
     train(settings, straight)
     for epoch in (1, 3):
@@ -202,6 +229,78 @@ def test_interrupted_and_resumed_is_equal(tmp_path, repeat):
             assert checkpoint._digest(states[0]) == checkpoint._digest(states[1])
         for key in ("parts", "confusion", "spectra"):
             assert a.results()[key] == b.results()[key]
+
+
+def test_domains_are_the_groups_and_new_ones_are_adapted_to(tmp_path):
+    data, folder = recordings(tmp_path), RunFolder(tmp_path / "run")
+    watch = Lines()
+    found = train(quick(data, **TSMNET, epochs=12, test=0.3, val=0.3), folder, watch=watch)
+    assert "90 signals of 4 channels" in watch.lines[0]
+    assert "TSMNet, dims 6,3" in watch.lines[0]
+    assert found["network"] == "TSMNet"
+    assert found["parts"]["test"]["n"] == 30  # a whole group
+    assert found["parts"]["test"]["accuracy"] > 0.8
+    assert [row["layer"] for row in found["spectra"]] == [
+        "CovPool",
+        "BiMap 1",
+        "ReEig 1",
+        "SPDDomainBatchNorm",
+        "LogEig",
+    ]
+    trained = Trained.load(folder.path, device="cpu")
+    assert len(trained.domains) == 1
+    assert trained.model.norm.n_domains == 1
+    for other in ({"groups": 4, "name": "four.npz"}, {"groups": 1, "name": "none.npz"}):
+        path = recordings(tmp_path, **other)
+        matrices = prepare(load_arrays(path), trained.preprocessing, "refuse")
+        logits = trained.logits(matrices)
+        assert (logits.argmax(-1).numpy() == trained.codes(matrices.y)).mean() > 0.8
+    assert trained.model.norm.n_domains == 1  # the copy knew more
+    with np.load(recordings(tmp_path, groups=1, name="alone.npz")) as file:
+        np.savez(tmp_path / "bare.npz", X=1e3 * file["X"], y=file["y"])  # one new domain
+    bare = prepare(load_arrays(str(tmp_path / "bare.npz")), trained.preprocessing, "refuse")
+    assert (trained.logits(bare).argmax(-1).numpy() == trained.codes(bare.y)).mean() > 0.8
+
+
+def test_tsmnet_without_groups(tmp_path):
+    y = np.arange(60) % 2
+    X = np.random.default_rng(0).normal(size=(60, 4, 40)) * 1e-6
+    X[y == 1, 0] *= 3
+    np.savez(tmp_path / "a.npz", X=X, y=y)
+    folder = RunFolder(tmp_path / "run")
+    found = train(quick(str(tmp_path / "a.npz"), **TSMNET, epochs=12), folder)
+    assert found["parts"]["test"]["accuracy"] > 0.8
+    assert found["baseline"]["accuracy"]["test"] > 0.8
+    trained = Trained.load(folder.path, device="cpu")
+    assert trained.domains == []
+    X[7, 0, 0] = np.nan
+    np.savez(tmp_path / "b.npz", X=X, y=y)
+    with pytest.raises(ValueError, match="7"):
+        train(quick(str(tmp_path / "b.npz"), **TSMNET), RunFolder(tmp_path / "other"))
+    dropped = train(
+        quick(str(tmp_path / "b.npz"), **TSMNET, bad="drop"), RunFolder(tmp_path / "other")
+    )
+    assert sum(part["n"] for part in dropped["parts"].values()) == 59
+    unborn = tmp_path / "unborn"
+    with pytest.raises(ValueError, match="two sizes"):
+        train(quick(str(tmp_path / "a.npz"), model="tsmnet", dims=(6, 4, 3)), RunFolder(unborn))
+    assert not unborn.exists()
+
+
+@pytest.mark.parametrize(
+    "more", [{"norm": "brooks"}, {"head": "bures_wasserstein"}, {"model": "multibranch"}], ids=str
+)
+def test_every_network_is_loaded_as_it_was(tmp_path, more):
+    data, folder = file_of(tmp_path), RunFolder(tmp_path / "run")
+    found = train(quick(data, **more, epochs=2), folder)
+    trained = Trained.load(folder.path, device="cpu")
+    assert found["network"] == trained.recipe.network != "SPDNet"
+    matrices = prepare(load_arrays(data), trained.preprocessing, "refuse")
+    right = trained.logits(matrices).argmax(-1).numpy() == trained.codes(matrices.y)
+    test = trained.data["parts"]["test"]
+    assert right[test].mean() == pytest.approx(found["parts"]["test"]["accuracy"])
+    assert found["spectra"][0]["layer"] == "input"
+    assert found["orthonormality"][0]["gap"] < 1e-12
 
 
 def test_a_damaged_checkpoint_is_passed_over(tmp_path):

@@ -18,6 +18,7 @@ from spdnet.experiments.settings import Settings
 from spdnet.experiments.trained import Trained
 from spdnet.training import LabelledMatrices, Trainer, build, make_fabric
 from spdnet.training.device import threads_for
+from spdnet.training.network import require_two
 
 _SPECTRA_OF = 256  # matrices are enough for quantiles
 
@@ -277,7 +278,9 @@ def _dims(settings: Settings, n: int) -> tuple[int, ...]:
     recipe = settings.make_recipe()
     if settings.dims is None:
         return recipe.choose_dims(n)
-    if settings.dims[0] != n and not recipe.takes_signals:
+    if recipe.takes_signals:
+        require_two("train", settings.dims)
+    elif settings.dims[0] != n:
         raise ValueError(
             f"train: expected dims to begin with the size of the matrices, {n}, got "
             f"{','.join(map(str, settings.dims))}"

@@ -46,11 +46,7 @@ def make_network(
     """
     where: dict[str, Any] = {"device": device, "dtype": dtype}
     if recipe.takes_signals:
-        if len(dims) != 2:
-            raise ValueError(
-                "TSMNet: expected two sizes in dims, of the covariance and after the BiMap, such "
-                f"as 40,20, got {','.join(map(str, dims))}"
-            )
+        require_two("TSMNet", dims)
         if n_channels is None:
             raise ValueError("TSMNet: expected signals, got matrices")
         return TSMNet(
@@ -73,6 +69,15 @@ def make_network(
         head=recipe.head,
         **where,
     )
+
+
+def require_two(who: str, dims: Sequence[int]) -> None:
+    """The sizes of TSMNet."""
+    if len(dims) != 2:
+        raise ValueError(
+            f"{who}: expected two sizes in dims, of the covariance and after the BiMap, such as "
+            f"40,20, got {','.join(map(str, dims))}"
+        )
 
 
 def prepare_network(model: Network, X: Tensor, weight: Tensor | None = None) -> None:
