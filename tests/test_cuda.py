@@ -1,6 +1,7 @@
 """The same laws on a GPU; skipped where there is none."""
 
 import copy
+import math
 
 import pytest
 import torch
@@ -9,6 +10,17 @@ from torch.nn.functional import cross_entropy
 from spdnet import SPDNet
 from spdnet.linalg import logm, spectral_map
 from spdnet.manifolds import affine_invariant, log_euclidean, stiefel
+from spdnet.nn import (
+    SPDMLR,
+    BiMap,
+    MatrixSqrt,
+    ReEig,
+    SPDBatchNorm,
+    SPDDomainBatchNorm,
+    SPDPool,
+    SPDResidual,
+)
+from spdnet.nn.classifiers import MLR_METRICS
 from spdnet.optim import RiemannianAdam, RiemannianSGD
 from spdnet.testing import assert_on_stiefel
 from tests.cases import SPECTRA, random_spd, random_symmetric, with_spectrum
@@ -226,21 +238,72 @@ def test_graphed_steps_equal_ordinary_ones(kind, make, dims):
     assert losses[1] == pytest.approx(losses[0], rel=1e-9)
 
 
-@pytest.mark.parametrize("recipe", ["default", "paper"])
-def test_trainer_on_cuda_follows_the_cpu(recipe):
+NETWORKS = [
+    {},
+    {"recipe": "paper"},
+    *({"norm": norm} for norm in ("brooks", "log_euclidean", "affine_invariant", "log_cholesky")),
+    *({"head": metric} for metric in MLR_METRICS),
+    {"model": "multibranch"},
+    {"model": "tsmnet"},
+]
+
+
+@pytest.mark.parametrize("settings", NETWORKS, ids=str)
+def test_trainer_on_cuda_follows_the_cpu(settings):
     from spdnet.training import RECIPES, LabelledMatrices, Trainer, build, make_fabric
 
+    recipe = RECIPES[settings.get("recipe", "default")]
+    settings = {k: v for k, v in settings.items() if k != "recipe"}
+    settings = recipe.changed(epochs=4, batch_size=8, **settings)  # the last batch is smaller
     X, y = random_spd(50, 10), torch.arange(50) % 3
     X[y == 1, :3] *= 2
     X[y == 1, :, :3] *= 2
-    data = LabelledMatrices(X, y)
-    settings = RECIPES[recipe].changed(epochs=4, batch_size=8)  # the last batch is smaller
+    dims = (10, 6) if settings.takes_signals else (10, 8, 6)
+    data = LabelledMatrices(X, y, domain=y % 2 if settings.takes_signals else None)
     curves = []
     for device in ("cpu", "cuda"):
-        model = build(settings, (10, 8, 6), 3, data).to(device)
+        model = build(settings, dims, 3, data).to(device)
         fabric = make_fabric(device)
         progress = Trainer(model, data, settings, val=data, fabric=fabric).run()
         curves.append(
             [row[k] for row in progress.history for k in ("loss", "val_loss", "accuracy")]
         )
     assert curves[1] == pytest.approx(curves[0], rel=1e-6)
+
+
+LAYERS = {
+    "channels": (lambda w: BiMap(6, 4, in_channels=3, out_channels=2, **w), (4, 3)),
+    "pool": (lambda w: SPDPool("channels", "weighted", n_items=3, **w), (4, 3)),
+    "pool, maximum": (lambda w: SPDPool("channels", "max", **w), (4, 3)),
+    "pool, frechet": (lambda w: SPDPool("channels", "frechet", **w), (4, 3)),
+    "pool, blocks": (lambda w: SPDPool("blocks", **w), (4,)),
+    **{
+        f"norm {metric}": (lambda w, m=metric: SPDBatchNorm(6, m, **w), (8,))
+        for metric in ("log_euclidean", "affine_invariant", "log_cholesky")
+    },
+    "norm, one step": (
+        lambda w: SPDBatchNorm(6, "affine_invariant", karcher_steps=1, root="cholesky", **w),
+        (8,),
+    ),
+    "norm of domains": (lambda w: SPDDomainBatchNorm(6, 1, bias=True, **w), (8,)),
+    **{f"MLR {metric}": (lambda w, m=metric: SPDMLR(6, 3, m, **w), (8,)) for metric in MLR_METRICS},
+    "residual": (lambda w: SPDResidual(ReEig(0.5, **w)), (8,)),
+    "root": (lambda w: MatrixSqrt(), (8,)),
+    "root, Newton-Schulz": (lambda w: MatrixSqrt("newton_schulz"), (8,)),
+}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_layers_on_cuda_follow_the_cpu(name):
+    make, batch = LAYERS[name]
+    found = []
+    for device in ("cpu", "cuda"):
+        torch.manual_seed(0)
+        layer = make({"dtype": torch.float64}).to(device)
+        X = random_spd(math.prod(batch), 6).reshape(*batch, 6, 6).to(device).requires_grad_()
+        for _ in range(2):  # in training, and with what was tracked
+            Y = layer(X)
+            grads = torch.autograd.grad(Y.square().sum(), [X, *layer.parameters()])
+            found += [[t.detach().cpu() for t in (Y, *grads, *layer.buffers())]]
+            layer.eval()
+    torch.testing.assert_close(found[2:], found[:2], rtol=1e-8, atol=1e-9)
