@@ -29,7 +29,7 @@ FLOORS = [
 ALLOWED = {
     "torch": None,
     "numpy": None,
-    "scipy": {"datasets"},
+    "scipy": {"datasets", "baselines"},
     "sklearn": {"datasets", "estimator", "baselines", "experiments"},
     "lightning_fabric": {"training"},
     "matplotlib": {"report"},

@@ -35,7 +35,7 @@ def test_equals_the_obvious_way(n, size):
 def test_conventions():
     X, y = problem(30, 3)
     model = clone(LogEuclideanClassifier(C=0.5))
-    assert model.get_params() == {"C": 0.5, "max_iter": 2000}
+    assert model.get_params() == {"C": 0.5, "max_iter": 2000, "method": "logistic"}
     with pytest.raises(NotFittedError):
         model.predict(X)
     assert 0.5 < model.fit(X, y).score(X, y) <= 1

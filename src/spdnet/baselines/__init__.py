@@ -1,5 +1,25 @@
-"""What SPDNet is compared with: scikit-learn estimators on SPD matrices ``(N, n, n)``."""
+"""The methods that SPDNet is compared with, with the conventions of scikit-learn."""
 
+from spdnet.baselines.cdl import CDL
+from spdnet.baselines.leml import LEML
 from spdnet.baselines.log_euclidean import LogEuclideanClassifier
+from spdnet.baselines.neighbours import MinimumDistanceToMean, NearestNeighbor
+from spdnet.baselines.pairwise import squared_distances
+from spdnet.baselines.sets import HERML, ExpressionletClassifier, MeanFeatureVerifier
+from spdnet.baselines.spdml import SPDML
+from spdnet.baselines.stein_kernel import RSR, SteinSVC
 
-__all__ = ["LogEuclideanClassifier"]
+__all__ = [
+    "CDL",
+    "HERML",
+    "LEML",
+    "RSR",
+    "SPDML",
+    "ExpressionletClassifier",
+    "LogEuclideanClassifier",
+    "MeanFeatureVerifier",
+    "MinimumDistanceToMean",
+    "NearestNeighbor",
+    "SteinSVC",
+    "squared_distances",
+]

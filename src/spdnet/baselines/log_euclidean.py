@@ -1,37 +1,43 @@
-"""A linear classifier on matrix logarithms: what a network has to beat."""
+"""Vector classifiers on matrix logarithms: what a network has to beat."""
 
 from typing import Any
 
 import numpy
-import torch
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.linear_model import LogisticRegression
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.validation import check_is_fitted
+from sklearn.svm import SVC
+from torch import Tensor
 
-from spdnet._checks import require_number, require_square
-from spdnet.linalg import logm, vech
+from spdnet._checks import require_choice, require_number
+from spdnet.baselines.estimator import SPDClassifier, log_vectors
 
-_PIECE = 1024
+METHODS = ("logistic", "lda", "ridge", "svm")
 
 
-class LogEuclideanClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    r"""Logistic regression on the standardised entries of :math:`\log X`.
+class LogEuclideanClassifier(SPDClassifier):
+    r"""A linear classifier, or a support vector machine, on the standardised entries of
+    :math:`\log X`.
 
-    The cost of ``fit`` is that of N eigendecompositions, and of a logistic regression with
+    The cost of ``fit`` is that of N eigendecompositions, and of the classifier with
     ``min(N, n (n + 1) / 2)`` features: where there are more features than matrices they are first
     rotated into the space that the matrices span, which changes nothing but the time.
 
     Parameters
     ----------
     C : float
-        Inverse strength of the L2 penalty.
+        Inverse strength of the L2 penalty; ``ridge`` has the penalty 1 / C, ``lda`` has none.
+    method : {"logistic", "lda", "ridge", "svm"}
+        Logistic regression, discriminant analysis with Ledoit-Wolf shrinkage, ridge regression to
+        the classes, or a support vector machine with a Gaussian kernel.
     max_iter : int
+        Of the logistic regression.
 
     Attributes
     ----------
     classes_ : array, shape (n_classes,)
+    classifier_ : the scikit-learn classifier
     n_iter_ : int
         Iterations of the logistic regression; ``max_iter`` means that it has not converged, of
         which scikit-learn warns.
@@ -51,55 +57,54 @@ class LogEuclideanClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[mi
     True
     """
 
-    classes_: NDArray[Any]
     n_iter_: int
 
-    def __init__(self, C: float = 1.0, *, max_iter: int = 2000) -> None:
+    def __init__(self, C: float = 1.0, *, method: str = "logistic", max_iter: int = 2000) -> None:
         self.C = C
+        self.method = method
         self.max_iter = max_iter
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> "LogEuclideanClassifier":
         """Fit to SPD matrices ``(N, n, n)`` and their classes ``(N,)``."""
         require_number("LogEuclideanClassifier", "C", self.C, above=0)
-        features = self._features(X)
-        self.n_features_in_ = numpy.asarray(X).shape[-1]
+        require_choice("LogEuclideanClassifier", "method", self.method, METHODS)
+        features = log_vectors(self._matrices(X, fitting=True)).numpy()
+        codes = self._labels(y, len(features))
         self.scaler_ = StandardScaler().fit(features)
         features = self.scaler_.transform(features)
         self.rotation_ = None
         if features.shape[1] > features.shape[0]:
-            # the penalty does not see a rotation, and the weights lie in the span of the data
+            # no penalty sees a rotation, and the weights lie in the span of the data
             self.rotation_ = numpy.linalg.qr(features.T)[0]
             features = features @ self.rotation_
-        self.regression_ = LogisticRegression(C=self.C, max_iter=self.max_iter).fit(features, y)
-        self.classes_ = self.regression_.classes_
-        self.n_iter_ = int(self.regression_.n_iter_.max())
+        self.classifier_ = self._make().fit(features, codes)
+        if self.method == "logistic":
+            self.n_iter_ = int(self.classifier_.n_iter_.max())
         return self
 
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """The most probable class of each matrix."""
-        features = self._seen(X)
-        return self.regression_.predict(features)
+    def _make(self) -> Any:
+        if self.method == "lda":
+            return LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto")
+        if self.method == "ridge":
+            return RidgeClassifier(1 / self.C)
+        if self.method == "svm":
+            return SVC(C=self.C)
+        return LogisticRegression(C=self.C, max_iter=self.max_iter)
+
+    def _codes(self, X: Tensor) -> NDArray[numpy.int64]:
+        return self.classifier_.predict(self._features(X))
 
     def predict_proba(self, X: ArrayLike) -> NDArray[Any]:
-        """Probabilities ``(N, n_classes)`` in the order of ``classes_``."""
-        features = self._seen(X)
-        return self.regression_.predict_proba(features)
+        """Probabilities ``(N, n_classes)`` in the order of ``classes_``; of two methods only."""
+        matrices = self._matrices(X)
+        if self.method not in ("logistic", "lda"):
+            raise AttributeError(
+                f"LogEuclideanClassifier: expected method 'logistic' or 'lda' for probabilities, "
+                f"got {self.method!r}"
+            )
+        return self.classifier_.predict_proba(self._features(matrices))
 
-    def _seen(self, X: ArrayLike) -> NDArray[Any]:
-        check_is_fitted(self, "regression_")
-        features = self.scaler_.transform(self._features(X, n=self.n_features_in_))
+    def _features(self, X: Tensor) -> NDArray[Any]:
+        features = log_vectors(X).numpy()
+        features = self.scaler_.transform(features)
         return features if self.rotation_ is None else features @ self.rotation_
-
-    def _features(self, X: ArrayLike, n: int | None = None) -> NDArray[Any]:
-        X = numpy.asarray(X)
-        if X.dtype != numpy.float32:
-            X = X.astype(numpy.float64)
-        matrices = torch.as_tensor(X)
-        require_square("LogEuclideanClassifier", matrices, n=n)
-        return torch.cat([vech(logm(part)) for part in matrices.split(_PIECE)]).numpy()
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.three_d_array = True
-        tags.input_tags.two_d_array = False
-        return tags

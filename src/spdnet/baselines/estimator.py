@@ -1,0 +1,104 @@
+"""What all shallow methods on SPD matrices share."""
+
+from typing import Any
+
+import numpy
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d
+from torch import Tensor
+
+from spdnet._checks import require_count, require_square
+from spdnet.linalg import cholesky, logm, vech
+
+_PIECE = 1024
+
+
+class SPDMethod(BaseEstimator):  # type: ignore[misc]
+    """Checks of matrices ``(N, n, n)`` and labels, in float64, with errors that name the culprit.
+
+    On the CPU, or on the ``device`` of those that have one.
+    """
+
+    n_features_in_: int
+
+    def _matrices(self, X: ArrayLike, *, fitting: bool = False) -> Tensor:
+        """The matrices as a tensor, all SPD; of the size of the training unless ``fitting``."""
+        who = type(self).__name__
+        X = numpy.asarray(X)
+        if X.ndim != 3:
+            raise ValueError(
+                f"{who}: expected X of shape (n_matrices, n, n), got {X.shape}; compute covariance "
+                "matrices with spdnet.covariance.estimate"
+            )
+        if len(X) == 0:
+            raise ValueError(f"{who}: expected at least one matrix, got none")
+        if not numpy.issubdtype(X.dtype, numpy.number) or numpy.iscomplexobj(X):
+            raise TypeError(f"{who}: expected X with real numbers, got dtype {X.dtype}")
+        matrices = torch.from_numpy(X.astype(numpy.float64)).to(getattr(self, "device", "cpu"))
+        if fitting:
+            require_square(who, matrices)
+            self.n_features_in_ = X.shape[-1]
+        else:
+            check_is_fitted(self)
+            require_square(who, matrices, n=self.n_features_in_)
+        cholesky(matrices, who=who)
+        return matrices
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.three_d_array = True
+        tags.input_tags.two_d_array = False
+        return tags
+
+
+class SPDClassifier(ClassifierMixin, SPDMethod):  # type: ignore[misc]
+    """A classifier of SPD matrices."""
+
+    classes_: NDArray[Any]
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """The class of each matrix ``(N, n, n)``."""
+        matrices = self._matrices(X)
+        return self.classes_[self._codes(matrices)]
+
+    def _codes(self, X: Tensor) -> NDArray[numpy.int64]:
+        """Places in ``classes_`` of checked matrices."""
+        raise NotImplementedError
+
+    def _labels(self, y: ArrayLike, n: int) -> NDArray[numpy.int64]:
+        """Classes as numbers from 0; sets ``classes_``."""
+        who = type(self).__name__
+        labels = column_or_1d(y, warn=True)
+        check_classification_targets(labels)
+        if len(labels) != n:
+            raise ValueError(
+                f"{who}: expected one label for each of {n} samples, got {len(labels)}"
+            )
+        self.classes_, codes = numpy.unique(labels, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(f"{who}: expected at least two classes, got {self.classes_[0]!r} only")
+        return numpy.asarray(codes.reshape(-1), dtype=numpy.int64)
+
+
+def subsample(
+    codes: NDArray[numpy.int64], max_train: int | None, seed: int = 0
+) -> NDArray[numpy.int64]:
+    """At most so many places, each class in its share and at least once; all when None."""
+    if max_train is None or len(codes) <= max_train:
+        return numpy.arange(len(codes))
+    require_count("subsample", "max_train", max_train)
+    rng = numpy.random.default_rng(seed)
+    share = max_train / len(codes)
+    kept = []
+    for c in numpy.unique(codes):
+        places = numpy.flatnonzero(codes == c)
+        kept.append(rng.permutation(places)[: max(1, round(share * len(places)))])
+    return numpy.sort(numpy.concatenate(kept))
+
+
+def log_vectors(X: Tensor) -> Tensor:
+    """The triangles of logarithms ``(N, n (n + 1) / 2)``; their inner product is that of logs."""
+    return torch.cat([vech(logm(part, check=False)) for part in X.split(_PIECE)])

@@ -1,0 +1,470 @@
+"""The methods of the paper's comparison: bands on the toy set, and the identities behind them."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+import scipy.linalg
+import torch
+from sklearn.base import clone
+from sklearn.cross_decomposition import PLSRegression
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+
+from spdnet.baselines import (
+    CDL,
+    HERML,
+    LEML,
+    RSR,
+    SPDML,
+    ExpressionletClassifier,
+    LogEuclideanClassifier,
+    MeanFeatureVerifier,
+    MinimumDistanceToMean,
+    NearestNeighbor,
+    SteinSVC,
+    squared_distances,
+)
+from spdnet.baselines.log_det import project_in_turn, root
+from spdnet.baselines.spdml import _cost_function
+from spdnet.linalg import logm, vech
+from spdnet.manifolds import SPD_METRICS
+from tests.baselines.toy import toy
+from tests.cases import random_spd
+
+TOYS = {}
+
+
+def halves(seed):
+    if seed not in TOYS:
+        TOYS[seed] = toy(seed)
+    return TOYS[seed]
+
+
+UNBALANCED = {"n_components": 10, "k_w": 15, "k_b": 10, "balance": False, "max_iter": 30}
+BANDS = {
+    "NN affine-invariant": (NearestNeighbor("affine_invariant"), 0.50, 0.70),
+    "NN Stein": (NearestNeighbor("stein"), 0.50, 0.75),
+    "NN log-Euclidean": (NearestNeighbor(), 0.45, 0.70),
+    "CDL": (CDL(), 0.95, 1),
+    "CDL, chosen": (CDL(reg="auto"), 0.95, 1),
+    "CDL-PLS": (CDL("pls", n_components=3), 0.90, 1),
+    "logistic": (LogEuclideanClassifier(), 0.93, 1),
+    "LDA": (LogEuclideanClassifier(method="lda"), 0.93, 1),
+    "ridge": (LogEuclideanClassifier(method="ridge"), 0.93, 1),
+    "SVM": (LogEuclideanClassifier(method="svm"), 0.93, 1),
+    "mean": (MinimumDistanceToMean(), 0.90, 1),
+    "RSR": (RSR(), 0.97, 1),
+    "RSR as published": (RSR(beta=10, normalize="columns"), 0.50, 0.75),
+    "SVM Stein": (SteinSVC(), 0.97, 1),
+    "SPDML-Stein": (SPDML("stein", init="identity", **UNBALANCED), 0.97, 1),
+    "SPDML-Stein from LDA": (SPDML("stein", init="lda", **UNBALANCED), 0.97, 1),
+    "SPDML-AIM": (SPDML("aim", init="identity", **UNBALANCED), 0.97, 1),
+    "RSR-SPDML": (
+        make_pipeline(SPDML("stein", init="identity", **UNBALANCED), RSR()),
+        0.97,
+        1,
+    ),
+}
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", BANDS)
+def test_bands_on_the_toy_set(name, seed):
+    model, low, high = BANDS[name]
+    (X, y), (X_test, y_test) = halves(seed)
+    model = clone(model).fit(X, y)
+    assert low <= model.score(X_test, y_test) <= high
+    if isinstance(model, SPDML):
+        assert (np.diff(model.costs_) <= 0).all()
+        assert model.costs_[-1] < model.costs_[0]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_metric_learning_gains_on_the_toy_set(seed):
+    (X, y), (X_test, y_test) = halves(seed)
+    plain = NearestNeighbor().fit(X, y).score(X_test, y_test)
+    with pytest.warns(ConvergenceWarning, match="8 sweeps"):
+        model = LEML(slack=10, spread=1, n_pairs=400, max_sweeps=8).fit(X, y)
+    assert model.score(X_test, y_test) >= plain + 0.05
+
+
+def problem(n=30, d=4, seed=0, labels=("a", "b", "c")):
+    X = random_spd(n, d, seed=seed).numpy()
+    y = np.array(labels)[np.arange(n) % len(labels)]
+    for k, label in enumerate(labels):
+        X[y == label, k] *= 3
+        X[y == label, :, k] *= 3
+    return X, y
+
+
+METHODS = [
+    NearestNeighbor("stein", k=3),
+    MinimumDistanceToMean("affine_invariant"),
+    CDL(),
+    CDL("pls"),
+    LEML(n_pairs=60),
+    SPDML("stein", 2, max_iter=5),
+    SPDML("aim", 2, max_iter=5),
+    RSR(),
+    SteinSVC(),
+    LogEuclideanClassifier(method="svm"),
+]
+every_method = pytest.mark.parametrize("model", METHODS, ids=str)
+
+
+@every_method
+def test_conventions(model):
+    X, y = problem()
+    model = clone(model)
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+    assert model.fit(X, y) is model
+    assert model.classes_.tolist() == ["a", "b", "c"]
+    assert model.score(X, y) > 0.8
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    np.testing.assert_array_equal(clone(model).fit(X, y).predict(X), model.predict(X))
+    order = np.random.default_rng(0).permutation(len(X))
+    np.testing.assert_array_equal(model.predict(X[order]), model.predict(X)[order])
+    if hasattr(model, "decision_function"):
+        scores = model.decision_function(X)
+        np.testing.assert_array_equal(model.classes_[scores.argmax(1)], model.predict(X))
+    if hasattr(model, "transform"):
+        assert len(model.transform(X[:5])) == 5
+
+
+@every_method
+@pytest.mark.parametrize(
+    ("change", "kind", "message"),
+    [
+        (lambda X, y: (X[0], y), ValueError, r"\(n_matrices, n, n\)"),
+        (lambda X, y: (X[:0], y[:0]), ValueError, "at least one"),
+        (lambda X, y: (X[:, :2], y), ValueError, "shape"),
+        (lambda X, y: (-X, y), ValueError, r"X\[0\] is not positive definite"),
+        (lambda X, y: (X * 1j, y), TypeError, "real"),
+        (lambda X, y: (X, y[:5]), ValueError, "one label for each of 30"),
+        (lambda X, y: (X, ["a"] * 30), ValueError, "two classes"),
+    ],
+)
+def test_bad_input(model, change, kind, message):
+    X, y = problem()
+    with pytest.raises(kind, match=message):
+        clone(model).fit(*change(X, y))
+    model = clone(model).fit(X, y)
+    with pytest.raises(ValueError, match=r"4, 4"):
+        model.predict(random_spd(2, 3).numpy())
+
+
+def test_grid_search():
+    X, y = problem()
+    search = GridSearchCV(CDL(), {"reg": [1e-2, 1.0], "discriminant": ["lda", "pls"]}, cv=3)
+    assert search.fit(X, y).best_score_ > 0.8
+    pipeline = make_pipeline(SPDML("stein", 3, max_iter=3), RSR())
+    search = GridSearchCV(pipeline, {"spdml__n_components": [2, 3]}, cv=2)
+    assert search.fit(X, y).best_score_ > 0.5
+
+
+@pytest.mark.parametrize("metric", ["log_euclidean", "affine_invariant", "stein"])
+def test_pairwise_distances(metric, monkeypatch):
+    X, Y = random_spd(7, 5), random_spd(4, 5, seed=1)
+    expected = SPD_METRICS[metric].distance(X[:, None], Y[None]) ** 2
+    torch.testing.assert_close(squared_distances(X, Y, metric), expected)
+    seen = []
+    monkeypatch.setattr("spdnet.baselines.pairwise._ROOM", {"cpu": 3 * 8 * 25})  # three at a time
+    D = squared_distances(X, metric=metric, progress=lambda *now: seen.append(now))
+    torch.testing.assert_close(D, SPD_METRICS[metric].distance(X[:, None], X[None]) ** 2)
+    assert torch.equal(D, D.mT)
+    assert (D.diagonal() == 0).all()
+    assert metric == "log_euclidean" or seen[-1] == (7, 7)
+    A = torch.randn(5, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+    if metric != "log_euclidean":  # invariant under every congruence
+        moved = squared_distances(A @ X @ A.mT, A @ Y @ A.mT, metric)
+        torch.testing.assert_close(moved, expected, rtol=1e-8, atol=1e-10)
+
+
+def test_stein_divergence_of_large_matrices_is_finite():
+    X = 1e-3 * torch.eye(400, dtype=torch.float64).expand(2, 400, 400)
+    Y = torch.stack([X[0], 2 * X[0]])
+    D = squared_distances(X[:1], Y, "stein")
+    torch.testing.assert_close(D[0, 1].item(), 400 * (np.log(1.5) - np.log(2) / 2))
+
+
+def test_neighbours_vote_and_the_nearest_decides():
+    scale = np.array([1.0, 1.1, 2.0, 2.1, 2.2])
+    X, y = scale[:, None, None] * np.eye(2), np.array(["x", "y", "y", "z", "z"])
+    assert NearestNeighbor(k=1).fit(X, y).predict(1.02 * np.eye(2)[None]) == ["x"]
+    assert NearestNeighbor(k=3).fit(X, y).predict(1.02 * np.eye(2)[None]) == ["y"]
+    assert NearestNeighbor(k=4).fit(X, y).predict(2.12 * np.eye(2)[None]) == ["z"]
+    few = NearestNeighbor(max_train=3).fit(X, y)
+    assert sorted(set(few.codes_)) == [0, 1, 2]
+    assert len(few.codes_) == 3
+
+
+def log_rows(X):
+    return vech(logm(torch.from_numpy(X))).numpy()
+
+
+@pytest.mark.parametrize("n", [15, 40])  # fewer and more matrices than entries
+def test_cdl_is_kernel_discriminant_analysis(n):
+    X, y = problem(n)
+    F, codes = log_rows(X), np.unique(y, return_inverse=True)[1]
+    K = F @ F.T
+    J = np.eye(n) - 1 / n
+    Kc = J @ K @ J
+    means = np.stack([Kc[codes == c].mean(0) for c in range(3)])
+    B = sum((codes == c).sum() * np.outer(means[c], means[c]) for c in range(3))
+    s, alpha = scipy.linalg.eigh(B, Kc @ Kc + 0.01 * np.eye(n))
+    s, alpha = s[::-1][:2], alpha[:, ::-1][:, :2]
+    alpha /= np.sqrt(np.einsum("nk,nm,mk->k", alpha, K, alpha))
+    model = CDL().fit(X, y)
+    np.testing.assert_allclose(model.eigenvalues_, s, atol=1e-9)
+    z, ours = K @ alpha, model.transform(X)
+    np.testing.assert_allclose(alpha.sum(0), 0, atol=1e-9)
+    np.testing.assert_allclose(np.abs(ours), np.abs(z), atol=1e-7)
+
+
+def test_cdl_without_regularisation_is_linear_discriminant_analysis():
+    X, y = problem(40)
+    F, codes = log_rows(X), np.unique(y, return_inverse=True)[1]
+    F = F - F.mean(0)
+    total = F.T @ F
+    between = sum(
+        (codes == c).sum() * np.outer(F[codes == c].mean(0), F[codes == c].mean(0))
+        for c in range(3)
+    )
+    expected = scipy.linalg.eigh(between, total, eigvals_only=True)[::-1][:2]
+    np.testing.assert_allclose(CDL(reg=1e-12).fit(X, y).eigenvalues_, expected, atol=1e-8)
+
+
+def test_cdl_pls_is_that_of_scikit_learn():
+    X, y = problem(40)
+    codes = np.unique(y, return_inverse=True)[1]
+    expected = PLSRegression(2, scale=False).fit(log_rows(X), np.eye(3)[codes])
+    model = CDL("pls").fit(X, y)
+    np.testing.assert_allclose(model.decision_function(X), expected.predict(log_rows(X)))
+    assert model.transform(X).shape == (40, 2)
+
+
+def test_pair_scores_know_who_is_alike():
+    X, y = problem(30)
+    same = X[y == "a"]
+    for model in (CDL(), LEML(n_pairs=60), SPDML("aim", 2, max_iter=5)):
+        model.fit(X, y)
+        alike = model.pair_score(same[:5], same[5:10])
+        other = model.pair_score(same[:5], X[y == "b"][:5])
+        assert alike.shape == (5,)
+        assert alike.mean() > other.mean()
+        np.testing.assert_allclose(model.pair_score(X, X), 0, atol=1e-6)
+
+
+def test_a_projection_of_rank_one_has_a_closed_form():
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        p, xi, eta = rng.uniform(0.1, 5, 3)
+        s = root(np.array([p]), xi, eta)
+        assert s == pytest.approx(eta / (eta + 1) * (1 / p - 1 / xi), abs=1e-10)
+
+
+def test_one_constraint_is_met_at_the_least_cost():
+    """Against feasible points around it: Q and its bound together."""
+    rng = np.random.default_rng(1)
+    A = rng.normal(size=(3, 3))
+    M, xi0, eta = (A + A.T) @ (A + A.T), 1.0, 0.7
+    m, V = np.linalg.eigh(M)
+    s = root(m, xi0, eta)
+    Q, xi = (V / (1 - s * m)) @ V.T, 1 / (1 / xi0 + s / eta)
+    assert np.trace(Q @ M) == pytest.approx(xi)
+
+    def cost(Q, xi):
+        _, logdet = np.linalg.slogdet(Q)
+        return np.trace(Q) - logdet - 3 + eta * (xi / xi0 - np.log(xi / xi0) - 1)
+
+    best = cost(Q, xi)
+    for _ in range(500):
+        E = 0.05 * rng.normal(size=(3, 3))
+        other = Q + E + E.T
+        if np.linalg.eigvalsh(other).min() > 0:
+            assert cost(other, np.trace(other @ M)) >= best - 1e-12
+
+
+def test_leml_distance_is_that_of_its_matrix():
+    X, y = problem(30)
+    model = LEML(n_pairs=60, n_components=3).fit(X, y)
+    T = logm(torch.from_numpy(X)).numpy()
+    A = T[0] - T[1]
+    expected = np.sqrt(np.trace(model.Q_ @ A @ A))
+    assert -model.pair_score(X[:1], X[1:2])[0] == pytest.approx(expected)
+    assert np.linalg.eigvalsh(model.Q_).min() > 0
+    assert model.transform(X).shape == (30, 3, 3)
+    full = LEML(n_pairs=60).fit(X, y)
+    s, V = np.linalg.eigh(full.Q_)
+    W = V * s**0.25
+    np.testing.assert_allclose(W @ W.T @ W @ W.T, full.Q_, atol=1e-10)
+    np.testing.assert_allclose(
+        np.linalg.eigvalsh(logm(torch.from_numpy(full.transform(X[:1]))).numpy()),
+        np.linalg.eigvalsh(W.T @ T[:1] @ W),
+        atol=1e-8,
+    )
+    twice = np.concatenate([X, X])  # copies say nothing, and do no harm
+    assert LEML(n_pairs=60).fit(twice, np.concatenate([y, y])).score(X, y) > 0.9
+
+
+def test_multipliers_that_settle_end_the_sweeps():
+    sign = np.array([1, -1])
+    steps = []
+
+    def step(c, xi, multiplier):
+        steps.append(c)
+        return xi, 1.0
+
+    def nothing(done, total):
+        pass
+
+    bound = np.ones(2)
+    kind = {"tol": 1e-3, "progress": nothing}
+    assert project_in_turn("test", step, bound, sign, max_sweeps=9, **kind) == 2
+    assert steps == [0, 1, 0, 1]
+
+
+@pytest.mark.parametrize("metric", ["aim", "stein"])
+def test_spdml_gradients(metric):
+    X = random_spd(5, 4)
+    pairs = torch.tensor([[0, 1], [1, 2], [3, 4], [2, 2]])
+    weights = torch.tensor([1.0, -0.5, 2.0, 1.0], dtype=torch.float64)
+    cost = _cost_function(X, pairs[:3], weights[:3], metric)
+    U = torch.linalg.qr(torch.randn(4, 2, generator=torch.Generator().manual_seed(0)).double())[0]
+    U.requires_grad_()
+    assert torch.autograd.gradcheck(cost, U)
+    (G,) = torch.autograd.grad(cost(U), U)
+    assert (U.mT @ G).abs().max() < 1e-10  # turning the columns changes nothing
+    A = [U.mT @ x @ U for x in X]
+    expected = torch.zeros_like(U)
+    for (i, j), w in zip(pairs[:3].tolist(), weights[:3], strict=True):
+        if metric == "stein":
+            middle = torch.linalg.inv((A[i] + A[j]) / 2)
+            expected = expected + w * (
+                (X[i] + X[j]) @ U @ middle
+                - X[i] @ U @ torch.linalg.inv(A[i])
+                - X[j] @ U @ torch.linalg.inv(A[j])
+            )
+        else:
+            ratio = A[i].detach() @ torch.linalg.inv(A[j].detach())
+            log = torch.from_numpy(scipy.linalg.logm(ratio.numpy()))
+            difference = X[i] @ U @ torch.linalg.inv(A[i]) - X[j] @ U @ torch.linalg.inv(A[j])
+            expected = expected + 4 * w * difference @ log
+    torch.testing.assert_close(G, expected.detach(), rtol=1e-8, atol=1e-9)
+
+
+@pytest.mark.parametrize("init", ["pca", "identity", "lda", "random"])
+@pytest.mark.parametrize("balance", [True, False])
+def test_spdml_starts(init, balance):
+    X, y = problem(30)
+    model = SPDML("stein", 2, init=init, balance=balance, max_iter=8).fit(X, y)
+    np.testing.assert_allclose(model.U_.T @ model.U_, np.eye(2), atol=1e-10)
+    assert (np.diff(model.costs_) <= 0).all()
+    np.testing.assert_allclose(model.transform(X), model.U_.T @ X @ model.U_, atol=1e-10)
+    assert SPDML("stein").fit(X, y).U_.shape == (4, 2)
+    with pytest.raises(ValueError, match="n_components <= 4"):
+        SPDML("stein", 5).fit(X, y)
+
+
+def test_sparse_codes_satisfy_their_conditions():
+    X, y = problem(30)
+    model = RSR(alpha=0.02, max_iter=100_000).fit(X, y)
+    K = np.exp(-model.beta_ * squared_distances(torch.from_numpy(X), metric="stein").numpy())
+    A = model.dictionary_
+    np.testing.assert_allclose(A.T @ A, K, atol=1e-8)
+    new = random_spd(4, 4, seed=9).numpy()
+    codes, k = model.codes(new), model._kernel(torch.from_numpy(new))
+    gradient = codes @ K - k
+    at_zero = codes == 0
+    assert at_zero.any()
+    assert (np.abs(gradient[at_zero]) <= 0.02 + 1e-4).all()
+    np.testing.assert_allclose(gradient[~at_zero], -0.02 * np.sign(codes[~at_zero]), atol=1e-4)
+
+
+def test_codes_of_zero_are_told():
+    X, y = problem(30)
+    with pytest.warns(RuntimeWarning, match="codes are zero"):
+        RSR(beta=1e4).fit(X, y).predict(random_spd(4, 4, seed=9).numpy())
+    assert RSR().fit(X, y).beta_ == pytest.approx(
+        1
+        / np.median(squared_distances(torch.from_numpy(X), metric="stein")[np.triu_indices(30, 1)]),
+        rel=0.05,
+    )
+
+
+def sets(n=40, d=4, seed=0):
+    rng = np.random.default_rng(seed)
+    y = np.arange(n) % 2
+    return [rng.normal(size=(20 + i % 5, d)) * (1 + label) for i, label in enumerate(y)], y
+
+
+@pytest.mark.parametrize("model", [HERML(), ExpressionletClassifier(2)], ids=str)
+def test_methods_on_sets(model):
+    X, y = sets()
+    new, truth = sets(seed=1)
+    model = clone(model)
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+    assert model.fit(X, y).score(new, truth) > 0.9
+    np.testing.assert_array_equal(
+        pickle.loads(pickle.dumps(model)).predict(new), model.predict(new)
+    )
+    with pytest.raises(ValueError, match=r"frames, 4.*X\[1\]"):
+        model.predict([X[0], X[1][:, :3]])
+    with pytest.raises(ValueError, match=r"finite.*X\[0\]"):
+        model.predict([np.full((5, 4), np.nan)])
+    with pytest.raises(ValueError, match="one label"):
+        clone(model).fit(X, y[:3])
+    with pytest.raises(ValueError, match="two classes"):
+        clone(model).fit(X, np.zeros(40))
+    with pytest.raises(ValueError, match="at least one set"):
+        clone(model).fit([], [])
+
+
+def test_herml_distances_of_new_sets():
+    X, y = sets(12)
+    model = HERML().fit(X, y)
+    D = model.distances(X)
+    np.testing.assert_allclose(np.diagonal(D), 0, atol=1e-5)
+    expected = -np.sqrt(np.maximum(D[[0, 1, 2], [3, 4, 5]], 0))
+    np.testing.assert_allclose(model.pair_score(X[:3], X[3:6]), expected, atol=1e-6)
+    learnt = [K.copy() for K in model.kernels_]
+    learnt = model._learn(learnt)
+    total = sum(np.add.outer(np.diagonal(K), np.diagonal(K)) - 2 * K for K in learnt)
+    np.testing.assert_allclose(D, total, atol=1e-5)
+    with pytest.raises(ValueError, match="differ"):
+        HERML().fit([np.ones((3, 4)), *X[1:]], y)
+
+
+def test_mean_features():
+    X, _ = sets(6)
+    model = MeanFeatureVerifier().fit(X)
+    scores = model.pair_score(X, X)
+    np.testing.assert_allclose(scores, 1)
+    scaled = [values * np.arange(1, len(values) + 1)[:, None] for values in X]
+    np.testing.assert_allclose(model.pair_score(X, scaled), 1)
+    opposite = [-values for values in X]
+    np.testing.assert_allclose(model.pair_score(X, opposite), -1)
+
+
+def test_progress_of_long_work(capsys, monkeypatch):
+    clock = iter(range(0, 1000, 3))
+    monkeypatch.setattr("spdnet.baselines.progress.time.monotonic", lambda: next(clock))
+    X, y = problem(30)
+    NearestNeighbor("stein", verbose=True).fit(X, y).predict(X)
+    assert "distances 30 of 30" in capsys.readouterr().err
+    NearestNeighbor("stein").fit(X, y).predict(X)
+    assert capsys.readouterr().err == ""
+
+
+def test_nothing_warns_by_default():
+    X, y = problem(30)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for model in METHODS:
+            clone(model).fit(X, y).predict(X)
