@@ -448,7 +448,7 @@ BAD = {
     "another head": (lambda p: good(p, "--head", "svm"), "got 'svm'"),
     "a norm for tsmnet": (
         lambda p: good(p, "--model", "tsmnet", "--norm", "brooks"),
-        "expected no norm and head='linear' with model='tsmnet'",
+        "no norm and head='linear' with model='tsmnet'",
     ),
     "another device": (lambda p: good(p, "--device", "gpu"), "'cuda:1', got 'gpu'"),
     "a device that is not here": (

@@ -120,8 +120,15 @@ def test_signals_and_domains():
         classifier.predict_proba(X, domains=who)[order],
         atol=1e-9,
     )
+    assert classifier.score(X, y, domains=who) > 0.9
     with pytest.raises(ValueError, match="domains of the 60 signals"):
         classifier.predict(X)
+    with pytest.raises(ValueError, match="domains of the 60 signals"):
+        classifier.predict(X, domains="abc")
+    with pytest.raises(TypeError, match="numbers or text"):
+        classifier.predict(X, domains=[None] * 60)
+    with pytest.warns(RuntimeWarning, match="its own mean"):
+        classifier.predict(new[:1], domains=["c"])
     with pytest.raises(ValueError, match="4 channels"):
         classifier.predict(X[:, :3], domains=who)
     bad = X.copy()
@@ -135,9 +142,12 @@ def test_signals_and_domains():
         alone.predict(X, domains=who)
     with pytest.raises(ValueError, match="tsmnet"):
         quick().fit(*problem(60), domains=who)
+    with pytest.raises(ValueError, match="symmetric"):
+        quick(model="tsmnet").fit(*problem(60))
     classifier.set_params(warm_start=True)
-    with pytest.raises(ValueError, match="domains of the last fit"):
-        classifier.fit(new, truth, domains=stranger)
+    for changed in ({"domains": stranger}, {}):
+        with pytest.raises(ValueError, match="domains of the last fit"):
+            classifier.fit(new, truth, **changed)
     assert len(classifier.fit(X, y, domains=who).history_) == 15
 
 
@@ -229,6 +239,15 @@ def test_warm_start():
     cold = quick(epochs=3).fit(X, y)
     model = cold.model_
     assert cold.fit(X, y).model_ is not model
+
+
+@pytest.mark.parametrize("change", [{"norm": "brooks"}, {"head": "log_euclidean"}, {"eps": 0.5}])
+def test_a_warm_start_keeps_its_network(change):
+    X, y = problem()
+    classifier = quick(warm_start=True, epochs=1).fit(X, y)
+    with pytest.raises(ValueError, match=rf"{next(iter(change))} = .* of the last fit"):
+        classifier.set_params(**change).fit(X, y)
+    classifier.set_params(norm=None, head=None, eps=None, lr=0.1).fit(X, y)  # training may differ
 
 
 def test_a_refused_fit_changes_nothing():

@@ -13,6 +13,7 @@ from sklearn.base import (
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,
 )
+from sklearn.metrics import accuracy_score
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, check_random_state, column_or_1d
@@ -44,6 +45,11 @@ def _require_signals(X: torch.Tensor, channels: int | None) -> None:
     if channels is not None and X.shape[1] != channels:
         raise ValueError(
             f"SPDNetClassifier: expected signals of {channels} channels as in fit, got {X.shape[1]}"
+        )
+    if X.shape[1] == X.shape[2] and torch.equal(X, X.mT):
+        raise ValueError(
+            "SPDNetClassifier: expected signals (n_signals, channels, T) for tsmnet, got symmetric "
+            f"matrices {tuple(X.shape)}; choose model='spdnet'"
         )
     bad = (~X.isfinite()).flatten(1).any(1).nonzero()
     if len(bad):
@@ -105,6 +111,8 @@ class SPDNetClassifier(
         One row for each epoch: see :class:`spdnet.training.Progress`.
     domains_ : array, shape (n_domains,), or None
         The domains of the training, where there were any.
+    recipe_ : Recipe
+        With all settings.
     model_ : SPDNet, MultiBranchSPDNet or TSMNet
     n_features_in_ : int
         Size of the matrices, or channels of the signals.
@@ -208,7 +216,7 @@ class SPDNetClassifier(
         data, classes, known = self._labelled(X, y, sample_weight, domains)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         train, val = self._split(data, seed)
-        model = self._start(recipe, train, len(classes), seed)
+        model = self._start(recipe, train, len(classes), 1 if known is None else len(known), seed)
         trainer = Trainer(
             model,
             train,
@@ -222,6 +230,7 @@ class SPDNetClassifier(
         self.model_ = model.eval()
         self.classes_ = classes
         self.domains_ = known
+        self.recipe_ = recipe
         self.n_features_in_ = int(data.X.shape[1])
         self.dims_ = model.dims
         self.history_ = progress.history
@@ -261,7 +270,26 @@ class SPDNetClassifier(
         model = adapted(self.model_, *inputs) if len(inputs) == 2 else self.model_
         function = getattr(model, method)
         parts = zip(*(values.split(256) for values in inputs), strict=True)
-        return torch.cat([function(*part, check=False).flatten(1) for part in parts]).cpu().numpy()
+        found = torch.cat([function(*part, check=False).flatten(1) for part in parts]).cpu()
+        bad = (~found.isfinite().all(1)).nonzero()
+        if len(bad):
+            raise FloatingPointError(
+                f"SPDNetClassifier: expected finite outputs of the network, got others for "
+                f"X[{int(bad[0])}] and {len(bad) - 1} more; the training diverged, or X is huge"
+            )
+        return found.numpy()
+
+    def score(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        domains: ArrayLike | None = None,
+    ) -> float:
+        """Accuracy."""
+        predicted = self.predict(X, domains=domains)
+        return float(accuracy_score(y, predicted, sample_weight=sample_weight))
 
     def _recipe(self) -> Recipe:
         require_choice("SPDNetClassifier", "recipe", self.recipe, RECIPES)
@@ -291,11 +319,20 @@ class SPDNetClassifier(
         d = int(self.model_.dims[-1])
         return d * (d + 1) // 2 if self._recipe().takes_signals else d * d
 
-    def _start(self, recipe: Recipe, train: LabelledMatrices, n_classes: int, seed: int) -> Network:
+    def _start(
+        self, recipe: Recipe, train: LabelledMatrices, n_classes: int, n_domains: int, seed: int
+    ) -> Network:
         """A new network, or with a warm start a copy of the last one."""
         dims = self._dims(recipe, train.X.shape[1])
         if not (self.warm_start and hasattr(self, "model_")):
-            return build(recipe, dims, n_classes, train, seed=seed)
+            return build(recipe, dims, n_classes, train, n_domains=n_domains, seed=seed)
+        for name in ("model", "norm", "head", "eps", "center", "bias"):
+            before, now = getattr(self.recipe_, name), getattr(recipe, name)
+            if before != now:
+                raise ValueError(
+                    f"SPDNetClassifier: expected {name} = {before!r} of the last fit, with "
+                    f"warm_start=True, got {now!r}; set warm_start=False"
+                )
         if self.model_.dims != dims:
             raise ValueError(
                 f"SPDNetClassifier: expected the dims of the last fit, {self.model_.dims}, with "
@@ -339,6 +376,10 @@ class SPDNetClassifier(
     ) -> tuple[torch.Tensor, NDArray[Any]]:
         """Domains as numbers, those that are not known after the others; and all of them."""
         names = numpy.asarray([] if domains is None else domains)
+        if names.shape == (len(X),) and names.dtype.kind not in "biufU":
+            raise TypeError(
+                f"SPDNetClassifier: expected domains that are numbers or text, got {names.dtype}"
+            )
         if names.shape != (len(X),):
             raise ValueError(
                 f"SPDNetClassifier: expected domains of the {len(X)} signals, as in fit, got "
@@ -392,14 +433,21 @@ class SPDNetClassifier(
             None if plain else torch.as_tensor(weight / weight.mean()).to(matrices),
         )
         if domains is None:
+            if self.warm_start and getattr(self, "domains_", None) is not None:
+                raise ValueError(
+                    "SPDNetClassifier: expected the domains of the last fit with warm_start=True, "
+                    "got none; set warm_start=False"
+                )
             return data, classes, None
         if not self._recipe().takes_signals:
             raise ValueError(
                 "SPDNetClassifier: expected domains with model='tsmnet' only, the network that has "
                 "statistics of each"
             )
-        domain, known = self._domain_codes(domains, numpy.asarray(domains)[:0], matrices)
-        if self.warm_start and not numpy.array_equal(getattr(self, "domains_", known), known):
+        nothing = numpy.atleast_1d(numpy.asarray(domains))[:0]
+        domain, known = self._domain_codes(domains, nothing, matrices)
+        before = getattr(self, "domains_", known)
+        if self.warm_start and not numpy.array_equal(before, known):
             raise ValueError(
                 f"SPDNetClassifier: expected the domains of the last fit, {self.domains_}, with "
                 f"warm_start=True, got {known}; set warm_start=False"

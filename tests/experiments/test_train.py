@@ -287,6 +287,35 @@ def test_tsmnet_without_groups(tmp_path):
     assert not unborn.exists()
 
 
+def test_networks_that_the_data_do_not_fit_are_refused_before_anything_is_written(tmp_path):
+    data, folder = file_of(tmp_path), RunFolder(tmp_path / "run")
+    for more, text in (
+        ({"model": "tsmnet"}, "signals"),
+        ({"model": "multibranch", "dims": (5,)}, "BiMap"),
+        ({"norm": "brooks", "dims": (5,)}, "BiMap"),
+    ):
+        with pytest.raises(ValueError, match=text):
+            train(quick(data, **more), folder)
+    with pytest.raises(ValueError, match="center"):
+        quick(data, model="tsmnet", center="log_euclidean")
+    assert not folder.path.exists()
+
+
+def test_groups_are_the_same_as_numbers_and_as_text(tmp_path):
+    codes = []
+    for kind in (int, float, str):
+        path = tmp_path / f"{kind.__name__}.npz"
+        groups = np.array([2, 1, 2, 1, 3, 3]).astype(kind)
+        np.savez(path, X=random_spd(6, 3).numpy(), y=[0, 1] * 3, groups=groups)
+        arrays = load_arrays(str(path))
+        data = prepare(arrays, Preprocessing(False, 3, "sample", 1e-3), "refuse")
+        codes.append(data.domain_codes(["1", "2"]).tolist())
+    assert codes == [[1, 0, 1, 0, 2, 2]] * 3
+    np.savez(path, X=random_spd(2, 3).numpy(), y=[0, 1], groups=[np.nan, 1.0])
+    with pytest.raises(ValueError, match="groups"):
+        load_arrays(str(path))
+
+
 @pytest.mark.parametrize(
     "more", [{"norm": "brooks"}, {"head": "bures_wasserstein"}, {"model": "multibranch"}], ids=str
 )

@@ -7,6 +7,7 @@ from torch.nn.functional import cross_entropy
 from spdnet import SPDNet
 from spdnet.linalg import expm, logm
 from spdnet.models import MultiBranchSPDNet
+from spdnet.nn import SPDBatchNorm
 from spdnet.optim import RiemannianAdam
 from spdnet.testing import assert_on_stiefel, check_layer
 from tests.cases import random_spd
@@ -74,6 +75,17 @@ def test_one_branch_is_an_spdnet():
         plain.bimaps[1].weight.copy_(model.trunk.bimaps[0].weight)
         plain.classifier.weight.copy_(model.trunk.classifier.weight)
     torch.testing.assert_close(model(X), plain(X))
+
+
+@pytest.mark.parametrize("dims", [(6, 4), (6, 4, 3)])
+def test_a_norm_follows_every_bimap(dims):
+    model = make({"norm": "brooks"}, dims)
+    norms = [m for m in model.modules() if isinstance(m, SPDBatchNorm)]
+    assert [norm.n for norm in norms] == list(dims[1:])
+    with pytest.raises(ValueError, match="norm"):
+        make({"norm": "batch"})
+    with pytest.raises(ValueError, match="BiMap"):
+        SPDNet((6,), 3, norm="brooks")
 
 
 def test_bad_input():

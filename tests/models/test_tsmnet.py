@@ -84,8 +84,21 @@ def test_calibration_takes_the_unit_away():
     X, _ = signals(0, 0)
     volts = make().calibrate(1e-6 * X).eval()
     torch.testing.assert_close(volts(1e-6 * X), make().calibrate(X).eval()(X))
-    with pytest.raises(ValueError, match="zero"):
+    with pytest.raises(ValueError, match="constant"):
         make().calibrate(0 * X)
+    torch.testing.assert_close(make().calibrate(X + 1e3).gain, make().calibrate(X).gain)
+
+
+def test_a_refit_that_is_refused_changes_nothing():
+    model = make()
+    X, _ = signals(0, 0)
+    for domain, kind in ((7, ValueError), (-1, ValueError), ("a", TypeError), (1.0, TypeError)):
+        with pytest.raises(kind, match="domain"):
+            model.refit(X, domain)
+    with pytest.raises(ValueError, match="got 0 and 1"):
+        model.refit(X[:0], 1)
+    assert model.training
+    assert model.norm.n_domains == 1
 
 
 def test_state_and_copies():

@@ -1,3 +1,4 @@
+import copy
 import tempfile
 
 import pytest
@@ -176,6 +177,34 @@ def test_gradients_reach_all_parameters_and_the_input(settings):
         assert tensor.grad.isfinite().all()
         assert tensor.grad.abs().max() > 0
     assert bool(list(layer.parameters())) == layer.affine
+
+
+@pytest.mark.parametrize("metric", ["log_euclidean", "log_cholesky", "affine_invariant"])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_one_matrix_or_its_copies_have_no_dispersion_to_divide_by(metric, dtype):
+    for batch in (X[:1], X[:1].expand(8, 3, 3)):
+        layer = SPDBatchNorm(3, metric, dtype=dtype)
+        layer(X.to(dtype))
+        before = copy.deepcopy(layer.state_dict())
+        inputs = batch.to(dtype, copy=True).requires_grad_()
+        Y = layer(inputs)
+        assert_spd(Y.detach())
+        (G,) = torch.autograd.grad(Y.square().sum(), inputs)
+        assert G.abs().max() < 100
+        if len(batch) == 1:  # by what is known, and nothing is learnt from it
+            assert all(torch.equal(v, before[k]) for k, v in layer.state_dict().items())
+            torch.testing.assert_close(layer.eval()(batch.to(dtype)), Y)
+        else:
+            torch.testing.assert_close(layer.running_var, before["running_var"])
+
+
+@pytest.mark.parametrize("metric", ["log_euclidean", "log_cholesky", "affine_invariant"])
+@pytest.mark.parametrize("half", [torch.float16, torch.bfloat16])
+def test_half_types_are_lifted(metric, half):
+    layer = SPDBatchNorm(3, metric)
+    few = X.to(half)
+    assert layer(few).dtype == torch.float32
+    assert layer.eval()(few).dtype == torch.float32
 
 
 def test_extremes():

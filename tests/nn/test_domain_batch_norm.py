@@ -152,6 +152,41 @@ def test_one_more_domain():
     assert plain.running_var is None
 
 
+@every_metric
+def test_a_domain_of_one_matrix_takes_the_dispersion_of_the_others(metric):
+    layer = make(metric, n_domains=4, eps=1e-5)
+    layer(X, DOMAIN)
+    known = layer.eval_var[[0, 2]].mean()
+    layer(9 * X[:1], torch.ones(1, dtype=torch.long))  # the first batch of it
+    torch.testing.assert_close(layer.eval_var[1], known)
+    torch.testing.assert_close(layer.running_var[1], known)
+    layer.eval()
+    with pytest.warns(RuntimeWarning, match="domain 3"):
+        layer.refit(X[3:4], 3)
+    assert layer.eval_var[3] > 0.1
+    assert layer(X[:5], torch.full((5,), 3)).isfinite().all()
+    alone = make(metric, n_domains=1)  # nothing is known of any
+    assert alone(X[:1]).isfinite().all()
+    assert alone.eval_var.item() == 1.0
+
+
+def test_training_goes_on_from_a_refit():
+    layer, plain = make(momentum=0.1), make(momentum=0.1)
+    ones = torch.ones(12, dtype=torch.long)
+    layer.refit(X, 1)
+    plain(X, ones)
+    torch.testing.assert_close(layer.running_mean, plain.running_mean)
+    torch.testing.assert_close(layer.running_var, plain.running_var)
+    layer(X, ones)
+    torch.testing.assert_close(layer.running_mean[1], affine_invariant.mean(X))
+
+
+def test_half_types_are_lifted():
+    layer = SPDDomainBatchNorm(3, 1)
+    assert layer(X.to(torch.bfloat16)).dtype == torch.float32
+    layer.refit(X.to(torch.bfloat16), 0)
+
+
 def test_momentum_falls_from_one_to_its_end():
     layer = make(momentum=0.25)
     etas = []
@@ -219,6 +254,13 @@ def test_bad_input():
         layer.refit(X, 3)
     with pytest.raises(ValueError, match="none"):
         layer.refit(X[:0], 0)
+    for epoch, epochs in ((0, 5), (1, 0), (1.5, 3)):
+        with pytest.raises((ValueError, TypeError), match="epoch"):
+            layer.anneal(epoch, epochs)
+    with pytest.raises(TypeError, match="variance"):
+        make(variance="entrywise")
+    with pytest.raises(TypeError, match="whole"):
+        layer.refit(X, "a")
     for settings in ({"momentum": 0.0}, {"eval_momentum": 2.0}, {"n_domains": 0}, {"power": 0.0}):
         with pytest.raises(ValueError, match=next(iter(settings))):
             make(**settings)

@@ -1,6 +1,7 @@
 """The methods that SPDNet is compared with, with the conventions of scikit-learn."""
 
 from spdnet.baselines.cdl import CDL
+from spdnet.baselines.deep_o2p import DeepO2PClassifier
 from spdnet.baselines.leml import LEML
 from spdnet.baselines.log_euclidean import LogEuclideanClassifier
 from spdnet.baselines.neighbours import MinimumDistanceToMean, NearestNeighbor
@@ -15,6 +16,7 @@ __all__ = [
     "LEML",
     "RSR",
     "SPDML",
+    "DeepO2PClassifier",
     "ExpressionletClassifier",
     "LogEuclideanClassifier",
     "MeanFeatureVerifier",

@@ -130,7 +130,8 @@ def train(
         float | None, typer.Option(rich_help_panel=TRAINING, help="Of sgd. [default: 0]")
     ] = None,
     weight_decay: Annotated[
-        float | None, typer.Option(rich_help_panel=TRAINING, help="Of the classifier. [default: 0]")
+        float | None,
+        typer.Option(rich_help_panel=TRAINING, help="Of all weights but BiMaps'. [default: 0]"),
     ] = None,
     label_smoothing: Annotated[
         float | None,

@@ -279,13 +279,17 @@ def _checked(path: Path, data: LabelledArrays) -> LabelledArrays:
                 f"read: expected split to hold 'train', 'val' and 'test' in {path}, got "
                 f"{', '.join(map(repr, unknown[:3]))}"
             )
-    y = data.y
-    if y is not None and y.dtype.kind == "f":
-        whole = numpy.isfinite(y) & (y == numpy.round(y))
-        if not whole.all():
-            raise DataError(
-                f"read: expected classes in y of {path}, got real numbers such as {y[~whole][0]}"
-            )
+    for name, what in (("y", "classes"), ("groups", "names or whole numbers")):
+        values = getattr(data, name)
+        if values is not None and values.dtype.kind == "f":
+            whole = numpy.isfinite(values) & (values == numpy.round(values))
+            if not whole.all():
+                raise DataError(
+                    f"read: expected {what} in {name} of {path}, got real numbers such as "
+                    f"{values[~whole][0]}"
+                )
+            if name == "groups":
+                data = replace(data, groups=values.astype(numpy.int64))  # 1.0 is group 1
     return data
 
 

@@ -1,8 +1,17 @@
 """From data to a trained and evaluated network in a run folder; what the command line does."""
 
+from spdnet.experiments.compare import Comparison, ComparisonFolder, compare
 from spdnet.experiments.run_folder import RunFolder
 from spdnet.experiments.settings import Settings
 from spdnet.experiments.train import train
 from spdnet.experiments.trained import Trained
 
-__all__ = ["RunFolder", "Settings", "Trained", "train"]
+__all__ = [
+    "Comparison",
+    "ComparisonFolder",
+    "RunFolder",
+    "Settings",
+    "Trained",
+    "compare",
+    "train",
+]

@@ -40,6 +40,12 @@ class Preprocessing:
         """What these data need."""
         signals = settings.signals or not data.are_matrices
         raw = settings.make_recipe().takes_signals
+        if raw and not signals:
+            n = data.X.shape[-1]
+            raise ValueError(
+                f"data: expected signals for {settings.model}, got matrices of {n} x {n}; if they "
+                "are signals, say so with signals (--signals)"
+            )
         return cls(signals, data.X.shape[-2], settings.estimator, settings.reg, raw)
 
     def __call__(self, data: LabelledArrays) -> NDArray[Any]:

@@ -144,8 +144,7 @@ class Settings:
             require_count(who, "patience", self.patience)
         if self.dims is not None:
             object.__setattr__(self, "dims", require_shrinking(who, self.dims))
-        if self.make_recipe().takes_signals:  # complains about what is wrong with its settings
-            object.__setattr__(self, "signals", True)
+        self.make_recipe()  # complains about what is wrong with its settings
 
     def make_recipe(self) -> Recipe:
         """The recipe with the settings that replace its own."""

@@ -285,6 +285,10 @@ def _dims(settings: Settings, n: int) -> tuple[int, ...]:
             f"train: expected dims to begin with the size of the matrices, {n}, got "
             f"{','.join(map(str, settings.dims))}"
         )
+    elif len(settings.dims) == 1 and (recipe.model != "spdnet" or recipe.norm is not None):
+        raise ValueError(
+            f"train: expected a BiMap, dims such as {n},{n}, for {recipe.network}, got dims {n}"
+        )
     return settings.dims
 
 

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from spdnet._checks import (
+    require_choice,
     require_count,
     require_positive_semidefinite,
     require_same_dtype,
@@ -14,8 +15,8 @@ from spdnet._checks import (
     require_square,
     require_symmetric,
 )
-from spdnet.models.spdnet import SPDNet
-from spdnet.nn import BiMap, Center, ReEig, SPDPool
+from spdnet.models.spdnet import NORMS, SPDNet
+from spdnet.nn import BiMap, Center, ReEig, SPDBatchNorm, SPDPool
 
 
 class MultiBranchSPDNet(nn.Module):
@@ -31,6 +32,9 @@ class MultiBranchSPDNet(nn.Module):
         Size of the input matrices, of the branches, then of the output of each further BiMap.
     n_classes : int
     n_branches : int
+    norm : str, optional
+        Batch normalisation after each BiMap, those of the branches with statistics of all of them:
+        see :class:`spdnet.SPDNet`.
     pool : {"mean", "max", "weighted", "frechet"}
     metric : str, optional
         Of the pooling: see :class:`spdnet.nn.SPDPool`.
@@ -42,6 +46,7 @@ class MultiBranchSPDNet(nn.Module):
     center : Center or None
     branches : BiMap
         With one channel in and ``n_branches`` out.
+    norm : SPDBatchNorm or None
     reeig : ReEig
     pool : SPDPool
     trunk : SPDNet
@@ -64,6 +69,7 @@ class MultiBranchSPDNet(nn.Module):
         metric: str | None = None,
         eps: float | str = 1e-4,
         center: str | None = None,
+        norm: str | None = None,
         init: str = "uniform",
         check: bool = True,
         device: torch.device | str | None = None,
@@ -76,6 +82,8 @@ class MultiBranchSPDNet(nn.Module):
         if len(dims) < 2:
             raise ValueError(f"{who}: expected the size of the branches in dims, got {dims}")
         require_count(who, "n_branches", n_branches)
+        if norm is not None:
+            require_choice(who, "norm", norm, NORMS)
         where: dict[str, Any] = {"device": device, "dtype": dtype}
         self.dims = dims
         self.n_classes = n_classes
@@ -84,16 +92,19 @@ class MultiBranchSPDNet(nn.Module):
         self.branches = BiMap(
             dims[0], dims[1], in_channels=1, out_channels=n_branches, init=init, **where
         )
+        self.norm = None if norm is None else SPDBatchNorm(dims[1], **NORMS[norm], **where)
         self.reeig = ReEig(eps, **where)
         n_items = n_branches if pool == "weighted" else None
         self.pool = SPDPool("channels", pool, metric, n_items=n_items, **where)
+        if len(dims) > 2:
+            settings["norm"] = norm
         self.trunk = SPDNet(
             dims[1:], n_classes, eps=eps, init=init, check=check, **where, **settings
         )
 
     def reset_parameters(self) -> None:
         """Draw new weights, and forget the centre and the eigenvalues that ReEigs have seen."""
-        for layer in (self.center, self.branches, self.reeig, self.trunk):
+        for layer in (self.center, self.branches, self.norm, self.reeig, self.trunk):
             if layer is not None:
                 layer.reset_parameters()
         if self.pool.kind == "weighted":
@@ -120,6 +131,8 @@ class MultiBranchSPDNet(nn.Module):
         if self.center is not None:
             X = self.center(X, check=False)
         Y = self.branches(X[..., None, :, :], check=False)  # (..., branches, d_1, d_1)
+        if self.norm is not None:
+            Y = self.norm(Y, check=check)
         return self.pool(self.reeig(Y, check=False), check=False)  # (..., d_1, d_1)
 
     def extra_repr(self) -> str:

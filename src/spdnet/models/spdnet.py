@@ -123,6 +123,10 @@ class SPDNet(nn.Module):
         require_choice("SPDNet", "head", head, HEADS)
         if norm is not None:
             require_choice("SPDNet", "norm", norm, NORMS)
+            if len(dims) < 2:
+                raise ValueError(
+                    f"SPDNet: expected a BiMap for norm={norm!r} to follow, got dims {dims}"
+                )
         where: dict[str, Any] = {"device": device, "dtype": dtype}
         d = dims[-1]
         self.dims = dims

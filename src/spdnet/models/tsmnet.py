@@ -129,14 +129,14 @@ class TSMNet(nn.Module):
 
     @torch.no_grad()
     def calibrate(self, X: Tensor) -> "TSMNet":
-        """Bring signals ``(N, n_channels, T)`` to a mean square of 1, whatever their unit.
+        """Bring signals ``(N, n_channels, T)`` to a variance of 1, whatever their unit.
 
         The threshold of the ReEig is absolute: covariances of volts would lie below it.
         """
-        X = self._signals(X, check=True)
-        rms = X.double().square().mean().sqrt()
+        X = self._signals(X, check=True).double()
+        rms = (X - X.mean(-1, keepdim=True)).square().mean().sqrt()
         if not rms > 0:
-            raise ValueError("TSMNet.calibrate: expected signals that are not all zero")
+            raise ValueError("TSMNet.calibrate: expected signals that are not constant")
         self.gain.copy_(1 / rms)
         return self
 
@@ -147,14 +147,23 @@ class TSMNet(nn.Module):
         A domain that is one more than there are is made.
         """
         check = self.check if check is None else check
-        was_training = self.training
-        self.eval()
         X = self._signals(X, check)
-        Y = torch.cat([self._matrices(part) for part in X.split(_PIECE)])
+        if isinstance(domain, bool) or not isinstance(domain, int):
+            raise TypeError(f"TSMNet.refit: expected domain to be a whole number, got {domain!r}")
+        if len(X) == 0 or not 0 <= domain <= self.norm.n_domains:
+            raise ValueError(
+                f"TSMNet.refit: expected signals, and a domain from 0 to {self.norm.n_domains}, "
+                f"got {len(X)} and {domain}"
+            )
+        was_training = self.training
+        self.eval()  # a ReEig with a percentage does not learn here
+        try:
+            Y = torch.cat([self._matrices(part) for part in X.split(_PIECE)])
+        finally:
+            self.train(was_training)
         if domain == self.norm.n_domains:
             self.norm.add_domain()
         self.norm.refit(Y, domain, check=False)
-        self.train(was_training)
         return self
 
     def forward(self, X: Tensor, domain: Tensor | None = None, check: bool | None = None) -> Tensor:

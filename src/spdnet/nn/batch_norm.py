@@ -14,7 +14,7 @@ from spdnet._checks import (
     require_symmetric,
 )
 from spdnet.linalg import symmetrize
-from spdnet.nn.geometry import make_geometry
+from spdnet.nn.geometry import is_rounding, make_geometry
 from spdnet.nn.layer import SPDLayer
 
 
@@ -39,7 +39,9 @@ class SPDBatchNorm(SPDLayer):
     by Brooks et al.
 
     The statistics are over all leading dimensions. With several processes they are those of all
-    processes together. They count as constants in the derivative, as in the originals.
+    processes together. They count as constants in the derivative, as in the originals. A single
+    matrix has no dispersion: in training it is normalised by the running statistics, and copies of
+    one matrix by the running variance.
 
     Parameters
     ----------
@@ -170,6 +172,7 @@ class SPDBatchNorm(SPDLayer):
         require_square("SPDBatchNorm", X, n=self.n)
         require_same_dtype("SPDBatchNorm", X, self.running_mean)
         check = self._checks(check)
+        X = X.to(self.running_mean.dtype)  # half types are lifted
         if check:
             require_symmetric("SPDBatchNorm", X)
         F = self._geometry.coordinates(X, check)
@@ -187,6 +190,8 @@ class SPDBatchNorm(SPDLayer):
     def _update(self, F: Tensor) -> tuple[Tensor, Tensor | None]:
         """Where the mean is, and variance, of all matrices of all processes; they are tracked."""
         F = of_all_processes(F.reshape(-1, self.n, self.n))
+        if len(F) < 2 and self.variance:  # it would be put on the bias, at no distance from it
+            return self._geometry.frame(self.running_mean), self.running_var
         M = self._geometry.mean(F)
         frame = self._geometry.frame(M)
         v = self._variance(F, frame) if self.variance else None
@@ -197,7 +202,11 @@ class SPDBatchNorm(SPDLayer):
         squares = self._geometry.logs(F, frame).square()
         if self.variance == "entrywise":
             return squares.mean(0)
-        return squares.sum((-2, -1)).mean() / self.power**2
+        v = squares.sum((-2, -1)).mean() / self.power**2
+        # copies of one matrix have none; divided by it, their derivative would be out of bounds
+        if self.running_var is None:
+            return v
+        return torch.where(is_rounding(v, self.n), self.running_var, v)
 
     def _track(self, M: Tensor, v: Tensor | None) -> None:
         self.num_batches_tracked.add_(1)

@@ -1,5 +1,6 @@
 """Batch normalisation with statistics of each domain: subjects, sessions, devices."""
 
+import warnings
 from typing import Any
 
 import torch
@@ -14,7 +15,7 @@ from spdnet._checks import (
     require_symmetric,
 )
 from spdnet.nn.batch_norm import of_all_processes
-from spdnet.nn.geometry import make_geometry
+from spdnet.nn.geometry import is_rounding, make_geometry
 from spdnet.nn.layer import SPDLayer
 
 
@@ -30,7 +31,9 @@ class SPDDomainBatchNorm(SPDLayer):
     normalisation, training itself uses running statistics, which the batch has just moved, and
     derivatives go through the batch's part in them. Evaluation has running statistics of its own,
     with a small momentum. The first batch of a domain sets both. For a domain without labels,
-    :meth:`refit` finds the statistics of evaluation.
+    :meth:`refit` finds the statistics of evaluation; they are as good as the sample is large, and
+    take the classes to be as frequent in it as in training. A single matrix has no dispersion: its
+    domain takes the mean one of the others.
 
     Parameters
     ----------
@@ -114,6 +117,8 @@ class SPDDomainBatchNorm(SPDLayer):
         require_count(who, "n", n)
         require_count(who, "n_domains", n_domains)
         geometry = make_geometry(who, metric, power, root, karcher_steps)
+        if not isinstance(variance, bool):
+            raise TypeError(f"{who}: expected variance to be True or False, got {variance!r}")
         require_number(who, "momentum", momentum, above=0, at_most=1)
         require_number(who, "eval_momentum", eval_momentum, above=0, at_most=1)
         require_number(who, "eps", eps, at_least=0)
@@ -172,6 +177,8 @@ class SPDDomainBatchNorm(SPDLayer):
             From 1.
         epochs : int
         """
+        require_count("SPDDomainBatchNorm.anneal", "epoch", epoch)
+        require_count("SPDDomainBatchNorm.anneal", "epochs", epochs)
         rho = self.final_momentum
         left = max(epochs - epoch, 0) / max(epochs - 1, 1)
         self.momentum = 1 - rho**left + rho
@@ -189,6 +196,8 @@ class SPDDomainBatchNorm(SPDLayer):
         """
         who = "SPDDomainBatchNorm.refit"
         require_square(who, X, n=self.n)
+        if isinstance(domain, bool) or not isinstance(domain, int):
+            raise TypeError(f"{who}: expected domain to be a whole number, got {domain!r}")
         if not 0 <= domain < self.n_domains:
             raise ValueError(
                 f"{who}: expected a domain from 0 to {self.n_domains - 1}, got {domain}; "
@@ -199,11 +208,25 @@ class SPDDomainBatchNorm(SPDLayer):
         check = self._checks(check)
         if check:
             require_symmetric(who, X)
-        F = self._geometry.coordinates(X, check).reshape(-1, self.n, self.n)
+        F = self._geometry.coordinates(X.to(self.eval_mean.dtype), check)
+        F = F.reshape(-1, self.n, self.n)
+        if len(F) == 1:
+            warnings.warn(
+                f"{who}: one matrix is its own mean, so that nothing is known of domain {domain}; "
+                "give all its matrices at once",
+                RuntimeWarning,
+                stacklevel=2,
+            )
         M = self._exact.mean(F)
+        v = self._spread_of(F, M, self.eval_var, domain)
+        is_new = int(self.num_batches_tracked[domain]) == 0
         self.eval_mean[domain] = M
         if self.eval_var is not None:
-            self.eval_var[domain] = self._variance(F, M)
+            self.eval_var[domain] = v
+        if is_new:  # training of it goes on from here
+            self.running_mean[domain] = M
+            if self.running_var is not None:
+                self.running_var[domain] = v
         self.num_batches_tracked[domain].add_(1)
 
     @torch.no_grad()
@@ -232,6 +255,7 @@ class SPDDomainBatchNorm(SPDLayer):
         check = self._checks(check)
         if check:
             require_symmetric("SPDDomainBatchNorm", X)
+        X = X.to(self.running_mean.dtype)  # half types are lifted
         domain = self._domains(X, domain, check)
         F = self._geometry.coordinates(X, check)
         if self.training and X.numel() > 0:
@@ -258,15 +282,16 @@ class SPDDomainBatchNorm(SPDLayer):
             eta, eval_eta = (1.0, 1.0) if is_first else (self.momentum, self.eval_momentum)
             means[d] = b if eta == 1 else self._geometry.between(means[d], b, eta)
             if variances:
-                variances[d] = torch.lerp(variances[d], self._variance(part, means[d]), eta)
+                v = self._spread_of(part, means[d], self.running_var, d)
+                variances[d] = torch.lerp(variances[d], v, eta)
             self._track(d, part.detach(), b.detach(), eval_eta)
         M = torch.stack(means)
-        v = torch.stack(variances) if variances else None
+        V = torch.stack(variances) if variances else None
         with torch.no_grad():
             self.running_mean.copy_(M)
-            if v is not None and self.running_var is not None:
-                self.running_var.copy_(v)
-        return M, v
+            if V is not None and self.running_var is not None:
+                self.running_var.copy_(V)
+        return M, V
 
     @torch.no_grad()
     def _track(self, d: int, F: Tensor, b: Tensor, eta: float) -> None:
@@ -274,14 +299,22 @@ class SPDDomainBatchNorm(SPDLayer):
         M = b if eta == 1 else self._geometry.between(self.eval_mean[d], b, eta)
         self.eval_mean[d] = M
         if self.eval_var is not None:
-            self.eval_var[d] = torch.lerp(self.eval_var[d], self._variance(F, M), eta)
+            v = self._spread_of(F, M, self.eval_var, d)
+            self.eval_var[d] = torch.lerp(self.eval_var[d], v, eta)
         self.num_batches_tracked[d].add_(1)
 
-    def _variance(self, F: Tensor, M: Tensor) -> Tensor:
-        return (
-            self._geometry.logs(F, self._geometry.frame(M)).square().sum((-2, -1)).mean()
-            / self.power**2
-        )
+    def _spread_of(self, F: Tensor, M: Tensor, known: Tensor | None, d: int) -> Tensor:
+        """The variance about ``M``; where there is none, as of one matrix, what is known of it.
+
+        That is the variance of the domain so far, or the mean one of the others that were seen.
+        """
+        squares = self._geometry.logs(F, self._geometry.frame(M)).square()
+        v = squares.sum((-2, -1)).mean() / self.power**2
+        if known is None:
+            return v
+        seen = self.num_batches_tracked > 0
+        before = known[d] if bool(seen[d]) or not bool(seen.any()) else known[seen].mean()
+        return torch.where(is_rounding(v, self.n), before.clone(), v)
 
     @property
     def _exact(self) -> Any:

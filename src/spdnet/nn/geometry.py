@@ -101,7 +101,8 @@ class LogCholesky(Flat):
 class AffineInvariant:
     """Powers of the matrices, and their geometry that every congruence leaves as it is."""
 
-    def __init__(self, power: float, root: str, karcher_steps: int | None) -> None:
+    def __init__(self, who: str, power: float, root: str, karcher_steps: int | None) -> None:
+        self.who = who
         self.power = power
         self.root = root
         self.karcher_steps = karcher_steps
@@ -109,7 +110,7 @@ class AffineInvariant:
     def coordinates(self, X: Tensor, check: bool) -> Tensor:
         """Of matrices ``X``; ``check`` refuses those that are not SPD."""
         if check and self.power == 1:
-            cholesky(X.detach(), who="SPDBatchNorm")
+            cholesky(X.detach(), who=self.who)
         return _power(X, self.power, check)
 
     def back(self, F: Tensor) -> Tensor:
@@ -184,7 +185,12 @@ def make_geometry(
         return LogEuclidean()
     if metric == "log_cholesky":
         return LogCholesky(float(power))
-    return AffineInvariant(float(power), root, karcher_steps)
+    return AffineInvariant(who, float(power), root, karcher_steps)
+
+
+def is_rounding(v: Tensor, n: int) -> Tensor:
+    """Whether a variance of ``n`` by ``n`` matrices is what rounding makes of none."""
+    return v <= (64 * n * torch.finfo(v.dtype).eps) ** 2
 
 
 def _power(X: Tensor, power: float, check: bool) -> Tensor:

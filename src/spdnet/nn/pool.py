@@ -104,6 +104,10 @@ class SPDPool(SPDLayer):
                 "SPDPool: expected n_items for kind='weighted', and for no other, got "
                 f"kind={kind!r} and n_items={n_items}"
             )
+        if over == "time" and n_items is not None and size not in (None, n_items):
+            raise ValueError(
+                f"SPDPool: expected n_items to be the size of the windows, {size}, got {n_items}"
+            )
         self.over = over
         self.kind = kind
         self.metric = metric

@@ -285,7 +285,13 @@ class Trainer:
 
 
 def build(
-    recipe: Recipe, dims: Sequence[int], n_classes: int, train: LabelledMatrices, *, seed: int = 0
+    recipe: Recipe,
+    dims: Sequence[int],
+    n_classes: int,
+    train: LabelledMatrices,
+    *,
+    n_domains: int | None = None,
+    seed: int = 0,
 ) -> Network:
     """A new network for a recipe, centred at the training data; torch's generator stays as it was.
 
@@ -295,10 +301,14 @@ def build(
     dims, n_classes
         See :func:`make_network`.
     train : LabelledMatrices
-        Gives the mean, the domains, the dtype and the device.
+        Gives the mean, the dtype and the device.
+    n_domains : int, optional
+        Those of the training data when not given.
     seed : int
         Of the initial weights.
     """
+    if n_domains is None:
+        n_domains = 1 if train.domain is None else int(train.domain.max()) + 1
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         model = make_network(
@@ -306,7 +316,7 @@ def build(
             dims,
             n_classes,
             n_channels=train.X.shape[1] if recipe.takes_signals else None,
-            n_domains=1 if train.domain is None else int(train.domain.max()) + 1,
+            n_domains=n_domains,
             dtype=train.X.dtype,
         ).to(train.X.device)
     prepare_network(model, train.X, train.weight)

@@ -45,7 +45,7 @@ class Recipe:
     momentum : float
         Of SGD.
     weight_decay : float
-        Of the classifier; Stiefel weights have none.
+        Of all weights but those of BiMaps.
     label_smoothing : float
         Part of the target that is spread over all classes in training: small data sets are learnt
         by heart, and this keeps the network from being sure of it.
@@ -94,10 +94,11 @@ class Recipe:
         if self.norm is not None:
             require_choice(who, "norm", self.norm, NORMS)
         require_choice(who, "head", self.head, HEADS)
-        if self.takes_signals and (self.norm is not None or self.head != "linear"):
+        own = (self.center, self.norm, self.head)
+        if self.takes_signals and own != (None, None, "linear"):
             raise ValueError(
-                f"{who}: expected no norm and head='linear' with model='tsmnet', which has its "
-                f"own, got norm={self.norm!r} and head={self.head!r}"
+                f"{who}: expected no center, no norm and head='linear' with model='tsmnet', which "
+                f"has its own, got center={self.center!r}, norm={self.norm!r}, head={self.head!r}"
             )
         require_number(who, "label_smoothing", self.label_smoothing, at_least=0, below=1)
         require_number(who, "momentum", self.momentum, at_least=0)
@@ -120,6 +121,8 @@ class Recipe:
         for name in ("center", "norm"):
             if given.get(name) == "none":
                 given[name] = None
+        if given.get("model", self.model) == "tsmnet":
+            given.setdefault("center", None)  # that of the recipe is for matrices
         return replace(self, **given)
 
     @property
@@ -177,20 +180,26 @@ RECIPES = {
 }
 
 
-def choose_dims(n: int) -> tuple[int, ...]:
+def choose_dims(n: int, n_bimaps: int = 2) -> tuple[int, ...]:
     """Sizes of the matrices from input to LogEig, for data of size ``n``.
 
-    Two BiMaps. Matrices of up to 64 keep their size; larger ones shrink to 64 in equal ratios,
-    because the logarithm of a larger matrix has more entries than a linear classifier makes use of.
+    Matrices of up to 64 keep their size; larger ones shrink to 64 in equal ratios, because the
+    logarithm of a larger matrix has more entries than a linear classifier makes use of.
+
+    Parameters
+    ----------
+    n : int
+    n_bimaps : int
+        None of them: the input alone.
 
     Examples
     --------
     >>> from spdnet.training import choose_dims
     >>> choose_dims(17)
     (17, 17, 17)
-    >>> choose_dims(400)
-    (400, 160, 64)
+    >>> choose_dims(400), choose_dims(400, 3)
+    ((400, 160, 64), (400, 217, 118, 64))
     """
     require_count("choose_dims", "n", n)
-    last = min(n, 64)
-    return n, round((n * last) ** 0.5), last
+    ratio = min(n, 64) / n
+    return n, *(round(n * ratio ** (i / n_bimaps)) for i in range(1, n_bimaps + 1))

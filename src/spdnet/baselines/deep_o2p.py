@@ -1,0 +1,139 @@
+"""A ConvNet with second-order pooling, with the conventions of scikit-learn."""
+
+from typing import Any
+
+import numpy
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, column_or_1d
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from spdnet._checks import require_choice, require_count, require_number
+from spdnet.models import O2PNet
+from spdnet.training import make_fabric
+
+
+class DeepO2PClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """DeepO2P on images: see :class:`spdnet.models.O2PNet`.
+
+    Parameters
+    ----------
+    pool : {"log", "mean"}
+        Second-order pooling, or first-order pooling to compare with.
+    epochs, batch_size : int
+    lr : float
+        Learning rate of Adam at the start; it falls to zero along half a cosine.
+    random_state : int
+        Of the weights and the order of the images.
+    device : str
+        ``"auto"`` takes a CUDA device where there is one.
+
+    Attributes
+    ----------
+    classes_ : array, shape (n_classes,)
+    model_ : O2PNet
+
+    References
+    ----------
+    C. Ionescu, O. Vantzos, C. Sminchisescu, "Matrix Backpropagation for Deep Networks with
+    Structured Layers", ICCV 2015.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from spdnet.baselines import DeepO2PClassifier
+    >>> digits = load_digits()
+    >>> X, y = digits.images, digits.target
+    >>> model = DeepO2PClassifier(epochs=5).fit(X[:600], y[:600])
+    >>> bool(model.score(X[600:1000], y[600:1000]) > 0.9)
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        pool: str = "log",
+        epochs: int = 30,
+        batch_size: int = 50,
+        lr: float = 0.003,
+        random_state: int = 0,
+        device: str = "auto",
+    ) -> None:
+        self.pool = pool
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.lr = lr
+        self.random_state = random_state
+        self.device = device
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> "DeepO2PClassifier":
+        """Train on images ``(N, height, width)`` or ``(N, channels, height, width)``."""
+        require_choice("DeepO2PClassifier", "pool", self.pool, ("log", "mean"))
+        require_count("DeepO2PClassifier", "epochs", self.epochs)
+        require_count("DeepO2PClassifier", "batch_size", self.batch_size)
+        require_number("DeepO2PClassifier", "lr", self.lr, above=0)
+        images = self._images(X)
+        labels = column_or_1d(y, warn=True)
+        check_classification_targets(labels)
+        if len(labels) != len(images):
+            raise ValueError(
+                f"DeepO2PClassifier: expected one label for each of {len(images)} images, got "
+                f"{len(labels)}"
+            )
+        self.classes_, codes = numpy.unique(labels, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError("DeepO2PClassifier: expected at least two classes, got one")
+        self.center_ = images.mean((0, 2, 3), keepdim=True)
+        self.scale_ = images.std((0, 2, 3), keepdim=True).clamp(min=1e-12)
+        with torch.random.fork_rng():
+            torch.manual_seed(self.random_state)
+            self.model_ = O2PNet(
+                len(self.classes_), in_channels=images.shape[1], pool=self.pool
+            ).to(images.device)
+        target = torch.as_tensor(codes.reshape(-1), device=images.device)
+        self._train((images - self.center_) / self.scale_, target)
+        return self
+
+    def _train(self, X: Tensor, y: Tensor) -> None:
+        optimizer = torch.optim.Adam(self.model_.parameters(), lr=self.lr)
+        size = min(self.batch_size, len(X))
+        steps = self.epochs * (len(X) // size)
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
+        generator = torch.Generator().manual_seed(self.random_state)
+        self.model_.train()
+        for _ in range(self.epochs):
+            for index in torch.randperm(len(X), generator=generator).split(size):
+                if len(index) == size:  # batch normalisation wants whole batches
+                    optimizer.zero_grad()
+                    cross_entropy(self.model_(X[index]), y[index]).backward()
+                    optimizer.step()
+                    schedule.step()
+        self.model_.eval()
+
+    @torch.no_grad()
+    def decision_function(self, X: ArrayLike) -> NDArray[Any]:
+        """Logits ``(N, n_classes)``."""
+        check_is_fitted(self)
+        images = (self._images(X) - self.center_) / self.scale_
+        return torch.cat([self.model_(part) for part in images.split(256)]).cpu().numpy()
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """The most probable class of each image."""
+        best = self.decision_function(X).argmax(1)
+        return self.classes_[best]
+
+    def _images(self, X: ArrayLike) -> Tensor:
+        X = numpy.asarray(X)
+        if X.ndim == 3:
+            X = X[:, None]
+        if X.ndim != 4 or len(X) == 0 or X.dtype.kind not in "iuf":
+            raise ValueError(
+                "DeepO2PClassifier: expected images (N, height, width) or (N, channels, height, "
+                f"width) of numbers, got {X.dtype} {X.shape}"
+            )
+        if not numpy.isfinite(X).all():
+            raise ValueError("DeepO2PClassifier: expected finite images, got NaN or infinity")
+        return torch.from_numpy(X.astype(numpy.float32)).to(make_fabric(self.device).device)

@@ -1,0 +1,160 @@
+"""The methods of a comparison, by name."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from sklearn.pipeline import make_pipeline
+
+from spdnet.baselines import (
+    CDL,
+    HERML,
+    LEML,
+    RSR,
+    SPDML,
+    DeepO2PClassifier,
+    ExpressionletClassifier,
+    LogEuclideanClassifier,
+    MinimumDistanceToMean,
+    NearestNeighbor,
+    SteinSVC,
+)
+from spdnet.estimator import SPDNetClassifier
+from spdnet.training import choose_dims
+
+
+@dataclass(frozen=True)
+class Where:
+    """What a method is made for.
+
+    Parameters
+    ----------
+    n : int
+        Size of the matrices.
+    seed : int
+    device : str
+        ``"cpu"`` or a CUDA device.
+    epochs : int, optional
+        Of the networks; those of the default recipe when not given.
+    """
+
+    n: int
+    seed: int
+    device: str
+    epochs: int | None = None
+
+
+@dataclass(frozen=True)
+class Method:
+    """One row of a comparison.
+
+    Parameters
+    ----------
+    title : str
+        As in a table.
+    make : callable
+        A new estimator for :class:`Where`.
+    grid : callable
+        Candidates for ``--tune``, by the size of the matrices.
+    takes : {"matrices", "sets", "images"}
+        What it is fitted to: SPD matrices, sets of vectors (the columns of signals), or images.
+    """
+
+    title: str
+    make: Callable[[Where], Any]
+    grid: Callable[[int], dict[str, list[Any]]] = field(default=lambda n: {})
+    takes: str = "matrices"
+
+
+def _spdnet(n_bimaps: int) -> Method:
+    def make(w: Where) -> SPDNetClassifier:
+        dims = choose_dims(w.n, n_bimaps)
+        return SPDNetClassifier(dims, epochs=w.epochs, random_state=w.seed, device=w.device)
+
+    return Method(f"SPDNet-{n_bimaps}BiRe", make, lambda n: {"lr": [0.003, 0.01, 0.03]})
+
+
+def _neighbour(metric: str, title: str) -> Method:
+    return Method(
+        f"NN, {title}",
+        lambda w: NearestNeighbor(metric, device=w.device),
+        lambda n: {"k": [1, 3, 5]},
+    )
+
+
+def _log_euclidean(method: str, title: str) -> Method:
+    C = [0.01, 0.1, 1.0, 10.0, 100.0] if method != "lda" else []
+    return Method(
+        f"log-Euclidean {title}",
+        lambda w: LogEuclideanClassifier(method=method),
+        lambda n: {"C": C} if C else {},
+    )
+
+
+def _spdml(metric: str, title: str) -> Method:
+    return Method(
+        f"SPDML-{title}",
+        lambda w: SPDML(metric, random_state=w.seed, device=w.device),
+        lambda n: {"n_components": sorted({max(1, n // 4), max(1, n // 2)}), "k_w": [3, 8]},
+    )
+
+
+METHODS: dict[str, Method] = {
+    "nn-log-euclidean": _neighbour("log_euclidean", "log-Euclidean"),
+    "nn-affine-invariant": _neighbour("affine_invariant", "affine-invariant"),
+    "nn-stein": _neighbour("stein", "Stein"),
+    "mdm": Method(
+        "minimum distance to mean",
+        lambda w: MinimumDistanceToMean("affine_invariant"),
+        lambda n: {"metric": ["log_euclidean", "affine_invariant"]},
+    ),
+    "logistic": _log_euclidean("logistic", "logistic regression"),
+    "lda": _log_euclidean("lda", "LDA"),
+    "ridge": _log_euclidean("ridge", "ridge regression"),
+    "svm": _log_euclidean("svm", "SVM"),
+    "svm-stein": Method(
+        "SVM, Stein kernel",
+        lambda w: SteinSVC(device=w.device),
+        lambda n: {"C": [1.0, 10.0, 100.0]},
+    ),
+    "cdl": Method("CDL", lambda w: CDL(), lambda n: {"reg": [10.0**e for e in range(-2, 5)]}),
+    "cdl-pls": Method(
+        "CDL-PLS",
+        lambda w: CDL("pls"),
+        lambda n: {"n_components": [None, 5, 10, 20, 40]},
+    ),
+    "leml": Method(
+        "LEML",
+        lambda w: LEML(random_state=w.seed),
+        lambda n: {"slack": [0.1, 1.0], "spread": [0.1, 0.5]},
+    ),
+    "spdml-aim": _spdml("aim", "AIM"),
+    "spdml-stein": _spdml("stein", "Stein"),
+    "rsr": Method("RSR", lambda w: RSR(device=w.device), lambda n: {"alpha": [1e-3, 1e-2, 1e-1]}),
+    "rsr-spdml": Method(
+        "RSR-SPDML",
+        lambda w: make_pipeline(
+            SPDML("stein", random_state=w.seed, device=w.device), RSR(device=w.device)
+        ),
+        lambda n: {"spdml__n_components": sorted({max(1, n // 4), max(1, n // 2)})},
+    ),
+    "herml": Method(
+        "HERML",
+        lambda w: HERML(random_state=w.seed),
+        lambda n: {"slack": [0.1, 1.0], "spread": [0.1, 0.5]},
+        takes="sets",
+    ),
+    "expressionlets": Method(
+        "expressionlets (reduced STM-ExpLet)",
+        lambda w: ExpressionletClassifier(random_state=w.seed),
+        lambda n: {"n_modes": [4, 8, 16]},
+        takes="sets",
+    ),
+    "deepo2p": Method(
+        "DeepO2P",
+        lambda w: DeepO2PClassifier(random_state=w.seed, device=w.device),
+        lambda n: {"lr": [0.001, 0.003, 0.01]},
+        takes="images",
+    ),
+    **{f"spdnet-{k}": _spdnet(k) for k in range(4)},
+}
