@@ -31,6 +31,8 @@ def test_every_command_runs(tmp_path):
     np.savez(tmp_path / "recordings.npz", X=X, y=y)
     np.savez(tmp_path / "later.npz", X=X[:9], y=y[:9])
     np.savez(tmp_path / "new.npz", X=X[:9])
+    signals = np.random.default_rng(0).normal(size=(40, 8, 50)) * np.where(y, 3, 1)[:, None, None]
+    np.savez(tmp_path / "eeg.npz", X=signals, y=y, groups=np.arange(40) // 8)
     commands = re.findall(r"^spdnet ([^#\n]*)", README.read_text(), re.MULTILINE)
     assert len(commands) >= 6
     for command in commands:

@@ -255,6 +255,63 @@ def train(
 
 
 @app.command()
+def compare(
+    data: Data,
+    *,
+    methods: Annotated[
+        str,
+        typer.Option(
+            help="Names such as cdl,rsr,spdnet-2, or all: nn-log-euclidean, nn-affine-invariant, "
+            "nn-stein, mdm, logistic, lda, ridge, svm, svm-stein, cdl, cdl-pls, leml, spdml-aim, "
+            "spdml-stein, rsr, rsr-spdml, spdnet-0 to spdnet-3; of signals herml and "
+            "expressionlets, of the digits' images deepo2p."
+        ),
+    ] = "all",
+    repeats: Annotated[int, typer.Option(help="Random parts, each with the next seed.")] = 10,
+    test_size: Annotated[float, typer.Option(help="Part that is held out.")] = 0.5,
+    protocol: Annotated[
+        str | None,
+        typer.Option(
+            help="file (its split), groups or random-halves. [default: the first that there is]"
+        ),
+    ] = None,
+    tune: Annotated[
+        bool,
+        typer.Option("--tune", help="Search each method's few parameters on the training parts."),
+    ] = False,
+    epochs: Annotated[
+        int | None, typer.Option(help="Of the SPDNets. [default: that of the recipe, 60]")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of parts and weights.")] = 0,
+    device: Device = "auto",
+    labels: Labels = None,
+    signals: Annotated[
+        bool, typer.Option("--signals", help="X are signals even if they are square.")
+    ] = False,
+    estimator: Annotated[
+        str, typer.Option(help="Covariance of signals: sample, ledoit_wolf or oas.")
+    ] = "sample",
+    reg: Annotated[float, typer.Option(help="Added to it, times the mean eigenvalue.")] = 1e-3,
+    bad: Bad = "refuse",
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the comparison. [default: runs/compare-NAME]")
+    ] = None,
+) -> None:
+    """Compare SPDNet with every method of its paper, on the same parts of your data.
+
+    What the folder holds already is not done again: after an interruption, or with more methods or
+    repeats, give the same command.
+
+    Example: spdnet compare digits --repeats 3
+    """
+    given = {k: v for k, v in locals().items() if k != "out"}
+    with _errors():
+        from spdnet.cli.comparing import run_comparison
+
+        run_comparison(given, out)
+
+
+@app.command()
 def evaluate(
     run: Run,
     data: Data,

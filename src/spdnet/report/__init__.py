@@ -1,5 +1,6 @@
 """The report of a run: one HTML page that needs nothing else."""
 
+from spdnet.report.comparison import make_comparison, write_comparison
 from spdnet.report.page import make_page, write_report
 
-__all__ = ["make_page", "write_report"]
+__all__ = ["make_comparison", "make_page", "write_comparison", "write_report"]

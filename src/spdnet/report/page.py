@@ -52,14 +52,18 @@ def make_page(folder: RunFolder) -> str:
             f"report: expected the results of a run in {folder.results_file}, got something else"
         )
     name = folder.path.resolve().name
-    title = escape(found["network"])
     make_body = _repeats if "seeds" in found else _one_run
+    return document(f"{name}: {found['network']}", make_body(folder, found, name))
+
+
+def document(title: str, body: str) -> str:
+    """A page by itself."""
     return (
         "<!doctype html>\n"
         '<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(name)}: {title}</title><style>{_CSS}</style></head>\n"
-        f"<body>\n{make_body(folder, found, name)}\n</body></html>\n"
+        f"<title>{escape(title)}</title><style>{_CSS}</style></head>\n"
+        f"<body>\n{body}\n</body></html>\n"
     )
 
 
@@ -98,8 +102,8 @@ def _one_run(folder: RunFolder, found: dict[str, Any], name: str) -> str:
             f"best epoch {found['best_epoch']} of {found['epochs']}</p>",
             _tiles(tiles),
             *(f'<p class="note">{escape(note)}</p>' for note in notes),
-            _table(("part", "matrices", "accuracy", "loss", "baseline"), score_rows),
-            _section(
+            table(("part", "matrices", "accuracy", "loss", "baseline"), score_rows),
+            section(
                 "Learning curves",
                 "Loss and accuracy of the training batches as they were seen; the loss of the "
                 "training has the smoothed labels, that of the validation has not."
@@ -112,10 +116,10 @@ def _one_run(folder: RunFolder, found: dict[str, Any], name: str) -> str:
             _confusion(found),
             _per_class(found),
             _spectra(found),
-            _section(
+            section(
                 "Orthonormality of the weights",
                 "The largest entry of |WᵀW - I|: rounding, if the optimiser stays on the manifold.",
-                _table(
+                table(
                     ("weight", "shape", "largest |WᵀW - I|"),
                     [
                         (row["layer"], " x ".join(map(str, row["shape"])), f"{row['gap']:.1e}")
@@ -123,10 +127,10 @@ def _one_run(folder: RunFolder, found: dict[str, Any], name: str) -> str:
                     ],
                 ),
             ),
-            _section(
+            section(
                 "Time",
                 "",
-                _table(
+                table(
                     ("", ""),
                     [
                         *((what, f"{s:.2f} s") for what, s in seconds.items()),
@@ -165,11 +169,11 @@ def _repeats(folder: RunFolder, found: dict[str, Any], name: str) -> str:
             "± is the standard deviation over the repeats</p>",
             _tiles(tiles),
             *(f'<p class="note">{escape(note)}</p>' for note in found["notes"]),
-            _section(
+            section(
                 "Repeats",
                 "Each has its own folder, seed-*, with its own report.",
                 figures.repeats(accuracy["values"], linear, found["seeds"], found["network"])
-                + _table(("seed", "accuracy", "baseline", "seconds"), rows),
+                + table(("seed", "accuracy", "baseline", "seconds"), rows),
             ),
             _confusion(found),
             _context(folder),
@@ -178,7 +182,7 @@ def _repeats(folder: RunFolder, found: dict[str, Any], name: str) -> str:
 
 
 def _confusion(found: dict[str, Any]) -> str:
-    return _section(
+    return section(
         "Confusion",
         f"True classes in rows, predicted ones in columns; {PARTS[found['scored']]} part. The "
         "shade is the share of the row.",
@@ -194,7 +198,7 @@ def _per_class(found: dict[str, Any]) -> str:
         for row in found["per_class"]
     ]
     head = ("class", "matrices", "precision", "recall", "F1")
-    return _section("Classes", "", _table(head, rows))
+    return section("Classes", "", table(head, rows))
 
 
 def _spectra(found: dict[str, Any]) -> str:
@@ -208,7 +212,7 @@ def _spectra(found: dict[str, Any]) -> str:
         f"matrices. {'; '.join(clipped)}{'.' if clipped else ''}"
     )
     pictures = "".join(figures.spectrum(entry) for entry in found["spectra"])
-    return _section("Spectra, layer by layer", text, f'<div class="pictures">{pictures}</div>')
+    return section("Spectra, layer by layer", text, f'<div class="pictures">{pictures}</div>')
 
 
 def _context(folder: RunFolder) -> str:
@@ -216,12 +220,11 @@ def _context(folder: RunFolder) -> str:
     libraries = environment.pop("libraries")
     environment |= libraries
     settings = folder.settings().as_dict()
-    return _section("Settings", "", _plain(settings)) + _section(
-        "Environment", "", _plain(environment)
-    )
+    return section("Settings", "", plain(settings)) + section("Environment", "", plain(environment))
 
 
-def _section(title: str, text: str, content: str) -> str:
+def section(title: str, text: str, content: str) -> str:
+    """A part with a heading."""
     paragraph = f'<p class="soft">{escape(text)}</p>' if text else ""
     return f"<section><h2>{escape(title)}</h2>{paragraph}{content}</section>"
 
@@ -234,7 +237,8 @@ def _tiles(tiles: Iterable[tuple[str, str]]) -> str:
     return f'<div class="tiles">{"".join(cells)}</div>'
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[Any]], kind: str = "") -> str:
+def table(head: Sequence[str], rows: Iterable[Sequence[Any]], kind: str = "") -> str:
+    """Rows below a heading."""
     titles = "".join(f"<th>{escape(title)}</th>" for title in head)
     top = f"<thead><tr>{titles}</tr></thead>" if any(head) else ""
     lines = "".join(
@@ -245,13 +249,14 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[Any]], kind: str = "") -
     return f'<div class="scroll">{table}</div>'
 
 
-def _plain(values: dict[str, Any]) -> str:
+def plain(values: dict[str, Any]) -> str:
+    """Names and values."""
     rows = [
         (key, ", ".join(map(str, v)) if isinstance(v, (list, tuple)) else v)
         for key, v in values.items()
         if v is not None
     ]
-    return _table(("", ""), rows, "plain")
+    return table(("", ""), rows, "plain")
 
 
 def _network(found: dict[str, Any]) -> str:

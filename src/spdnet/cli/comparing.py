@@ -1,0 +1,74 @@
+"""``spdnet compare``."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.status import Status
+
+from spdnet.experiments import Comparison, ComparisonFolder, compare
+from spdnet.experiments.compare import as_text
+from spdnet.report import write_comparison
+
+
+def run_comparison(given: dict[str, Any], out: Path | None) -> None:
+    """Compare, print the table, and say where it is."""
+    console = Console(highlight=False, markup=False, emoji=False)
+    names = given.pop("methods")
+    methods = None if names == "all" else tuple(filter(None, map(str.strip, names.split(","))))
+    settings = Comparison(**given, methods=methods)
+    name = Path(settings.data).resolve().stem or "data"
+    folder = ComparisonFolder(Path("runs") / f"compare-{name}" if out is None else out)
+    told = _Teller(console)
+    try:
+        found = compare(
+            settings,
+            folder,
+            say=lambda text: console.print(text, soft_wrap=True),
+            on_cell=told.cell,
+            on_finished=write_comparison,
+        )
+    except KeyboardInterrupt:
+        told.close()
+        console.print("stopped; the same command goes on from here")
+        raise
+    finally:
+        told.close()
+    console.print(as_text(found), soft_wrap=True)
+    console.print(f"folder: {folder.path}", soft_wrap=True)
+    console.print(f"report: {folder.report_file}", soft_wrap=True)
+
+
+class _Teller:
+    """A line for each cell that is done; on a terminal also what is being done."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self._status: Status | None = None
+        self._began = 0.0
+
+    def cell(self, title: str, repeat: int, found: dict[str, Any] | None) -> None:
+        """A method begins, or its result is there."""
+        if found is None:
+            self._began = time.monotonic()
+            if self.console.is_terminal:
+                self._status = self.console.status(f"repeat {repeat}: {title}")
+                self._status.start()
+            return
+        fresh = self._began > 0
+        self.close()
+        if not fresh:
+            return
+        self._began = 0.0
+        text = found["error"] or (
+            f"{100 * found['accuracy']:6.2f} %   "
+            f"{found['fit_seconds'] + found['predict_seconds']:8.2f} s"
+        )
+        self.console.print(f"repeat {repeat}  {title:36} {text}", soft_wrap=True)
+
+    def close(self) -> None:
+        """Take the line of what is being done away."""
+        if self._status is not None:
+            self._status.stop()
+            self._status = None
