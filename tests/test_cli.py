@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from spdnet.cli import app
 from spdnet.experiments import RunFolder
+from spdnet.experiments.methods import METHODS
 from spdnet.training import RECIPES, checkpoint
 from tests.cases import random_spd
 from tests.experiments.test_train import file_of, without_times
@@ -592,3 +593,25 @@ def test_a_loss_that_is_not_finite_never_ends_well(tmp_path):
     assert run.returncode == 1
     assert "error: training: expected a finite" in run.stderr
     assert not (tmp_path / "run" / "results.json").exists()
+
+
+def test_compare(tmp_path, monkeypatch):
+    data = file_of(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    flags = ("--methods", "cdl, spdnet-0", "--repeats", 2, "--epochs", 2)
+    first = invoke("compare", data, *flags)
+    assert first.exit_code == 0, first.stdout
+    assert "60 matrices of 5 x 5, 3 classes; random-halves: 2 x 30 to train on" in first.stdout
+    assert "repeat 2  SPDNet-0BiRe" in first.stdout
+    assert "accuracy, %" in first.stdout
+    folder = tmp_path / "runs" / "compare-a"
+    assert (folder / "report.html").is_file()
+    again = invoke("compare", data, *flags)
+    assert "repeat" not in again.stdout.split("methods\n")[1]
+    assert (folder / "table.txt").read_text() in again.stdout
+    wrong = invoke("compare", data, "--methods", "cdll")
+    assert wrong.exit_code == 2
+    assert "got 'cdll'" in wrong.stderr
+    help_text = "".join(invoke("compare", "--help").stdout.replace("│", " ").split())
+    for name in METHODS:
+        assert name in help_text or name.startswith("spdnet-")

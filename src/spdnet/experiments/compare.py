@@ -3,7 +3,6 @@
 import csv
 import io
 import json
-import math
 import time
 import warnings
 from collections.abc import Callable, Iterable
@@ -395,10 +394,10 @@ def best(results: dict[str, Any]) -> set[str]:
 
 
 def seconds(value: float | None) -> str:
-    """Three digits, and no more."""
+    """Two digits, or whole seconds."""
     if value is None:
         return "-"
-    return f"{value:.{max(0, 2 - math.floor(math.log10(max(value, 1e-3))))}f}"
+    return f"{value:.0f}" if value >= 10 else f"{value:.2g}"
 
 
 def accuracy(row: dict[str, Any], sign: str = "±") -> str:

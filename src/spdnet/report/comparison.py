@@ -31,8 +31,8 @@ def make_comparison(folder: ComparisonFolder) -> str:
         f"{'; parameters tuned on the training parts' if found['tune'] else ''}</p>",
         section(
             "Accuracy",
-            "Bars are means, dots the repeats.",
-            figures.comparison(found["rows"]) + table(*_rows(found)),
+            "Diamonds are means, dots the repeats.",
+            figures.comparison(found["rows"]) + table(*_rows(found), "plain numbers"),
         ),
         _remarks("Failed", "errors", found),
         _remarks("Warnings", "warnings", found),

@@ -119,7 +119,7 @@ def repeats(
 
 
 def comparison(rows: list[dict[str, Any]]) -> str:
-    """Accuracy of each method: a bar for the mean, a dot for each repeat."""
+    """Accuracy of each method: a diamond for the mean, a dot for each repeat."""
     rows = [row for row in rows if row["accuracy"]["mean"] is not None]
     if not rows:
         return ""
@@ -127,18 +127,14 @@ def comparison(rows: list[dict[str, Any]]) -> str:
         figure = Figure(figsize=(7.2, 0.6 + 0.28 * len(rows)))
         axes = figure.subplots()
         places = range(len(rows))
-        ours = [row["method"].startswith("spdnet") for row in rows]
-        colors = [TRAIN if own else "#94a3b8" for own in ours]
-        means = [100 * row["accuracy"]["mean"] for row in rows]
-        axes.barh(places, means, color=colors, height=0.65, alpha=0.55)
         for place, row in zip(places, rows, strict=True):
             values = [100 * value for value in row["accuracy"]["values"]]
-            axes.plot(values, [place] * len(values), ".", color=_INK, ms=4)
-        lowest = min(100 * v for row in rows for v in row["accuracy"]["values"])
-        axes.set(xlabel="accuracy, %", xlim=(max(0.0, lowest - 10), 100))
+            color = TRAIN if row["method"].startswith("spdnet") else _INK
+            axes.plot(values, [place] * len(values), ".", color=color, ms=4, alpha=0.5)
+            axes.plot(100 * row["accuracy"]["mean"], place, "D", color=color, ms=5)
+        axes.set(xlabel="accuracy, %")
         axes.set_yticks(places, [row["title"] for row in rows])
         axes.invert_yaxis()
-        axes.grid(axis="y", visible=False)
         return _svg(figure, "Accuracy of each method")
 
 

@@ -34,6 +34,7 @@ th, td { text-align: right; padding: .25rem .8rem .25rem 0; border-bottom: 1px s
 th { color: var(--soft); font-weight: 600; position: sticky; top: 0; background: #fff; }
 th:first-child, td:first-child { text-align: left; }
 table.plain td { text-align: left; white-space: normal; }
+table.numbers td:not(:first-child) { text-align: right; white-space: nowrap; }
 @media print { .scroll { max-height: none; } }
 """
 
