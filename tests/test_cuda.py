@@ -5,9 +5,11 @@ import math
 
 import pytest
 import torch
+from sklearn.base import clone
 from torch.nn.functional import cross_entropy
 
 from spdnet import SPDNet
+from spdnet.baselines import RSR, SPDML, NearestNeighbor, SteinSVC, squared_distances
 from spdnet.linalg import logm, spectral_map
 from spdnet.manifolds import affine_invariant, log_euclidean, stiefel
 from spdnet.nn import (
@@ -307,3 +309,38 @@ def test_layers_on_cuda_follow_the_cpu(name):
             found += [[t.detach().cpu() for t in (Y, *grads, *layer.buffers())]]
             layer.eval()
     torch.testing.assert_close(found[2:], found[:2], rtol=1e-8, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        NearestNeighbor("stein", k=3),
+        NearestNeighbor("affine_invariant"),
+        NearestNeighbor("log_euclidean", max_train=20),
+        SPDML("stein", 3, max_iter=5),
+        SPDML("aim", 3, max_iter=5, init="lda"),
+        RSR(),
+        SteinSVC(),
+    ],
+    ids=str,
+)
+def test_shallow_methods_on_cuda_follow_the_cpu(model):
+    X, y = random_spd(40, 6).numpy(), torch.arange(40).numpy() % 2
+    X[y == 1, 0] *= 3
+    X[y == 1, :, 0] *= 3
+    found = [
+        clone(model).set_params(device=device).fit(X[:30], y[:30]) for device in ("cpu", "cuda")
+    ]
+    assert (found[0].predict(X[30:]) == found[1].predict(X[30:])).all()
+    if isinstance(model, SPDML):
+        assert found[1].costs_ == pytest.approx(found[0].costs_, rel=1e-6)
+        ours, theirs = (torch.linalg.eigvalsh(torch.from_numpy(m.transform(X))) for m in found)
+        torch.testing.assert_close(ours, theirs)  # eigenvectors have no sign
+
+
+@pytest.mark.parametrize("metric", ["log_euclidean", "affine_invariant", "stein"])
+def test_distances_on_cuda(metric):
+    X = random_spd(9, 40)
+    expected = squared_distances(X, metric=metric)
+    got = squared_distances(X.cuda(), metric=metric).cpu()
+    torch.testing.assert_close(got, expected, rtol=1e-8, atol=1e-9)

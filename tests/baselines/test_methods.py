@@ -468,3 +468,15 @@ def test_nothing_warns_by_default():
         warnings.simplefilter("error")
         for model in METHODS:
             clone(model).fit(X, y).predict(X)
+
+
+@pytest.mark.parametrize("metric", ["log_euclidean", "affine_invariant"])
+def test_means_and_distances_are_those_of_pyriemann(metric):
+    """An independent implementation, where it is installed."""
+    classification = pytest.importorskip("pyriemann.classification")
+    X, y = problem(40, seed=3)
+    name = {"log_euclidean": "logeuclid", "affine_invariant": "riemann"}[metric]
+    theirs = classification.MDM(metric=name).fit(X, y)
+    ours = MinimumDistanceToMean(metric).fit(X, y)
+    np.testing.assert_allclose(ours.means_, theirs.covmeans_, rtol=1e-6, atol=1e-8)
+    np.testing.assert_array_equal(ours.predict(X), theirs.predict(X))
