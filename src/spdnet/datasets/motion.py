@@ -1,0 +1,233 @@
+"""Motion capture in Acclaim files: skeletons (.asf) and motions (.amc) to positions of joints."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy
+from numpy.typing import NDArray
+
+_AXES = {"x": 0, "y": 1, "z": 2}
+
+
+@dataclass(frozen=True)
+class Bone:
+    """One bone of a skeleton.
+
+    Parameters
+    ----------
+    name : str
+    offset : array, shape (3,)
+        From its beginning to its end, in the position of rest.
+    axis : array, shape (3, 3)
+        Rotation of its own axes, about which it turns.
+    dof : sequence of str
+        Its freedoms in the order of the motion file, such as ``rx``.
+    """
+
+    name: str
+    offset: NDArray[Any]
+    axis: NDArray[Any]
+    dof: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Skeleton:
+    """Bones and how they hang together.
+
+    Parameters
+    ----------
+    bones : dict of Bone
+        In the order of the file.
+    parent : dict of str
+        The name of the bone, or ``root``, at whose end each one begins.
+    order : sequence of str
+        Of the numbers of the root, such as ``TX TY TZ RX RY RZ``.
+    degrees : bool
+        Whether angles are in degrees.
+    unit : float
+        By which lengths in files are divided.
+    """
+
+    bones: dict[str, Bone]
+    parent: dict[str, str]
+    order: tuple[str, ...]
+    degrees: bool
+    unit: float
+
+    @property
+    def joints(self) -> list[str]:
+        """The root, then the bones whose ends the joints are, parents before children."""
+        names = ["root"]
+        for name in names:  # grows while it is read
+            names += [child for child, parent in self.parent.items() if parent == name]
+        return ["root", *(name for name in self.bones if name in set(names))]
+
+
+def read_asf(path: str | Path) -> Skeleton:
+    """Read a skeleton.
+
+    Lengths are divided by the unit of the file, as the parsers of the databases do.
+
+    Parameters
+    ----------
+    path : path
+
+    Raises
+    ------
+    ValueError
+        The file is no skeleton.
+    """
+    path = Path(path)
+    sections = _sections(path)
+    try:
+        units = {line[0]: line[1] for line in sections["units"]}
+        unit = float(units.get("length", 1))
+        degrees = units.get("angle", "deg").startswith("deg")
+        root = {line[0]: line[1:] for line in sections["root"]}
+        bones = [_bone(lines, unit, degrees) for lines in _blocks(sections["bonedata"])]
+        parent = {
+            child: line[0] for line in _blocks(sections["hierarchy"])[0] for child in line[1:]
+        }
+        order = tuple(text.upper() for text in root["order"])
+    except (KeyError, IndexError, ValueError) as error:
+        raise ValueError(f"read_asf: expected a skeleton in {path}, got {error!r}") from error
+    by_name = {bone.name: bone for bone in bones}
+    lost = [name for name in parent if name not in by_name]
+    if lost or len(by_name) != len(bones):
+        what = f"the bone {lost[0]!r} only there" if lost else "a bone twice"
+        raise ValueError(f"read_asf: expected each bone of {path} once, got {what}")
+    return Skeleton(by_name, parent, order, degrees, unit)
+
+
+def read_amc(path: str | Path, skeleton: Skeleton) -> NDArray[Any]:
+    """Positions of the joints of a skeleton in motion.
+
+    Parameters
+    ----------
+    path : path
+        Of an ``.amc`` file.
+    skeleton : Skeleton
+        Whose file it belongs to.
+
+    Returns
+    -------
+    array, shape (frames, joints, 3)
+        The root first, then the ends of the bones: see :attr:`Skeleton.joints`.
+
+    Raises
+    ------
+    ValueError
+        The file is no motion of this skeleton.
+    """
+    path = Path(path)
+    values = _motion(path, skeleton)
+    T = len(values["root"])
+    place = {name: i for i, name in enumerate(skeleton.joints)}
+    positions = numpy.zeros((T, len(place), 3))
+    turned: dict[str, NDArray[Any]] = {}
+    columns = dict(zip(skeleton.order, values["root"].T, strict=True))
+    positions[:, 0] = numpy.stack([columns[f"T{a}"] for a in "XYZ"], -1) / skeleton.unit
+    turned["root"] = _rotation(
+        {name[1].lower(): column for name, column in columns.items() if name[0] == "R"},
+        T,
+        skeleton.degrees,
+    )
+    waiting = ["root"]
+    for name in waiting:  # grows while it is read
+        for child in (c for c, parent in skeleton.parent.items() if parent == name):
+            bone = skeleton.bones[child]
+            own_values = values.get(child, numpy.zeros((T, 0)))
+            angles = dict(zip((d[1] for d in bone.dof), own_values.T, strict=True))
+            own = _rotation(angles, T, skeleton.degrees)
+            R = turned[name] @ bone.axis @ own @ bone.axis.T
+            turned[child] = R
+            positions[:, place[child]] = positions[:, place[name]] + R @ bone.offset
+            waiting.append(child)
+    return positions
+
+
+def _bone(lines: list[list[str]], unit: float, degrees: bool) -> Bone:
+    fields = {line[0]: line[1:] for line in lines}
+    direction = numpy.array([float(v) for v in fields["direction"][:3]])
+    angles = dict(zip("xyz", ([float(v)] for v in fields["axis"][:3]), strict=True))
+    if fields["axis"][3:] not in ([], ["XYZ"]):
+        raise ValueError(f"axis {fields['axis'][3]}")
+    return Bone(
+        fields["name"][0],
+        direction * float(fields["length"][0]) / unit,
+        _rotation({k: numpy.array(v) for k, v in angles.items()}, 1, degrees)[0],
+        tuple(d for d in fields.get("dof", []) if d[0] == "r"),
+    )
+
+
+def _rotation(angles: dict[str, NDArray[Any]], T: int, degrees: bool) -> NDArray[Any]:
+    """Rotations ``(T, 3, 3)`` about fixed axes, first x, then y, then z."""
+    R = numpy.broadcast_to(numpy.eye(3), (T, 3, 3))
+    for axis in "xyz":
+        if axis in angles:
+            angle = numpy.deg2rad(angles[axis]) if degrees else angles[axis]
+            i, j = (k for k in range(3) if k != _AXES[axis])
+            if axis == "y":
+                i, j = j, i
+            turn = numpy.zeros((T, 3, 3))
+            turn[:, _AXES[axis], _AXES[axis]] = 1
+            turn[:, i, i] = turn[:, j, j] = numpy.cos(angle)
+            turn[:, j, i] = numpy.sin(angle)
+            turn[:, i, j] = -numpy.sin(angle)
+            R = turn @ R
+    return R
+
+
+def _sections(path: Path) -> dict[str, list[list[str]]]:
+    """The words of each line, below the ``:name`` that they follow."""
+    sections: dict[str, list[list[str]]] = {}
+    current: list[list[str]] = []
+    for line in path.read_text(encoding="latin-1").splitlines():
+        words = line.split("#")[0].split()
+        if words and words[0].startswith(":"):
+            current = sections.setdefault(words[0][1:].lower(), [])
+        elif words:
+            current.append(words)
+    return sections
+
+
+def _blocks(lines: list[list[str]]) -> list[list[list[str]]]:
+    """What stands between ``begin`` and ``end``."""
+    starts = [i for i, line in enumerate(lines) if line[0] == "begin"]
+    return [
+        [line for line in lines[a + 1 : b] if line[0] != "end"]
+        for a, b in pairwise([*starts, len(lines)])
+    ]
+
+
+def _motion(path: Path, skeleton: Skeleton) -> dict[str, NDArray[Any]]:
+    """The numbers of each bone ``(frames, freedoms)``."""
+    widths = {name: len(bone.dof) for name, bone in skeleton.bones.items() if bone.dof}
+    widths["root"] = len(skeleton.order)
+    columns: dict[str, list[list[float]]] = {name: [] for name in widths}
+    frames = 0
+    for number, line in enumerate(path.read_text(encoding="latin-1").splitlines(), 1):
+        words = line.split("#")[0].split()
+        if not words or words[0].startswith(":"):
+            continue
+        if len(words) == 1 and words[0].isdigit():
+            frames += 1
+            continue
+        name = words[0]
+        try:
+            numbers = [float(word) for word in words[1:]]
+        except ValueError:
+            numbers = []
+        if name not in widths or len(numbers) != widths[name] or len(columns[name]) != frames - 1:
+            raise ValueError(
+                f"read_amc: expected frames with {widths.get(name, 'no')} numbers of {name!r}, as "
+                f"the skeleton has it, got {line.strip()!r} in line {number} of {path}"
+            )
+        columns[name].append(numbers)
+    short = [name for name, rows in columns.items() if len(rows) != frames]
+    if frames == 0 or short:
+        what = f"frames without {short[0]!r}" if frames else "none"
+        raise ValueError(f"read_amc: expected frames of all bones in {path}, got {what}")
+    return {name: numpy.array(rows).reshape(frames, -1) for name, rows in columns.items()}

@@ -1,0 +1,127 @@
+"""Scores of verification, and of repeats."""
+
+from typing import NamedTuple
+
+import numpy
+from numpy.typing import ArrayLike, NDArray
+from sklearn.metrics import roc_curve
+
+from spdnet._checks import require_number
+
+
+class Roc(NamedTuple):
+    """The receiver operating characteristic of a verification, a line of points.
+
+    Attributes
+    ----------
+    far : array
+        False acceptance rates, from 0 to 1, never falling.
+    rate : array
+        Verification rates, from 0 to 1, never falling.
+    """
+
+    far: NDArray[numpy.float64]
+    rate: NDArray[numpy.float64]
+
+
+class Spread(NamedTuple):
+    """Mean, and standard deviation of a sample (nan for one value)."""
+
+    mean: float
+    deviation: float
+
+
+def roc(scores: ArrayLike, same: ArrayLike) -> Roc:
+    """Verification rate against false acceptance rate.
+
+    Parameters
+    ----------
+    scores : array, any shape
+        How alike the two of each pair are; larger is more alike.
+    same : array of bool, the same shape
+        Whether they are of one person.
+
+    Examples
+    --------
+    >>> from spdnet.metrics import roc
+    >>> far, rate = roc([0.9, 0.8, 0.7, 0.1], [True, False, True, False])
+    >>> far.tolist(), rate.tolist()
+    ([0.0, 0.0, 0.5, 0.5, 1.0], [0.0, 0.5, 0.5, 1.0, 1.0])
+    """
+    scores, same = numpy.asarray(scores, dtype=numpy.float64), numpy.asarray(same)
+    if scores.shape != same.shape or same.dtype != bool:
+        raise ValueError(
+            f"roc: expected scores and same, true or false, of one shape, got {scores.shape} and "
+            f"{same.dtype} {same.shape}"
+        )
+    if not numpy.isfinite(scores).all():
+        raise ValueError("roc: expected finite scores, got NaN or infinity")
+    if not same.any() or same.all():
+        kind = "different people" if same.any() else "one person"
+        raise ValueError(f"roc: expected pairs of both kinds, got none of {kind}")
+    far, rate, _ = roc_curve(same.ravel(), scores.ravel(), drop_intermediate=False)
+    return Roc(far, rate)
+
+
+def verification_rate(scores: ArrayLike, same: ArrayLike, far: float = 0.01) -> float:
+    """The part of genuine pairs that is accepted when no more than ``far`` of the others is, too.
+
+    Between the points of the ROC, which pairs of equal score leave, it is interpolated.
+
+    Parameters
+    ----------
+    scores, same
+        See :func:`roc`.
+    far : float
+        False acceptance rate.
+
+    Examples
+    --------
+    >>> from spdnet.metrics import verification_rate
+    >>> verification_rate([0.9, 0.8, 0.7, 0.1], [True, False, True, False], far=0.5)
+    1.0
+    """
+    require_number("verification_rate", "far", far, at_least=0, at_most=1)
+    x, y = roc(scores, same)
+    i = int(numpy.searchsorted(x, far, side="right")) - 1  # the highest point that is not beyond
+    if x[i] == far:
+        return float(y[i])
+    t = (far - x[i]) / (x[i + 1] - x[i])
+    return float(y[i] + t * (y[i + 1] - y[i]))
+
+
+def equal_error_rate(scores: ArrayLike, same: ArrayLike) -> float:
+    """Where as many genuine pairs are refused as others are accepted.
+
+    Parameters
+    ----------
+    scores, same
+        See :func:`roc`.
+
+    Examples
+    --------
+    >>> from spdnet.metrics import equal_error_rate
+    >>> equal_error_rate([0.9, 0.2, 0.7, 0.1], [True, False, True, False])
+    0.0
+    """
+    far, rate = roc(scores, same)
+    gap = far - (1 - rate)  # rises from -1 to 1
+    i = int(numpy.argmax(gap >= 0))
+    t = -gap[i - 1] / (gap[i] - gap[i - 1])
+    return float(far[i - 1] + t * (far[i] - far[i - 1]))
+
+
+def spread(values: ArrayLike) -> Spread:
+    """Mean and deviation of the scores of repeats.
+
+    Examples
+    --------
+    >>> from spdnet.metrics import spread
+    >>> spread([1.0, 2.0, 3.0])
+    Spread(mean=2.0, deviation=1.0)
+    """
+    values = numpy.asarray(values, dtype=numpy.float64)
+    if values.ndim != 1 or len(values) == 0:
+        raise ValueError(f"spread: expected a row of scores, got shape {values.shape}")
+    deviation = values.std(ddof=1) if len(values) > 1 else numpy.nan
+    return Spread(float(values.mean()), float(deviation))
