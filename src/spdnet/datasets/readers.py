@@ -2,6 +2,7 @@
 
 import os
 import zipfile
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import numpy
 from numpy.typing import NDArray
 from scipy.io import loadmat
+from scipy.io.matlab import MatReadError
 
 SPLITS = ("train", "val", "test")
 SUFFIXES = (".mat", ".npy")
@@ -191,7 +193,7 @@ def _read_folder(
         )
     matrices = []
     for i, (_, _, file) in enumerate(found, 1):
-        matrices.append(_matrix(file))
+        matrices.append(read_matrix(file))
         if matrices[-1].shape != matrices[0].shape:
             raise DataError(
                 f"read: expected matrices of one shape, {matrices[0].shape} as in {found[0][2]}, "
@@ -216,16 +218,12 @@ def _text(name: str) -> str:
     return os.fsencode(name).decode("utf-8", "replace")
 
 
-def _matrix(file: Path) -> NDArray[Any]:
+def read_matrix(file: Path) -> NDArray[Any]:
     """The single matrix of a file."""
     if file.suffix.lower() == ".npy":
         matrix = _array(file)
     else:
-        try:
-            content = loadmat(file)
-        except (ValueError, OSError, TypeError, NotImplementedError, zipfile.BadZipFile) as error:
-            raise DataError(f"read: expected a .mat file, but {file}: {error}") from error
-        named = {k: v for k, v in content.items() if not k.startswith("__")}
+        named = load_mat(file)
         matrices = {k: v for k, v in named.items() if getattr(v, "ndim", 0) == 2 and v.size > 1}
         if len(named) == 1:
             matrices = named  # may be 1 by 1
@@ -237,6 +235,18 @@ def _matrix(file: Path) -> NDArray[Any]:
     if matrix.ndim != 2:
         raise DataError(f"read: expected a matrix in {file}, got shape {matrix.shape}")
     return matrix
+
+
+def load_mat(file: Path, **settings: Any) -> dict[str, Any]:
+    """The variables of a MATLAB file."""
+    try:
+        content = loadmat(file, **settings)
+    except (
+        *(ValueError, OSError, TypeError, KeyError, NotImplementedError, MemoryError),
+        *(MatReadError, zipfile.BadZipFile, zlib.error),
+    ) as error:
+        raise DataError(f"read: expected a .mat file, but {file}: {error}") from error
+    return {name: value for name, value in content.items() if not name.startswith("__")}
 
 
 def _array(path: Path) -> NDArray[Any]:
