@@ -12,6 +12,7 @@ from sklearn.cross_decomposition import PLSRegression
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from spdnet.baselines import (
     CDL,
@@ -19,6 +20,7 @@ from spdnet.baselines import (
     LEML,
     RSR,
     SPDML,
+    DeepO2PClassifier,
     ExpressionletClassifier,
     LogEuclideanClassifier,
     MeanFeatureVerifier,
@@ -27,6 +29,7 @@ from spdnet.baselines import (
     SteinSVC,
     squared_distances,
 )
+from spdnet.baselines.estimator import subsample
 from spdnet.baselines.log_det import project_in_turn, root
 from spdnet.baselines.spdml import _cost_function
 from spdnet.linalg import logm, vech
@@ -132,6 +135,10 @@ def test_conventions(model):
     if hasattr(model, "decision_function"):
         scores = model.decision_function(X)
         np.testing.assert_array_equal(model.classes_[scores.argmax(1)], model.predict(X))
+        two = clone(model).fit(X[y != "c"], y[y != "c"])
+        scores = two.decision_function(X)
+        assert scores.shape == (30,)
+        np.testing.assert_array_equal(two.classes_[(scores > 0).astype(int)], two.predict(X))
     if hasattr(model, "transform"):
         assert len(model.transform(X[:5])) == 5
 
@@ -480,3 +487,102 @@ def test_means_and_distances_are_those_of_pyriemann(metric):
     ours = MinimumDistanceToMean(metric).fit(X, y)
     np.testing.assert_allclose(ours.means_, theirs.covmeans_, rtol=1e-6, atol=1e-8)
     np.testing.assert_array_equal(ours.predict(X), theirs.predict(X))
+
+
+@pytest.mark.parametrize("method", ["logistic", "ridge", "svm"])
+def test_more_features_than_matrices_change_nothing(method):
+    X, y = problem(30, 9)
+    new, _ = problem(30, 9, seed=5)
+    model = LogEuclideanClassifier(method=method).fit(X, y)
+    scaler = StandardScaler().fit(log_rows(X))
+    plain = model._make().fit(scaler.transform(log_rows(X)), y)
+    np.testing.assert_array_equal(
+        model.predict(new), plain.predict(scaler.transform(log_rows(new)))
+    )
+    if method == "svm":
+        np.testing.assert_allclose(
+            model.decision_function(new), plain.decision_function(scaler.transform(log_rows(new)))
+        )
+    assert hasattr(model, "predict_proba") == (method == "logistic")
+
+
+def test_affine_invariant_distances_of_ill_conditioned_matrices():
+    rng = np.random.default_rng(0)
+    Q = np.linalg.qr(rng.normal(size=(2, 6, 6)))[0]
+    s = np.logspace(-4, 4, 6)
+    X = torch.from_numpy((Q * s) @ Q.transpose(0, 2, 1))
+    X = (X + X.mT) / 2
+    D = squared_distances(X, metric="affine_invariant")
+    other = squared_distances(X.flip(0), metric="affine_invariant")
+    torch.testing.assert_close(D[0, 1], other[0, 1], rtol=1e-6, atol=0)
+    exact = squared_distances(torch.linalg.inv(X[:1]), torch.linalg.inv(X[1:]), "affine_invariant")
+    torch.testing.assert_close(D[0, 1], exact[0, 0], rtol=1e-4, atol=0)
+
+
+def test_a_kernel_that_is_none_is_projected():
+    rng = np.random.default_rng(0)
+    Q = np.linalg.qr(rng.normal(size=(60, 3, 3)))[0]
+    s = 10 ** rng.uniform(-1.5, 1.5, size=(60, 3))
+    X = (Q * s[:, None]) @ Q.transpose(0, 2, 1)
+    y = (s[:, 0] > 1).astype(int)
+    model = SteinSVC(beta=0.1).fit(X, y)
+    assert model.projection_ is not None
+    P = model.projection_
+    np.testing.assert_allclose(P @ P, P, atol=1e-10)
+    K = model._seen(torch.from_numpy(X))
+    assert np.linalg.eigvalsh((K + K.T) / 2).min() > -1e-9
+    assert SteinSVC().fit(*problem()).projection_ is None
+
+
+def test_at_most_so_many_training_matrices():
+    codes = np.repeat(np.arange(10), 4)
+    kept = subsample(codes, 15)
+    assert len(kept) == 15
+    assert set(codes[kept]) == set(range(10))
+    assert len(subsample(codes, 3)) == 10  # each class at least once
+    assert len(subsample(codes, None)) == 40
+
+
+def test_alike_matrices_are_refused_or_told():
+    X = np.repeat(random_spd(1, 4).numpy(), 12, 0)
+    y = np.arange(12) % 2
+    for model in (CDL(), CDL("pls")):
+        with pytest.raises(ValueError, match="all alike"):
+            model.fit(X, y)
+    single = problem(3)  # one of each class
+    assert SPDML("stein", 2, init="lda", max_iter=2).fit(*single).U_.shape == (4, 2)
+    X, y = problem(30)
+    with pytest.warns(RuntimeWarning, match="codes are zero"):
+        RSR(beta=1e5, normalize="columns").fit(X, y).predict(random_spd(4, 4, seed=9).numpy())
+
+
+def test_herml_without_means_and_with_copies():
+    X, y = sets(20)
+    centred = [np.round(8 * values) for values in X]
+    centred = [np.concatenate([values, -values]) for values in centred]  # all means are zero
+    model = HERML().fit(centred, y)
+    assert np.isinf(model.widths_[0])
+    assert np.isfinite(model.distances(centred)).all()
+    assert model.score(centred, y) > 0.9
+    copies = X + [values * (1 + 1e-8) for values in X]
+    assert HERML().fit(copies, np.concatenate([y, y])).score(X, y) > 0.9
+
+
+def test_expressionlets_of_many_features():
+    rng = np.random.default_rng(0)
+    y = np.arange(20) % 2
+    X = [rng.normal(size=(30, 12)) * (1 + label) for label in y]
+    model = ExpressionletClassifier(4).fit(X, y)
+    assert model.transform(X).shape == (20, 4 * 78)
+    assert model.rotation_.shape == (4 * 78, 20)
+    assert model.score(X, y) > 0.9
+
+
+def test_deep_o2p_channels():
+    X, y = np.random.default_rng(0).normal(size=(20, 3, 8, 8)), np.arange(20) % 2
+    model = DeepO2PClassifier(epochs=1, batch_size=10, device="cpu").fit(X, y)
+    assert model.decision_function(X).shape == (20,)
+    with pytest.raises(ValueError, match="3 channels"):
+        model.predict(X[:, 0])
+    with pytest.raises(ValueError, match="images"):
+        model.predict(X[0, 0])

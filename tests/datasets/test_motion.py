@@ -73,6 +73,14 @@ def test_a_leg_by_hand(leg):
     np.testing.assert_allclose(positions, expected, atol=1e-12)
 
 
+def test_radians(leg):
+    skeleton = read_asf(leg / "leg.asf")
+    expected = read_amc(leg / "leg.amc", skeleton)
+    text = MOTION.replace(":DEGREES", ":RADIANS").replace("90", str(np.pi / 2))
+    (leg / "leg.amc").write_text(text)
+    np.testing.assert_allclose(read_amc(leg / "leg.amc", skeleton), expected, atol=1e-12)
+
+
 @pytest.mark.skipif(not RAW.is_dir(), reason="needs the motion data")
 def test_positions_of_the_database_s_own_parser():
     skeleton = read_asf(RAW / "HDM_mm.asf")
@@ -92,6 +100,8 @@ def test_positions_of_the_database_s_own_parser():
         (("length 2", "length two"), "skeleton"),
         ((":hierarchy", ":family"), "skeleton"),
         (("axis 0 0 90 XYZ", "axis 0 0 90 ZYX"), "ZYX"),
+        ((":root", ":root\n  axis ZYX"), "ZYX"),
+        ((":root", ":root\n  orientation 90 0 0"), "orientation"),
     ],
 )
 def test_bad_skeletons(leg, change, message):

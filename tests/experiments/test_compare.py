@@ -3,7 +3,8 @@ import json
 import numpy as np
 import pytest
 
-from spdnet.experiments import Comparison, ComparisonFolder, compare
+from spdnet.baselines import CDL
+from spdnet.experiments import Comparison, ComparisonFolder, RunFolder, compare
 from spdnet.experiments import methods as table
 from spdnet.experiments.compare import as_csv, as_latex, as_text, best
 from spdnet.experiments.methods import METHODS, Method
@@ -86,7 +87,17 @@ def test_what_is_there_is_not_done_again(tmp_path, monkeypatch):
     assert calls == [0, 1, 1]
     found, _ = run(tmp_path, data, repeats=3, methods=("cdl", "logistic"))  # more of it
     assert calls == [0, 1, 1, 2]
-    assert [row["repeats"] for row in found["rows"]] == [3, 3]
+    rows = {row["method"]: row for row in found["rows"]}
+    assert {name: row["repeats"] for name, row in rows.items()} == {
+        "nn-stein": 2,
+        "logistic": 3,
+        "cdl": 3,
+        "spdnet-1": 2,
+    }
+    assert rows["nn-stein"]["accuracy"]["values"][2] is None
+    assert "NN, Stein (2 of 3)" in as_text(found)
+    assert "nn-stein" not in best(found)
+    assert "nn-stein,3" not in as_csv(found)
     with pytest.raises(ValueError, match=r"test_size = 0\.5"):
         run(tmp_path, data, test_size=0.3)
     with pytest.raises(ValueError, match="digest"):
@@ -129,7 +140,7 @@ def test_a_failure_is_told_in_its_cell_and_the_rest_goes_on(tmp_path, monkeypatc
     text = as_text(found)
     assert "failed: CDL: RuntimeError: no such luck" in text
     assert "no such luck" in make_comparison(folder)
-    assert "CDL & failed & - & -" in as_latex(found)
+    assert "CDL (0 of 2) & failed & - & -" in as_latex(found)
     monkeypatch.undo()
     again, _ = run(tmp_path, data)  # what failed is tried again
     assert [row["errors"] for row in again["rows"]] == [[], [], []]
@@ -153,6 +164,8 @@ def test_protocols(tmp_path):
     found, _ = run(tmp_path, str(path))
     assert found["protocol"] == "file"
     assert found["n_train"] == [30, 30]
+    found, _ = run(tmp_path, str(path), "once", repeats=None)
+    assert found["repeats"] == 1
     found, _ = run(tmp_path, str(path), "groups", protocol="groups", test_size=0.25)
     assert found["n_train"][0] % 4 == 0
     plain = tmp_path / "b.npz"
@@ -161,6 +174,78 @@ def test_protocols(tmp_path):
         with pytest.raises(ValueError, match=f"expected data with {what}"):
             run(tmp_path, str(plain), "none", protocol=protocol)
     assert not (tmp_path / "none").exists()
+
+
+def test_repeats_keep_their_numbers(tmp_path, monkeypatch):
+    made = METHODS["cdl"].make
+
+    def fail_first(where):
+        return Broken() if where.seed == 0 else made(where)
+
+    monkeypatch.setitem(table.METHODS, "cdl", Method("CDL", fail_first))
+    found, _ = run(tmp_path, repeats=3, methods=("cdl", "lda"))
+    lines = [line.split(",")[:2] for line in as_csv(found).splitlines()]
+    assert [line for line in lines if line[0] == "cdl"] == [["cdl", "2"], ["cdl", "3"]]
+    assert "CDL (2 of 3)" in as_text(found)
+    assert best(found) == {"lda"}
+
+
+def test_tuning_keeps_groups_whole(tmp_path, monkeypatch):
+    seen = []
+
+    class Spy(CDL):
+        def fit(self, X, y):
+            seen.append({round(x[0, 0] * 1000) % 1000 for x in X})
+            return super().fit(X, y)
+
+    groups = np.arange(48) // 4
+    X = random_spd(48, 3).numpy()
+    X[:, 0, 0] = np.ceil(X[:, 0, 0]) + 3 + groups / 1000  # a matrix knows its group
+    np.savez(tmp_path / "g.npz", X=X, y=np.arange(48) % 2, groups=groups)
+    monkeypatch.setitem(
+        table.METHODS, "cdl", Method("CDL", lambda where: Spy(), lambda n: {"reg": [1.0, 2.0]})
+    )
+    found, _ = run(tmp_path, str(tmp_path / "g.npz"), tune=True, methods=("cdl",), repeats=1)
+    assert found["rows"][0]["errors"] == []
+    everyone = seen[-1]  # the last fit is on the whole training part
+    assert all(part < everyone for part in seen[:-1])  # in each fold some are wholly missing
+
+
+def test_damaged_files_are_named(tmp_path):
+    data = file_of(tmp_path)
+    _, folder = run(tmp_path, data)
+    cells = sorted((folder.path / "cells").iterdir())
+    for text in ("[]", "{}", "null"):
+        cells[0].write_text(text)
+        found, _ = run(tmp_path, data)
+        assert all(row["complete"] for row in found["rows"])
+    (folder.path / "comparison.json").write_text("{")
+    with pytest.raises(ValueError, match=r"comparison\.json"):
+        run(tmp_path, data)
+
+
+def test_a_folder_that_another_process_writes_is_left_as_it_is(tmp_path):
+    data = file_of(tmp_path)
+    _, folder = run(tmp_path, data)
+    before = (folder.path / "comparison.json").read_text()
+    with RunFolder(folder.path).locked(), pytest.raises(ValueError, match="another is writing"):
+        run(tmp_path, data, repeats=5)
+    assert (folder.path / "comparison.json").read_text() == before
+
+
+def test_data_on_which_nothing_can_be_scored(tmp_path):
+    X = random_spd(6, 3).numpy()
+    np.savez(tmp_path / "single.npz", X=X, y=np.arange(6))
+    with pytest.raises(ValueError, match="too few members"):
+        run(tmp_path, str(tmp_path / "single.npz"))
+    X[3:, 0, 0] = np.nan
+    np.savez(tmp_path / "lost.npz", X=X, y=np.arange(6) // 3)
+    with pytest.raises(ValueError, match="two classes"):
+        run(tmp_path, str(tmp_path / "lost.npz"), bad="drop")
+    assert not (tmp_path / "out").exists()
+    np.savez(tmp_path / "rare.npz", X=random_spd(22, 3).numpy(), y=[0] * 20 + [1] * 2)
+    found, _ = run(tmp_path, str(tmp_path / "rare.npz"), tune=True, methods=("cdl",))
+    assert "to tune with" in found["rows"][0]["errors"][0]
 
 
 def test_tables(tmp_path):

@@ -19,7 +19,7 @@ from sklearn.model_selection import StratifiedKFold
 from torch import Tensor
 
 from spdnet._checks import require_choice, require_count, require_number
-from spdnet.baselines.estimator import SPDClassifier, log_vectors
+from spdnet.baselines.estimator import SPDClassifier, log_vectors, one_column_for_two
 from spdnet.baselines.neighbours import vote
 
 #: candidates for ``reg="auto"``
@@ -90,6 +90,8 @@ class CDL(TransformerMixin, SPDClassifier):  # type: ignore[misc]
         matrices = self._matrices(X, fitting=True)
         codes = self._labels(y, len(matrices))
         F = log_vectors(matrices).numpy()
+        if numpy.abs(F - F[0]).max() <= _RANK * max(1.0, numpy.abs(F).max()):
+            raise ValueError("CDL: expected matrices that differ, got all alike")
         if self.discriminant == "pls":
             self._fit_pls(F, codes)
             return self
@@ -104,8 +106,11 @@ class CDL(TransformerMixin, SPDClassifier):  # type: ignore[misc]
         return self.pls_.transform(F) if self.discriminant == "pls" else F @ self.weights_
 
     def decision_function(self, X: ArrayLike) -> NDArray[Any]:
-        """Responses ``(N, n_classes)`` of ``pls``; for ``lda`` minus the distance to each class."""
-        return self._scores(self._matrices(X))
+        """Responses ``(N, n_classes)`` of ``pls``; for ``lda`` minus the distance to each class.
+
+        For two classes the difference ``(N,)``.
+        """
+        return one_column_for_two(self._scores(self._matrices(X)))
 
     def _scores(self, X: Tensor) -> NDArray[Any]:
         F = log_vectors(X).numpy()
@@ -144,9 +149,7 @@ def _discriminant(
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """Weights ``(p, n)`` of the logarithms, and the eigenvalues."""
     U, S, Vh = numpy.linalg.svd(F - F.mean(0), full_matrices=False)
-    kept = _RANK * S[0] < S if len(S) and S[0] > 0 else numpy.zeros(len(S), dtype=bool)
-    if not kept.any():
-        raise ValueError("CDL: expected matrices that differ, got all alike")
+    kept = _RANK * S[0] < S
     U, S, Vh = U[:, kept], S[kept], Vh[kept]
     counts = numpy.bincount(codes)
     Z = numpy.eye(len(counts))[codes] / numpy.sqrt(counts)

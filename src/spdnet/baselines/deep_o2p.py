@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from spdnet._checks import require_choice, require_count, require_number
+from spdnet.baselines.estimator import one_column_for_two
 from spdnet.models import O2PNet
 from spdnet.training import make_fabric
 
@@ -115,14 +116,24 @@ class DeepO2PClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @torch.no_grad()
     def decision_function(self, X: ArrayLike) -> NDArray[Any]:
-        """Logits ``(N, n_classes)``."""
+        """Logits ``(N, n_classes)``; for two classes the difference ``(N,)``."""
+        return one_column_for_two(self._logits(X))
+
+    @torch.no_grad()
+    def _logits(self, X: ArrayLike) -> NDArray[Any]:
         check_is_fitted(self)
-        images = (self._images(X) - self.center_) / self.scale_
+        images = self._images(X)
+        if images.shape[1] != self.center_.shape[1]:
+            raise ValueError(
+                f"DeepO2PClassifier: expected images of {self.center_.shape[1]} channels as in "
+                f"fit, got {images.shape[1]}"
+            )
+        images = (images - self.center_) / self.scale_
         return torch.cat([self.model_(part) for part in images.split(256)]).cpu().numpy()
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """The most probable class of each image."""
-        best = self.decision_function(X).argmax(1)
+        best = self._logits(X).argmax(1)
         return self.classes_[best]
 
     def _images(self, X: ArrayLike) -> Tensor:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from spdnet._checks import require_count, require_square
 from spdnet.linalg import cholesky, logm, vech
+from spdnet.training import make_fabric
 
 _PIECE = 1024
 
@@ -37,7 +38,8 @@ class SPDMethod(BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"{who}: expected at least one matrix, got none")
         if not numpy.issubdtype(X.dtype, numpy.number) or numpy.iscomplexobj(X):
             raise TypeError(f"{who}: expected X with real numbers, got dtype {X.dtype}")
-        matrices = torch.from_numpy(X.astype(numpy.float64)).to(getattr(self, "device", "cpu"))
+        where = make_fabric(getattr(self, "device", "cpu")).device
+        matrices = torch.from_numpy(X.astype(numpy.float64)).to(where)
         if fitting:
             require_square(who, matrices)
             self.n_features_in_ = X.shape[-1]
@@ -87,16 +89,23 @@ def subsample(
     codes: NDArray[numpy.int64], max_train: int | None, seed: int = 0
 ) -> NDArray[numpy.int64]:
     """At most so many places, each class in its share and at least once; all when None."""
-    if max_train is None or len(codes) <= max_train:
+    if max_train is None:
         return numpy.arange(len(codes))
     require_count("subsample", "max_train", max_train)
+    if len(codes) <= max_train:
+        return numpy.arange(len(codes))
     rng = numpy.random.default_rng(seed)
-    share = max_train / len(codes)
-    kept = []
-    for c in numpy.unique(codes):
-        places = numpy.flatnonzero(codes == c)
-        kept.append(rng.permutation(places)[: max(1, round(share * len(places)))])
+    exact = numpy.bincount(codes) * max_train / len(codes)
+    take = numpy.maximum(numpy.floor(exact).astype(int), exact > 0)
+    for c in numpy.argsort(take - exact)[: max(0, max_train - int(take.sum()))]:
+        take[c] += 1
+    kept = [rng.permutation(numpy.flatnonzero(codes == c))[:n] for c, n in enumerate(take)]
     return numpy.sort(numpy.concatenate(kept))
+
+
+def one_column_for_two(scores: NDArray[Any]) -> NDArray[Any]:
+    """Scores ``(N, n_classes)`` as scikit-learn wants them: for two classes their difference."""
+    return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
 
 def log_vectors(X: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
+from sklearn.utils.metaestimators import available_if
 from torch import Tensor
 
 from spdnet._checks import require_choice, require_number
@@ -16,13 +17,18 @@ from spdnet.baselines.estimator import SPDClassifier, log_vectors
 METHODS = ("logistic", "lda", "ridge", "svm")
 
 
+def _has_probabilities(model: Any) -> bool:
+    return model.method in ("logistic", "lda")
+
+
 class LogEuclideanClassifier(SPDClassifier):
     r"""A linear classifier, or a support vector machine, on the standardised entries of
     :math:`\log X`.
 
-    The cost of ``fit`` is that of N eigendecompositions, and of the classifier with
-    ``min(N, n (n + 1) / 2)`` features: where there are more features than matrices they are first
-    rotated into the space that the matrices span, which changes nothing but the time.
+    The cost of ``fit`` is that of N eigendecompositions, and of the classifier. Where there are
+    more features than matrices, those of the linear ones are first rotated into the space that the
+    matrices span, which changes nothing but the time for logistic and ridge regression; ``lda``
+    shrinks its covariance inside that space.
 
     Parameters
     ----------
@@ -73,7 +79,7 @@ class LogEuclideanClassifier(SPDClassifier):
         self.scaler_ = StandardScaler().fit(features)
         features = self.scaler_.transform(features)
         self.rotation_ = None
-        if features.shape[1] > features.shape[0]:
+        if features.shape[1] > features.shape[0] and self.method != "svm":
             # no penalty sees a rotation, and the weights lie in the span of the data
             self.rotation_ = numpy.linalg.qr(features.T)[0]
             features = features @ self.rotation_
@@ -94,14 +100,15 @@ class LogEuclideanClassifier(SPDClassifier):
     def _codes(self, X: Tensor) -> NDArray[numpy.int64]:
         return self.classifier_.predict(self._features(X))
 
-    def predict_proba(self, X: ArrayLike) -> NDArray[Any]:
-        """Probabilities ``(N, n_classes)`` in the order of ``classes_``; of two methods only."""
+    def decision_function(self, X: ArrayLike) -> NDArray[Any]:
+        """As that of the scikit-learn classifier."""
         matrices = self._matrices(X)
-        if self.method not in ("logistic", "lda"):
-            raise AttributeError(
-                f"LogEuclideanClassifier: expected method 'logistic' or 'lda' for probabilities, "
-                f"got {self.method!r}"
-            )
+        return self.classifier_.decision_function(self._features(matrices))
+
+    @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: ArrayLike) -> NDArray[Any]:
+        """Probabilities ``(N, n_classes)`` in the order of ``classes_``; of logistic and LDA."""
+        matrices = self._matrices(X)
         return self.classifier_.predict_proba(self._features(matrices))
 
     def _features(self, X: Tensor) -> NDArray[Any]:

@@ -5,6 +5,7 @@ from typing import Any
 import numpy
 import torch
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import TransformerMixin
 from torch import Tensor
 
 from spdnet._checks import require_choice, require_count
@@ -91,7 +92,7 @@ class NearestNeighbor(SPDClassifier):
         return vote(D, self.codes_, self.k)
 
 
-class MinimumDistanceToMean(SPDClassifier):
+class MinimumDistanceToMean(TransformerMixin, SPDClassifier):  # type: ignore[misc]
     """The class whose mean is nearest.
 
     Prediction costs one distance for each class.

@@ -19,6 +19,8 @@ from spdnet.baselines.estimator import log_vectors
 from spdnet.linalg.threads import over_slices
 
 METRICS = ("log_euclidean", "affine_invariant", "stein")
+#: ratio of eigenvalues beyond which they are computed from factors, more slowly and more exactly
+_FAR = 1e8
 #: bytes of the matrices of pairs that are there at a time
 _ROOM = {"cpu": 2**26, "cuda": 2**30}
 
@@ -79,11 +81,18 @@ def _stein(X: Tensor, Y: Tensor | None, progress: Callable[[int, int], None]) ->
 
 def _affine_invariant(X: Tensor, Y: Tensor | None, progress: Callable[[int, int], None]) -> Tensor:
     eye = torch.eye(X.shape[-1], dtype=X.dtype, device=X.device).expand_as(X)
-    whiteners = torch.linalg.solve_triangular(torch.linalg.cholesky(X), eye, upper=False)
+    factors = torch.linalg.cholesky(X)
+    whiteners = torch.linalg.solve_triangular(factors, eye, upper=False)
+    if Y is not None:
+        factors = torch.linalg.cholesky(Y)
 
     def distances(i: int, others: Tensor, j: slice) -> Tensor:
         W = whiteners[i]
-        return _eigenvalues(W @ others @ W.mT).log().square().sum(-1)
+        s = _eigenvalues(W @ others @ W.mT)
+        far = ~(s[:, -1] < _FAR * s[:, 0])  # the small ones have lost their digits
+        if far.any():
+            s[far] = torch.linalg.svdvals(W @ factors[j][far]).square().flip(-1)
+        return s.log().square().sum(-1)
 
     return _by_row(X, Y, distances, progress)
 

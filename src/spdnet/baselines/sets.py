@@ -20,6 +20,8 @@ from spdnet.linalg import logm, vech
 
 Sets = Sequence[ArrayLike]
 _RIDGE = 1e-8
+#: squared distances in a kernel's space, of points of length 1, that rounding leaves
+_ALIKE = 1e-13
 
 
 class _OnSets(BaseEstimator):  # type: ignore[misc]
@@ -180,7 +182,10 @@ class HERML(ClassifierMixin, _OnSets):  # type: ignore[misc]
         self.statistics_ = self._statistics(sets)
         squares = [_squares(S, S) for S in self.statistics_]
         off = ~numpy.eye(len(sets), dtype=bool)
-        self.widths_ = [max(float(numpy.sqrt(D[off]).mean()), 1e-300) for D in squares]
+        self.widths_ = [
+            _width(float(numpy.sqrt(D[off]).mean()), float(numpy.abs(S).max()))
+            for D, S in zip(squares, self.statistics_, strict=True)
+        ]
         start = [_gaussian(D, w) for D, w in zip(squares, self.widths_, strict=True)]
         learnt = self._learn([K.copy() for K in start])
         ridge = _RIDGE * numpy.eye(len(sets))
@@ -249,13 +254,15 @@ class HERML(ClassifierMixin, _OnSets):  # type: ignore[misc]
             return numpy.array([K[i, i] + K[j, j] - 2 * K[i, j] for K in kernels])
 
         first = numpy.stack([squares(i, j) for i, j in pairs])
-        differs = first.max(1) > 0
+        differs = first.max(1) >= _ALIKE
         pairs, sign, first = pairs[differs], sign[differs], first[differs]
         R = len(kernels)
 
         def step(c: int, xi: float, multiplier: float) -> tuple[float, float]:
             i, j = pairs[c]
             p = numpy.maximum(squares(i, j), 0)
+            if p.max() < _ALIKE:
+                return xi, multiplier
             a = min(multiplier, sign[c] * root(p, xi, self.slack, 1 / R))
             s = sign[c] * a
             for r, K in enumerate(kernels):
@@ -285,6 +292,11 @@ def _squares(A: NDArray[Any], B: NDArray[Any]) -> NDArray[Any]:
     return D.square().numpy()
 
 
+def _width(mean: float, size: float) -> float:
+    """That of a kernel; infinite, so that it says nothing, where all are alike but for rounding."""
+    return mean if mean > 1e-10 * max(size, 1e-300) else numpy.inf
+
+
 def _gaussian(squares: NDArray[Any], width: float) -> NDArray[Any]:
     return numpy.exp(-squares / (2 * width**2))
 
@@ -294,7 +306,8 @@ class ExpressionletClassifier(ClassifierMixin, TransformerMixin, _OnSets):  # ty
 
     A Gaussian mixture of all local features; of each sample and each mode the covariance of the
     features, weighted by how much they belong to the mode, as a logarithm; all modes as one vector,
-    and linear discriminant analysis with shrinkage. The original takes dense local features of
+    and linear discriminant analysis with shrinkage, in the space that the samples span. The
+    original takes dense local features of
     space and time from the video itself; here they are given.
 
     Fitting costs the mixture, one eigendecomposition of d by d for each sample and mode, and the
@@ -361,9 +374,17 @@ class ExpressionletClassifier(ClassifierMixin, TransformerMixin, _OnSets):  # ty
         self.mixture_ = GaussianMixture(
             self.n_modes, covariance_type="diag", reg_covar=1e-6, random_state=self.random_state
         ).fit(features)
+        vectors = self._expressionlets(sets)
+        self.mean_, self.rotation_ = vectors.mean(0), None
+        if vectors.shape[1] > vectors.shape[0]:  # a covariance of all would not fit
+            self.rotation_ = numpy.linalg.qr((vectors - self.mean_).T)[0]
         self.discriminant_ = LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto")
-        self.discriminant_.fit(self._expressionlets(sets), codes)
+        self.discriminant_.fit(self._rotated(vectors), codes)
         return self
+
+    def _rotated(self, vectors: NDArray[Any]) -> NDArray[Any]:
+        """In the space that the training samples span, where it has fewer dimensions."""
+        return vectors if self.rotation_ is None else (vectors - self.mean_) @ self.rotation_
 
     def transform(self, X: Sets) -> NDArray[Any]:
         """Logarithms ``(N, n_modes d (d + 1) / 2)`` of the covariances of all modes."""
@@ -372,7 +393,7 @@ class ExpressionletClassifier(ClassifierMixin, TransformerMixin, _OnSets):  # ty
     def predict(self, X: Sets) -> NDArray[Any]:
         """The class of each set."""
         expressionlets = self.transform(X)
-        return self.classes_[self.discriminant_.predict(expressionlets)]
+        return self.classes_[self.discriminant_.predict(self._rotated(expressionlets))]
 
     def _expressionlets(self, sets: list[NDArray[Any]]) -> NDArray[Any]:
         d = self.n_features_in_

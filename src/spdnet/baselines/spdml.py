@@ -191,7 +191,8 @@ class SPDML(TransformerMixin, SPDClassifier):  # type: ignore[misc]
         count = torch.bincount(classes).to(T)[:, None, None]
         between = (count * (means - T.mean(0)) @ (means - T.mean(0))).sum(0)
         within = ((T - means[classes]) @ (T - means[classes])).sum(0)
-        ridge = 1e-10 * within.diagonal().mean() * torch.eye(n, dtype=X.dtype, device=X.device)
+        size = (within + between).diagonal().mean().clamp(min=1e-300)
+        ridge = 1e-10 * size * torch.eye(n, dtype=X.dtype, device=X.device)
         W = torch.linalg.solve_triangular(
             torch.linalg.cholesky(within + ridge), torch.eye(n).to(X), upper=False
         )

@@ -17,7 +17,7 @@ from sklearn.svm import SVC
 from torch import Tensor
 
 from spdnet._checks import require_choice, require_number
-from spdnet.baselines.estimator import SPDClassifier, subsample
+from spdnet.baselines.estimator import SPDClassifier, one_column_for_two, subsample
 from spdnet.baselines.pairwise import squared_distances
 from spdnet.baselines.progress import Progress
 
@@ -112,16 +112,26 @@ class SteinSVC(_SteinKernel):
         """Fit to SPD matrices ``(N, n, n)`` and their classes ``(N,)``."""
         require_number("SteinSVC", "C", self.C, above=0)
         K, codes = self._start(X, y)
+        s, U = numpy.linalg.eigh(K)
+        self.projection_ = None
+        if s[0] < -_SMALLEST * len(K):  # a kernel only on the other eigenvectors
+            V = U[:, s > 0]
+            self.projection_ = V @ V.T
+            K = K @ self.projection_
         self.machine_ = SVC(C=self.C, kernel="precomputed").fit(K, codes)
         return self
 
+    def _seen(self, X: Tensor) -> NDArray[Any]:
+        K = self._kernel(X)
+        return K if self.projection_ is None else K @ self.projection_
+
     def decision_function(self, X: ArrayLike) -> NDArray[Any]:
         """As in :class:`sklearn.svm.SVC`."""
-        kernel = self._kernel(self._matrices(X))
+        kernel = self._seen(self._matrices(X))
         return self.machine_.decision_function(kernel)
 
     def _codes(self, X: Tensor) -> NDArray[numpy.int64]:
-        return self.machine_.predict(self._kernel(X))
+        return self.machine_.predict(self._seen(X))
 
 
 class RSR(_SteinKernel):
@@ -205,8 +215,11 @@ class RSR(_SteinKernel):
         return self._code(self._targets(self._matrices(X)))
 
     def decision_function(self, X: ArrayLike) -> NDArray[Any]:
-        """Minus the residual ``(M, n_classes)`` of the part of each class."""
-        return self._scores(self._matrices(X))
+        """Minus the residual ``(M, n_classes)`` of the part of each class.
+
+        For two classes the difference ``(M,)``.
+        """
+        return one_column_for_two(self._scores(self._matrices(X)))
 
     def _scores(self, X: Tensor) -> NDArray[Any]:
         B = self._targets(X)
@@ -223,7 +236,8 @@ class RSR(_SteinKernel):
     def _targets(self, X: Tensor) -> NDArray[Any]:
         k = self._kernel(X)
         if self.normalize:
-            k = k / numpy.linalg.norm(k, axis=1, keepdims=True)
+            length = numpy.linalg.norm(k, axis=1, keepdims=True)
+            k = k / numpy.where(length > 0, length, 1)
         return k @ self.to_target_.T
 
     def _code(self, B: NDArray[Any]) -> NDArray[Any]:

@@ -267,7 +267,12 @@ def compare(
             "expressionlets, of the digits' images deepo2p."
         ),
     ] = "all",
-    repeats: Annotated[int, typer.Option(help="Random parts, each with the next seed.")] = 10,
+    repeats: Annotated[
+        int | None,
+        typer.Option(
+            help="Random parts, each with the next seed. [default: 10, or 1 for those of a file]"
+        ),
+    ] = None,
     test_size: Annotated[float, typer.Option(help="Part that is held out.")] = 0.5,
     protocol: Annotated[
         str | None,

@@ -4,6 +4,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import typer
 from rich.console import Console
 from rich.status import Status
 
@@ -38,6 +39,8 @@ def run_comparison(given: dict[str, Any], out: Path | None) -> None:
     console.print(as_text(found), soft_wrap=True)
     console.print(f"folder: {folder.path}", soft_wrap=True)
     console.print(f"report: {folder.report_file}", soft_wrap=True)
+    if not any(row["repeats"] for row in found["rows"]):
+        raise typer.Exit(1)
 
 
 class _Teller:

@@ -45,7 +45,7 @@ class Skeleton:
     order : sequence of str
         Of the numbers of the root, such as ``TX TY TZ RX RY RZ``.
     degrees : bool
-        Whether angles are in degrees.
+        Whether angles are in degrees; a motion may say otherwise of its own.
     unit : float
         By which lengths in files are divided.
     """
@@ -91,6 +91,10 @@ def read_asf(path: str | Path) -> Skeleton:
             child: line[0] for line in _blocks(sections["hierarchy"])[0] for child in line[1:]
         }
         order = tuple(text.upper() for text in root["order"])
+        if [text.upper() for text in root.get("axis", ["XYZ"])] != ["XYZ"]:
+            raise ValueError(f"axis {root['axis']} of the root")
+        if any(float(v) != 0 for v in root.get("orientation", [])):
+            raise ValueError(f"orientation {root['orientation']} of the root")
     except (KeyError, IndexError, ValueError) as error:
         raise ValueError(f"read_asf: expected a skeleton in {path}, got {error!r}") from error
     by_name = {bone.name: bone for bone in bones}
@@ -123,6 +127,8 @@ def read_amc(path: str | Path, skeleton: Skeleton) -> NDArray[Any]:
     """
     path = Path(path)
     values = _motion(path, skeleton)
+    header = _sections(path)
+    degrees = "radians" not in header and ("degrees" in header or skeleton.degrees)
     T = len(values["root"])
     place = {name: i for i, name in enumerate(skeleton.joints)}
     positions = numpy.zeros((T, len(place), 3))
@@ -132,7 +138,7 @@ def read_amc(path: str | Path, skeleton: Skeleton) -> NDArray[Any]:
     turned["root"] = _rotation(
         {name[1].lower(): column for name, column in columns.items() if name[0] == "R"},
         T,
-        skeleton.degrees,
+        degrees,
     )
     waiting = ["root"]
     for name in waiting:  # grows while it is read
@@ -140,7 +146,7 @@ def read_amc(path: str | Path, skeleton: Skeleton) -> NDArray[Any]:
             bone = skeleton.bones[child]
             own_values = values.get(child, numpy.zeros((T, 0)))
             angles = dict(zip((d[1] for d in bone.dof), own_values.T, strict=True))
-            own = _rotation(angles, T, skeleton.degrees)
+            own = _rotation(angles, T, degrees)
             R = turned[name] @ bone.axis @ own @ bone.axis.T
             turned[child] = R
             positions[:, place[child]] = positions[:, place[name]] + R @ bone.offset

@@ -88,7 +88,7 @@ class RunFolder:
     @property
     def is_free(self) -> bool:
         """Whether there is nothing here but drafts of a process that was killed."""
-        return not self.path.exists() or all(map(_is_draft, self.path.iterdir()))
+        return not self.path.exists() or all(map(is_draft, self.path.iterdir()))
 
     def create(self, settings: Settings) -> None:
         """Make the folder, with settings and environment; what is there is left as it is."""
@@ -124,7 +124,7 @@ class RunFolder:
                     f"run: expected {self.path} for this process alone, but another is writing "
                     "there; wait for it, or name another folder"
                 ) from None
-            for draft in filter(_is_draft, self.path.rglob("*")):  # of a process that was killed
+            for draft in filter(is_draft, self.path.rglob("*")):  # of a process that was killed
                 draft.unlink(missing_ok=True)
             yield
         finally:
@@ -171,14 +171,15 @@ class RunFolder:
 
     def results(self) -> dict[str, Any]:
         """What :meth:`write_results` wrote."""
-        return _read_json(self.results_file, "spdnet train --resume goes on where it stopped")
+        return read_json(self.results_file, "spdnet train --resume goes on where it stopped")
 
     def environment(self) -> dict[str, Any]:
         """Versions, machine and command."""
-        return _read_json(self.environment_file, "it was written at the start of the run")
+        return read_json(self.environment_file, "it was written at the start of the run")
 
 
-def _is_draft(path: Path) -> bool:
+def is_draft(path: Path) -> bool:
+    """Whether a process was killed while it wrote this file."""
     return path.name.startswith(".") and path.name.endswith(".part")
 
 
@@ -220,7 +221,8 @@ def _version(library: str) -> str:
         return "unknown"
 
 
-def _read_json(path: Path, hint: str) -> dict[str, Any]:
+def read_json(path: Path, hint: str) -> dict[str, Any]:
+    """What a file of a run holds; the hint is for those who miss it."""
     if not path.is_file():
         raise FileNotFoundError(f"run: expected {path}, got none; {hint}")
     try:

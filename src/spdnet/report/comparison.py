@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from spdnet.experiments import ComparisonFolder
-from spdnet.experiments.compare import accuracy, best, seconds
+from spdnet.experiments.compare import accuracy, best, remark, seconds
 from spdnet.experiments.run_folder import write
 from spdnet.report import figures
 from spdnet.report.page import document, plain, section, table
@@ -47,7 +47,7 @@ def _rows(found: dict[str, Any]) -> tuple[tuple[str, ...], list[tuple[Any, ...]]
     winners = best(found)
     rows: list[tuple[Any, ...]] = [
         (
-            row["title"] + (" ★" if row["method"] in winners else ""),
+            row["title"] + remark(row) + (" ★" if row["method"] in winners else ""),
             accuracy(row),
             seconds(row["fit_seconds"]["mean"]),
             seconds(row["predict_seconds"]["mean"]),

@@ -128,7 +128,7 @@ def comparison(rows: list[dict[str, Any]]) -> str:
         axes = figure.subplots()
         places = range(len(rows))
         for place, row in zip(places, rows, strict=True):
-            values = [100 * value for value in row["accuracy"]["values"]]
+            values = [100 * v for v in row["accuracy"]["values"] if v is not None]
             color = TRAIN if row["method"].startswith("spdnet") else _INK
             axes.plot(values, [place] * len(values), ".", color=color, ms=4, alpha=0.5)
             axes.plot(100 * row["accuracy"]["mean"], place, "D", color=color, ms=5)
