@@ -44,3 +44,23 @@ def test_conventions():
         model.predict(random_spd(2, 4).numpy())
     with pytest.raises(ValueError, match="expected C > 0"):
         LogEuclideanClassifier(C=0).fit(X, y)
+
+
+@pytest.mark.parametrize("method", ["logistic", "lda", "ridge", "svm"])
+def test_entries_that_are_only_rounding_do_not_count(method):
+    """A feature that never varies, as a joint seen from itself, leaves zeros with rounding."""
+    X, y = problem(60, 4)
+    wide = np.zeros((60, 6, 6))
+    wide[:, :4, :4] = X
+    wide[:, [4, 5], [4, 5]] = 1e-3
+    rng = np.random.default_rng(0)
+    turn = np.linalg.qr(rng.normal(size=(4, 4)))[0]
+    wide[:, :4, :4] = turn @ wide[:, :4, :4] @ turn.T  # so that the decomposition has rounding
+    wide = (wide + wide.transpose(0, 2, 1)) / 2
+    model = LogEuclideanClassifier(method=method).fit(wide[:40], y[:40])
+    narrow = LogEuclideanClassifier(method=method).fit(wide[:40, :4, :4], y[:40])
+    if method in ("logistic", "ridge"):
+        np.testing.assert_array_equal(model.predict(wide[40:]), narrow.predict(wide[40:, :4, :4]))
+    shifted = wide[40:].copy()
+    shifted[:, 4, :4] = shifted[:, :4, 4] = 1e-15  # rounding of another kind
+    np.testing.assert_array_equal(model.predict(shifted), model.predict(wide[40:]))

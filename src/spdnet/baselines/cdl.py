@@ -19,7 +19,7 @@ from sklearn.model_selection import StratifiedKFold
 from torch import Tensor
 
 from spdnet._checks import require_choice, require_count, require_number
-from spdnet.baselines.estimator import SPDClassifier, log_vectors, one_column_for_two
+from spdnet.baselines.estimator import SPDClassifier, euclidean, log_vectors, one_column_for_two
 from spdnet.baselines.neighbours import vote
 
 #: candidates for ``reg="auto"``
@@ -116,7 +116,7 @@ class CDL(TransformerMixin, SPDClassifier):  # type: ignore[misc]
         F = log_vectors(X).numpy()
         if self.discriminant == "pls":
             return self.pls_.predict(F)
-        D = torch.cdist(torch.from_numpy(F @ self.weights_), torch.from_numpy(self.embedded_))
+        D = euclidean(torch.from_numpy(F @ self.weights_), torch.from_numpy(self.embedded_))
         return -_nearest_of_class(D, self.codes_, len(self.classes_)).numpy()
 
     def _codes(self, X: Tensor) -> NDArray[numpy.int64]:
@@ -173,6 +173,6 @@ def _choose(F: NDArray[Any], codes: NDArray[numpy.int64], n: int) -> float:
     for learn, test in parts:
         for i, reg in enumerate(GRID):
             W, _ = _discriminant(F[learn], codes[learn], reg, n)
-            D = torch.cdist(torch.from_numpy(F[test] @ W), torch.from_numpy(F[learn] @ W))
+            D = euclidean(torch.from_numpy(F[test] @ W), torch.from_numpy(F[learn] @ W))
             hits[i] += (vote(D, codes[learn], 1) == codes[test]).sum()
     return GRID[int(hits.argmax())]

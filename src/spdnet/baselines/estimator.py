@@ -103,6 +103,11 @@ def subsample(
     return numpy.sort(numpy.concatenate(kept))
 
 
+def euclidean(A: Tensor, B: Tensor) -> Tensor:
+    """Distances ``(M, N)`` of the rows; not by products, which lose what is close."""
+    return torch.cdist(A, B, compute_mode="donot_use_mm_for_euclid_dist")
+
+
 def one_column_for_two(scores: NDArray[Any]) -> NDArray[Any]:
     """Scores ``(N, n_classes)`` as scikit-learn wants them: for two classes their difference."""
     return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores

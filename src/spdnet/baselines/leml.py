@@ -9,7 +9,7 @@ from sklearn.base import TransformerMixin
 from torch import Tensor
 
 from spdnet._checks import require_count, require_number
-from spdnet.baselines.estimator import SPDClassifier, subsample
+from spdnet.baselines.estimator import SPDClassifier, euclidean, subsample
 from spdnet.baselines.log_det import bounds, choose_pairs, project_in_turn, root
 from spdnet.baselines.neighbours import vote
 from spdnet.baselines.progress import Progress
@@ -158,7 +158,7 @@ class LEML(TransformerMixin, SPDClassifier):  # type: ignore[misc]
 
     def _codes(self, X: Tensor) -> NDArray[numpy.int64]:
         Z = self._embed(logm(X, check=False).numpy())
-        D = torch.cdist(torch.from_numpy(Z), torch.from_numpy(self.embedded_))
+        D = euclidean(torch.from_numpy(Z), torch.from_numpy(self.embedded_))
         return vote(D, self.codes_, 1)
 
     def pair_score(self, A: ArrayLike, B: ArrayLike) -> NDArray[Any]:

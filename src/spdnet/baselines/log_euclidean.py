@@ -14,6 +14,8 @@ from torch import Tensor
 from spdnet._checks import require_choice, require_number
 from spdnet.baselines.estimator import SPDClassifier, log_vectors
 
+#: deviation of an entry, relative to the largest, that rounding alone may have
+_ROUNDING = 1e-12
 METHODS = ("logistic", "lda", "ridge", "svm")
 
 
@@ -77,6 +79,8 @@ class LogEuclideanClassifier(SPDClassifier):
         features = log_vectors(self._matrices(X, fitting=True)).numpy()
         codes = self._labels(y, len(features))
         self.scaler_ = StandardScaler().fit(features)
+        noise = self.scaler_.scale_ <= _ROUNDING * numpy.abs(features).max()
+        self.scaler_.scale_[noise] = 1.0  # an entry that is always zero would be blown up
         features = self.scaler_.transform(features)
         self.rotation_ = None
         if features.shape[1] > features.shape[0] and self.method != "svm":

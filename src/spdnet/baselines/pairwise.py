@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from spdnet._checks import require_choice, require_square
-from spdnet.baselines.estimator import log_vectors
+from spdnet.baselines.estimator import euclidean, log_vectors
 from spdnet.linalg.threads import over_slices
 
 METRICS = ("log_euclidean", "affine_invariant", "stein")
@@ -62,8 +62,7 @@ def squared_distances(
     if metric == "log_euclidean":
         A = log_vectors(X)
         B = A if Y is None else log_vectors(Y)
-        exact = "donot_use_mm_for_euclid_dist"  # products would lose what is close
-        return torch.cdist(A, B, compute_mode=exact).square()
+        return euclidean(A, B).square()
     rows = _stein if metric == "stein" else _affine_invariant
     return rows(X, Y, progress or (lambda done, total: None))
 

@@ -13,6 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from spdnet._checks import require_count, require_number
+from spdnet.baselines.estimator import euclidean
 from spdnet.baselines.log_det import bounds, choose_pairs, project_in_turn, root
 from spdnet.baselines.progress import Progress
 from spdnet.covariance import gaussian_embedding, regularize, sample_covariance
@@ -287,9 +288,7 @@ class HERML(ClassifierMixin, _OnSets):  # type: ignore[misc]
 
 def _squares(A: NDArray[Any], B: NDArray[Any]) -> NDArray[Any]:
     """Squared distances ``(M, N)`` of the rows."""
-    exact = "donot_use_mm_for_euclid_dist"
-    D = torch.cdist(torch.from_numpy(A), torch.from_numpy(B), compute_mode=exact)
-    return D.square().numpy()
+    return euclidean(torch.from_numpy(A), torch.from_numpy(B)).square().numpy()
 
 
 def _width(mean: float, size: float) -> float:
