@@ -1,14 +1,12 @@
-from pathlib import Path
-
 import numpy as np
 import pytest
 from scipy.io import savemat
 
 from spdnet.datasets import DataError
 from spdnet.datasets.index import read_index, read_indexed
-from tests.cases import random_spd
+from tests.cases import REAL_DATA, random_spd
 
-REAL = Path(__file__).parents[3] / "shared" / "data" / "spddb_afew_train_spd400_int_histeq.mat"
+REAL = REAL_DATA / "spddb_afew_train_spd400_int_histeq.mat"
 NAMES = [r"train\1\10_1.mat", r"train\1\10_2.mat", r"train\2\7_1.mat", r"val\2\a_b_3.mat"]
 
 

@@ -1,11 +1,10 @@
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from spdnet.datasets.motion import read_amc, read_asf
+from tests.cases import REAL_DATA
 
-RAW = Path(__file__).parents[3] / "shared" / "data" / "hdm05_raw"
+RAW = REAL_DATA / "hdm05_raw"
 SKELETON = """# a leg
 :version 1.10
 :units
