@@ -36,7 +36,7 @@ from spdnet.training import (
     make_fabric,
 )
 from spdnet.training.loop import describe
-from spdnet.training.network import adapted
+from spdnet.training.network import adapted, in_pieces
 
 DTYPES = ("float64", "float32")
 
@@ -268,9 +268,7 @@ class SPDNetClassifier(
         elif domains is not None:
             raise ValueError("SPDNetClassifier: expected no domains, since fit had none")
         model = adapted(self.model_, *inputs) if len(inputs) == 2 else self.model_
-        function = getattr(model, method)
-        parts = zip(*(values.split(256) for values in inputs), strict=True)
-        found = torch.cat([function(*part, check=False).flatten(1) for part in parts]).cpu()
+        found = in_pieces(getattr(model, method), *inputs, check=False).flatten(1).cpu()
         bad = (~found.isfinite().all(1)).nonzero()
         if len(bad):
             raise FloatingPointError(

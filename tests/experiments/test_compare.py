@@ -6,7 +6,7 @@ import pytest
 from spdnet.baselines import CDL
 from spdnet.experiments import Comparison, ComparisonFolder, RunFolder, compare
 from spdnet.experiments import methods as table
-from spdnet.experiments.compare import as_csv, as_latex, as_text, best
+from spdnet.experiments.comparison_tables import as_csv, as_latex, as_text, best
 from spdnet.experiments.methods import METHODS, Method
 from spdnet.report import make_comparison, write_comparison
 from tests.cases import random_spd

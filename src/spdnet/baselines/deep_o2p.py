@@ -6,13 +6,12 @@ import numpy
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from spdnet._checks import require_choice, require_count, require_number
-from spdnet.baselines.estimator import one_column_for_two
+from spdnet.baselines.estimator import encode_labels, one_column_for_two
 from spdnet.models import O2PNet
 from spdnet.training import make_fabric
 
@@ -77,16 +76,7 @@ class DeepO2PClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         require_count("DeepO2PClassifier", "batch_size", self.batch_size)
         require_number("DeepO2PClassifier", "lr", self.lr, above=0)
         images = self._images(X)
-        labels = column_or_1d(y, warn=True)
-        check_classification_targets(labels)
-        if len(labels) != len(images):
-            raise ValueError(
-                f"DeepO2PClassifier: expected one label for each of {len(images)} images, got "
-                f"{len(labels)}"
-            )
-        self.classes_, codes = numpy.unique(labels, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise ValueError("DeepO2PClassifier: expected at least two classes, got one")
+        self.classes_, codes = encode_labels("DeepO2PClassifier", y, len(images))
         self.center_ = images.mean((0, 2, 3), keepdim=True)
         self.scale_ = images.std((0, 2, 3), keepdim=True).clamp(min=1e-12)
         with torch.random.fork_rng():
@@ -94,7 +84,7 @@ class DeepO2PClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self.model_ = O2PNet(
                 len(self.classes_), in_channels=images.shape[1], pool=self.pool
             ).to(images.device)
-        target = torch.as_tensor(codes.reshape(-1), device=images.device)
+        target = torch.as_tensor(codes, device=images.device)
         self._train((images - self.center_) / self.scale_, target)
         return self
 

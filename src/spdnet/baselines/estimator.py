@@ -72,17 +72,20 @@ class SPDClassifier(ClassifierMixin, SPDMethod):  # type: ignore[misc]
 
     def _labels(self, y: ArrayLike, n: int) -> NDArray[numpy.int64]:
         """Classes as numbers from 0; sets ``classes_``."""
-        who = type(self).__name__
-        labels = column_or_1d(y, warn=True)
-        check_classification_targets(labels)
-        if len(labels) != n:
-            raise ValueError(
-                f"{who}: expected one label for each of {n} samples, got {len(labels)}"
-            )
-        self.classes_, codes = numpy.unique(labels, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise ValueError(f"{who}: expected at least two classes, got {self.classes_[0]!r} only")
-        return numpy.asarray(codes.reshape(-1), dtype=numpy.int64)
+        self.classes_, codes = encode_labels(type(self).__name__, y, n)
+        return codes
+
+
+def encode_labels(who: str, y: ArrayLike, n: int) -> tuple[NDArray[Any], NDArray[numpy.int64]]:
+    """The classes, and the place of each of ``n`` labels among them."""
+    labels = column_or_1d(y, warn=True)
+    check_classification_targets(labels)
+    if len(labels) != n:
+        raise ValueError(f"{who}: expected one label for each of {n} samples, got {len(labels)}")
+    classes, codes = numpy.unique(labels, return_inverse=True)
+    if len(classes) < 2:
+        raise ValueError(f"{who}: expected at least two classes, got {classes[0]!r} only")
+    return classes, numpy.asarray(codes.reshape(-1), dtype=numpy.int64)
 
 
 def subsample(

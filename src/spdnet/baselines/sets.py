@@ -9,11 +9,10 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.mixture import GaussianMixture
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_is_fitted
 
 from spdnet._checks import require_count, require_number
-from spdnet.baselines.estimator import euclidean
+from spdnet.baselines.estimator import encode_labels, euclidean
 from spdnet.baselines.log_det import bounds, choose_pairs, project_in_turn, root
 from spdnet.baselines.progress import Progress
 from spdnet.covariance import gaussian_embedding, regularize, sample_covariance
@@ -54,15 +53,8 @@ class _OnSets(BaseEstimator):  # type: ignore[misc]
         return sets
 
     def _labels(self, y: ArrayLike, n: int) -> NDArray[numpy.int64]:
-        who = type(self).__name__
-        labels = column_or_1d(y, warn=True)
-        check_classification_targets(labels)
-        if len(labels) != n:
-            raise ValueError(f"{who}: expected one label for each of {n} sets, got {len(labels)}")
-        self.classes_, codes = numpy.unique(labels, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise ValueError(f"{who}: expected at least two classes, got {self.classes_[0]!r} only")
-        return numpy.asarray(codes.reshape(-1), dtype=numpy.int64)
+        self.classes_, codes = encode_labels(type(self).__name__, y, n)
+        return codes
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

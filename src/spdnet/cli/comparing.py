@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.status import Status
 
 from spdnet.experiments import Comparison, ComparisonFolder, compare
-from spdnet.experiments.compare import as_text
+from spdnet.experiments.comparison_tables import as_text
 from spdnet.report import write_comparison
 
 

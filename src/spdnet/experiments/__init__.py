@@ -1,6 +1,7 @@
 """From data to a trained and evaluated network in a run folder; what the command line does."""
 
-from spdnet.experiments.compare import Comparison, ComparisonFolder, compare
+from spdnet.experiments.compare import Comparison, compare
+from spdnet.experiments.comparison_folder import ComparisonFolder
 from spdnet.experiments.run_folder import RunFolder
 from spdnet.experiments.settings import Settings
 from spdnet.experiments.train import train

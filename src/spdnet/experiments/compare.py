@@ -1,11 +1,9 @@
 """Many methods on the same parts of the same data: the paper's table, on data of your own."""
 
-import csv
-import io
 import json
 import time
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -19,17 +17,17 @@ from spdnet._checks import require_choice, require_count, require_number
 from spdnet.covariance import ESTIMATORS
 from spdnet.datasets import hold_out
 from spdnet.datasets.examine import REMEDIES
+from spdnet.experiments.comparison_folder import ComparisonFolder
+from spdnet.experiments.comparison_tables import as_csv, as_latex, as_text
 from spdnet.experiments.data import Matrices, Preprocessing, load_arrays, prepare
 from spdnet.experiments.methods import METHODS, Method, Where
-from spdnet.experiments.run_folder import RunFolder, environment, is_draft, read_json, write
+from spdnet.experiments.run_folder import RunFolder, write
 from spdnet.experiments.settings import EMBEDDED
 from spdnet.training import make_fabric
 from spdnet.training.device import threads_for
 
 PROTOCOLS = ("file", "groups", "random-halves")
 _FOLDS = 3  # of --tune
-#: what the file of a cell holds
-_CELL = {"error", "parameters", "warnings", "device"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,97 +98,6 @@ class Comparison:
             raise ValueError(
                 f"{who}: expected seed to be a whole number from 0 to 2147483647, got {self.seed!r}"
             )
-
-
-class ComparisonFolder:
-    """A comparison on disk.
-
-    ====================  ==================================================
-    ``comparison.json``   settings, and a digest of the data
-    ``environment.json``  versions, machine, command
-    ``cells/``            one file for each method and repeat
-    ``results.json``      the table with all that is known
-    ``table.txt .csv .tex``  the table to read, to compute with, to print
-    ``report.html``       the same for people
-    ====================  ==================================================
-
-    Parameters
-    ----------
-    path : path
-    """
-
-    def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
-
-    @property
-    def results_file(self) -> Path:
-        """The table with all that is known."""
-        return self.path / "results.json"
-
-    @property
-    def report_file(self) -> Path:
-        """The report."""
-        return self.path / "report.html"
-
-    def require_same(self, settings: dict[str, Any]) -> list[str]:
-        """See that nothing is here, or this comparison; the methods that it has had so far."""
-        if not self._file_of("comparison").is_file():
-            there = self.path.iterdir() if self.path.exists() else ()
-            if any(p.name != "cells" and not is_draft(p) for p in there):
-                raise FileExistsError(
-                    f"compare: expected a new folder or one of a comparison, but {self.path} holds "
-                    "something else; name another"
-                )
-            return []
-        before = self._read("comparison")
-        for name, value in settings.items():
-            if before.get(name) != value and name not in ("methods", "repeats"):
-                raise ValueError(
-                    f"compare: expected the comparison that {self.path} holds, with {name} = "
-                    f"{before.get(name)!r}, got {value!r}; name another folder"
-                )
-        return [name for name in before.get("methods", []) if name in METHODS]
-
-    def begin(self, settings: dict[str, Any]) -> None:
-        """Write what is compared."""
-        (self.path / "cells").mkdir(exist_ok=True)
-        write(self._file_of("comparison"), json.dumps(settings, indent=1) + "\n")
-        if not self._file_of("environment").is_file():
-            text = json.dumps(environment(settings["seed"]), indent=2)
-            write(self._file_of("environment"), text + "\n")
-
-    def environment(self) -> dict[str, Any]:
-        """Versions, machine and command."""
-        return self._read("environment")
-
-    def cell(self, method: str, repeat: int) -> dict[str, Any] | None:
-        """What was found, if it was; a failure or a damaged file counts as nothing."""
-        file = self._cell_file(method, repeat)
-        if not file.is_file():
-            return None
-        try:
-            found = json.loads(file.read_text(encoding="utf-8"))
-        except ValueError:
-            return None
-        whole = isinstance(found, dict) and set(found) >= _CELL
-        return found if whole and found["error"] is None else None
-
-    def keep(self, method: str, repeat: int, found: dict[str, Any]) -> None:
-        """Write what was found."""
-        write(self._cell_file(method, repeat), json.dumps(found, indent=1) + "\n")
-
-    def results(self) -> dict[str, Any]:
-        """What :func:`compare` wrote."""
-        return self._read("results")
-
-    def _file_of(self, what: str) -> Path:
-        return self.path / f"{what}.json"
-
-    def _read(self, what: str) -> dict[str, Any]:
-        return read_json(self._file_of(what), "spdnet compare writes it")
-
-    def _cell_file(self, method: str, repeat: int) -> Path:
-        return self.path / "cells" / f"{method}-{repeat}.json"
 
 
 def compare(
@@ -441,77 +348,3 @@ def _row(name: str, method: Method, cells: list[dict[str, Any] | None]) -> dict[
     row["parameters"] = [cell["parameters"] for cell in done]
     row["devices"] = sorted({cell["device"] for cell in done})
     return row
-
-
-def best(results: dict[str, Any]) -> set[str]:
-    """The methods with the highest accuracy over all repeats, as a table shows it."""
-    shown = {r["method"]: r["accuracy"]["mean"] for r in results["rows"] if r["complete"]}
-    shown = {name: round(100 * mean, 2) for name, mean in shown.items()}
-    return {name for name, mean in shown.items() if mean == max(shown.values())}
-
-
-def seconds(value: float | None) -> str:
-    """Two digits, or whole seconds."""
-    if value is None:
-        return "-"
-    return f"{value:.0f}" if value >= 10 else f"{value:.2g}"
-
-
-def accuracy(row: dict[str, Any], sign: str = "±") -> str:
-    """In percent, with the deviation where there are several repeats."""
-    mean, deviation = row["accuracy"]["mean"], row["accuracy"]["deviation"]
-    if mean is None:
-        return "failed"
-    return f"{100 * mean:.2f}" + ("" if deviation is None else f" {sign} {100 * deviation:.2f}")
-
-
-def remark(row: dict[str, Any]) -> str:
-    """How many repeats a row stands for, where some are missing."""
-    total = len(row["accuracy"]["values"])
-    return "" if row["complete"] else f" ({row['repeats']} of {total})"
-
-
-def _notes(results: dict[str, Any]) -> Iterable[str]:
-    for row in results["rows"]:
-        for error in row["errors"]:
-            yield f"{row['title']}: {error}"
-
-
-def as_text(results: dict[str, Any]) -> str:
-    """The table for a terminal; a star marks the best."""
-    width = max(len(row["title"] + remark(row)) for row in results["rows"]) + 2
-    lines = [f"{'':{width}}{'accuracy, %':>16}{'fit, s':>10}{'predict, s':>12}"]
-    for row in results["rows"]:
-        star = " *" if row["method"] in best(results) else ""
-        fit, predict = (seconds(row[k]["mean"]) for k in ("fit_seconds", "predict_seconds"))
-        title = row["title"] + remark(row)
-        lines.append(f"{title:{width}}{accuracy(row):>16}{fit:>10}{predict:>12}{star}")
-    return "\n".join([*lines, *(f"failed: {note}" for note in _notes(results))]) + "\n"
-
-
-def as_csv(results: dict[str, Any]) -> str:
-    """The table for machines: one row for each method and repeat that was done."""
-    text = io.StringIO()
-    table = csv.writer(text, lineterminator="\n")
-    table.writerow(["method", "repeat", "accuracy", "fit_seconds", "predict_seconds"])
-    for row in results["rows"]:
-        columns = (row[k]["values"] for k in ("accuracy", "fit_seconds", "predict_seconds"))
-        for i, values in enumerate(zip(*columns, strict=True), 1):
-            if values[0] is not None:
-                table.writerow([row["method"], i, *values])
-    return text.getvalue()
-
-
-def as_latex(results: dict[str, Any]) -> str:
-    """The table for a paper, with the booktabs package."""
-    lines = [r"\begin{tabular}{lrrr}", r"\toprule"]
-    lines += [r"Method & Accuracy, \% & Fit, s & Predict, s \\", r"\midrule"]
-    for row in results["rows"]:
-        shown = accuracy(row, r"\pm")
-        shown = f"${shown}$" if row["accuracy"]["mean"] is not None else shown
-        if row["method"] in best(results):
-            shown = rf"\boldmath{shown}"
-        fit, predict = (seconds(row[k]["mean"]) for k in ("fit_seconds", "predict_seconds"))
-        title = row["title"] + remark(row)
-        lines.append(rf"{title} & {shown} & {fit} & {predict} \\")
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"]) + "\n"

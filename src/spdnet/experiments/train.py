@@ -9,6 +9,7 @@ import numpy
 import torch
 from numpy.typing import NDArray
 
+from spdnet import metrics
 from spdnet.datasets import hold_out
 from spdnet.datasets.readers import SPLITS
 from spdnet.experiments import results
@@ -371,11 +372,7 @@ def _summary(found: list[dict[str, Any]], seeds: list[int]) -> dict[str, Any]:
     scored = found[0]["scored"]
 
     def spread(values: list[float]) -> dict[str, Any]:
-        return {
-            "mean": float(numpy.mean(values)),
-            "deviation": float(numpy.std(values, ddof=1)),
-            "values": values,
-        }
+        return {**metrics.spread(values)._asdict(), "values": values}
 
     summary: dict[str, Any] = {
         "scored": scored,

@@ -14,9 +14,7 @@ from spdnet.experiments.results import layer_spectra
 from spdnet.experiments.run_folder import RunFolder
 from spdnet.training import Network, Recipe, checkpoint, make_fabric, make_network
 from spdnet.training.device import threads_for
-from spdnet.training.network import adapted
-
-_PIECE = 256
+from spdnet.training.network import adapted, in_pieces
 
 
 @dataclass
@@ -150,8 +148,7 @@ class Trained:
         """
         model, inputs = self._ready(matrices)
         with threads_for(model.dims[0]):
-            parts = zip(*(values.split(_PIECE) for values in inputs), strict=True)
-            logits = torch.cat([model(*part).cpu() for part in parts])
+            logits = in_pieces(model, *inputs).cpu()
         bad = matrices.index[~logits.isfinite().all(-1).numpy()]
         if len(bad):
             raise FloatingPointError(

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from spdnet.experiments import ComparisonFolder
-from spdnet.experiments.compare import accuracy, best, remark, seconds
+from spdnet.experiments.comparison_tables import accuracy, best, remark, seconds
 from spdnet.experiments.run_folder import write
 from spdnet.report import figures
 from spdnet.report.page import document, plain, section, table

@@ -18,7 +18,7 @@ from spdnet.models import SPDNet
 from spdnet.nn import SPDDomainBatchNorm
 from spdnet.training.device import make_fabric, threads_for
 from spdnet.training.graphs import GraphedStep
-from spdnet.training.network import Network, adapted, make_network, prepare_network
+from spdnet.training.network import Network, adapted, in_pieces, make_network, prepare_network
 from spdnet.training.recipe import Recipe
 
 
@@ -336,8 +336,7 @@ def evaluate(
     """Loss and accuracy over all matrices, each counted once; in evaluation mode."""
     was_training = model.training
     model.eval()
-    parts = zip(*(values.split(batch_size) for values in data.inputs), strict=True)
-    logits = torch.cat([model(*part, check=False) for part in parts])
+    logits = in_pieces(model, *data.inputs, size=batch_size, check=False)
     model.train(was_training)
     loss = weighted_loss(logits, data).item()
     return loss, (logits.argmax(-1) == data.y).double().mean().item()

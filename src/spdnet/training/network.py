@@ -1,7 +1,7 @@
 """The network of a recipe, and what a training has to know about it."""
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -86,6 +86,14 @@ def prepare_network(model: Network, X: Tensor, weight: Tensor | None = None) -> 
         model.calibrate(X)
     elif model.center is not None:
         model.center.fit(X, weight)
+
+
+def in_pieces(
+    function: Callable[..., Tensor], *inputs: Tensor, size: int = 256, **settings: Any
+) -> Tensor:
+    """What a network makes of many samples, some at a time, so that memory does not grow."""
+    parts = zip(*(values.split(size) for values in inputs), strict=True)
+    return torch.cat([function(*part, **settings) for part in parts])
 
 
 def adapted(model: Network, X: Tensor, domain: Tensor | None) -> Network:
