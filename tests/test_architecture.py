@@ -31,6 +31,12 @@ ALLOWED = {
     "numpy": None,
     "scipy": {"datasets", "baselines"},
     "sklearn": {"datasets", "metrics", "estimator", "baselines", "experiments"},
+    "pooch": {"datasets"},
+    "requests": {"datasets"},
+    "h5py": {"datasets"},
+    "av": {"datasets"},
+    "PIL": {"datasets"},
+    "c3d": {"datasets"},
     "lightning_fabric": {"training"},
     "matplotlib": {"report"},
     "typer": {"cli"},
@@ -77,7 +83,9 @@ def test_every_room_has_a_floor():
 
 
 def test_importing_is_light():
-    heavy = "sklearn scipy matplotlib typer rich pandas lightning_fabric torch._dynamo"
+    heavy = (
+        "sklearn scipy matplotlib typer rich pooch requests pandas lightning_fabric torch._dynamo"
+    )
     code = f"import sys, spdnet; print([m for m in {heavy.split()} if m in sys.modules])"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"

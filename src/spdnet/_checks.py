@@ -148,7 +148,7 @@ def require_reducing(who: str, before: int, after: int, where: str) -> None:
 def require_threshold(who: str, eps: Any) -> float | None:
     """Check a threshold; the share of a percentage such as ``"10%"``, None for a number."""
     if not isinstance(eps, str):
-        require_number(who, "eps", eps, above=0)
+        require_number(who, "eps", eps, at_least=0)
         return None
     number = eps.strip().removesuffix("%")
     try:
@@ -157,7 +157,7 @@ def require_threshold(who: str, eps: Any) -> float | None:
         share = math.nan
     if number == eps.strip() or not 0 < share < 1:
         raise ValueError(
-            f"{who}: expected eps to be a number > 0, or a percentage between 0% and 100% such as "
+            f"{who}: expected eps to be a number >= 0, or a percentage between 0% and 100% such as "
             f"'10%', got {eps!r}"
         )
     return share

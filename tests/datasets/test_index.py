@@ -3,7 +3,8 @@ import pytest
 from scipy.io import savemat
 
 from spdnet.datasets import DataError
-from spdnet.datasets.index import read_index, read_indexed
+from spdnet.datasets.index import read_index
+from spdnet.datasets.sources import matrix_sources
 from tests.cases import REAL_DATA, random_spd
 
 REAL = REAL_DATA / "spddb_afew_train_spd400_int_histeq.mat"
@@ -38,20 +39,18 @@ def test_files_are_found_at_any_depth(tmp_path):
     index = read_index(write_index(tmp_path))
     assert index.groups.tolist() == ["train/1/10", "train/1/10", "train/2/7", "val/2/a_b"]
     X = random_spd(4, 3).numpy()
-    seen = []
     for i, parts in enumerate(index.files):
         file = tmp_path.joinpath("deep", "er", *parts)
         file.parent.mkdir(parents=True, exist_ok=True)
         savemat(file.with_suffix(".MAT" if i == 1 else ".mat"), {"Y1" if i else "Z": X[i]})
-    data = read_indexed(index, tmp_path, on_file=lambda *now: seen.append(now))
-    np.testing.assert_array_equal(data.X, X)
-    assert data.y.tolist() == [1, 1, 2, 2]
-    assert data.split.tolist() == ["train", "train", "train", "test"]
-    assert data.names[3] == "val/2/a_b_3.mat"
-    assert seen[-1] == (4, 4)
+    sources = matrix_sources(tmp_path, index)
+    np.testing.assert_array_equal([s.load() for s in sources], X)
+    assert [s.y for s in sources] == ["1", "1", "2", "2"]
+    assert [s.split for s in sources] == ["train", "train", "train", "test"]
+    assert sources[3].name == "val/2/a_b_3.mat"
     (tmp_path / "deep" / "er" / "train" / "2" / "7_1.mat").unlink()
     with pytest.raises(DataError, match=r"train/2/7_1\.mat.*2 of 4"):
-        read_indexed(index, tmp_path)
+        matrix_sources(tmp_path, index)
 
 
 @pytest.mark.parametrize(
@@ -63,6 +62,7 @@ def test_files_are_found_at_any_depth(tmp_path):
         ({"names": ["a.exe", *NAMES[1:]]}, "below one folder"),
         ({"sets": (1, 1, 3, 2)}, "got 3"),
         ({"labels": (1, 2)}, "4, 2 and 4"),
+        ({"labels": (1, 1, np.nan, 2)}, "numbers"),
     ],
 )
 def test_bad_indices(tmp_path, change, message):
@@ -76,9 +76,9 @@ def test_other_files(tmp_path):
     with pytest.raises(DataError, match="index"):
         read_index(path)
     path.write_bytes(b"no")
-    with pytest.raises(DataError, match="truncated"):
+    with pytest.raises(DataError, match="version 5"):
         read_index(path)
     with pytest.raises(FileNotFoundError):
         read_index(tmp_path / "b.mat")
     with pytest.raises(FileNotFoundError):
-        read_indexed(read_index(write_index(tmp_path)), tmp_path / "none")
+        matrix_sources(tmp_path / "none", read_index(write_index(tmp_path)))

@@ -142,7 +142,11 @@ BAD = {
         DataError,
         "a single matrix in .*got A, B",
     ),
-    "broken mat": (lambda p: read(one_mat(p, b"garbage" * 40)), DataError, "expected a .mat file"),
+    "broken mat": (
+        lambda p: read(one_mat(p, b"garbage" * 40)),
+        DataError,
+        "expected a MATLAB file",
+    ),
     "dimensions": (
         lambda p: read(save(p / "a.npz", X=X[0], y=Y[:4])),
         DataError,

@@ -126,6 +126,11 @@ class CDL(TransformerMixin, SPDClassifier):  # type: ignore[misc]
         """How alike the matrices of pairs are, ``(N,)``: minus their distance in the space."""
         return -numpy.linalg.norm(self.transform(A) - self.transform(B), axis=1)
 
+    def similarity(self, A: ArrayLike, B: ArrayLike) -> NDArray[Any]:
+        """Scores ``(N, M)`` of all of ``A`` with all of ``B``: see :meth:`pair_score`."""
+        one, other = (torch.from_numpy(self.transform(X)) for X in (A, B))
+        return -euclidean(one, other).numpy()
+
     def _n(self, codes: NDArray[numpy.int64]) -> int:
         most = int(codes.max())  # one fewer than classes
         return most if self.n_components is None else min(self.n_components, most)

@@ -165,3 +165,8 @@ class LEML(TransformerMixin, SPDClassifier):  # type: ignore[misc]
         """How alike the matrices of pairs are, ``(N,)``: minus their learnt distance."""
         one, other = (self._embed(logm(self._matrices(X), check=False).numpy()) for X in (A, B))
         return -numpy.linalg.norm(one - other, axis=1)
+
+    def similarity(self, A: ArrayLike, B: ArrayLike) -> NDArray[Any]:
+        """Scores ``(N, M)`` of all of ``A`` with all of ``B``: see :meth:`pair_score`."""
+        one, other = (self._embed(logm(self._matrices(X), check=False).numpy()) for X in (A, B))
+        return -euclidean(torch.from_numpy(one), torch.from_numpy(other)).numpy()

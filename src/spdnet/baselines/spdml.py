@@ -145,6 +145,11 @@ class SPDML(TransformerMixin, SPDClassifier):  # type: ignore[misc]
         squares = _DIVERGENCES[self.metric](self._reduced(A), self._reduced(B))
         return -squares.clamp(min=0).sqrt().cpu().numpy()
 
+    def similarity(self, A: ArrayLike, B: ArrayLike) -> NDArray[Any]:
+        """Scores ``(N, M)`` of all of ``A`` with all of ``B``: see :meth:`pair_score`."""
+        squares = squared_distances(self._reduced(A), self._reduced(B), _NAMES[self.metric])
+        return -squares.clamp(min=0).sqrt().cpu().numpy()
+
     def _reduced(self, X: ArrayLike) -> Tensor:
         matrices = self._matrices(X)
         return _reduce(matrices, self._U(matrices))

@@ -15,7 +15,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
-data_app = typer.Typer(help="Look at data before training on them.", no_args_is_help=True)
+data_app = typer.Typer(
+    help="Look at data, build files of matrices, get the data sets of the paper.",
+    no_args_is_help=True,
+)
 app.add_typer(data_app, name="data")
 
 INPUT, NETWORK, TRAINING, RUN = "Data", "Network", "Training", "Run"  # panels of help
@@ -95,6 +98,12 @@ def train(
             rich_help_panel=NETWORK,
             help="Classifier: linear, or Riemannian in the metric log_euclidean, log_cholesky, "
             "power_euclidean, affine_invariant or bures_wasserstein. [default: linear]",
+        ),
+    ] = None,
+    log: Annotated[
+        bool | None,
+        typer.Option(
+            rich_help_panel=NETWORK, help="Whether SPDNet ends with LogEig. [default: yes]"
         ),
     ] = None,
     epochs: Annotated[
@@ -316,6 +325,76 @@ def compare(
         run_comparison(given, out)
 
 
+@app.command("reproduce")
+def reproduce_(
+    experiment: Annotated[
+        str,
+        typer.Argument(
+            metavar="EXPERIMENT",
+            help="afew, hdm05 or pasc: the rows of Table 1. no-logeig: the network without LogEig. "
+            "epsilon and convergence: Figure 2.",
+            show_default=False,
+        ),
+    ],
+    *,
+    standin: Annotated[
+        str | None,
+        typer.Option(
+            help="Other data in place of the paper's: digits, generated, or a file of sequences or "
+            "matrices."
+        ),
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Two epochs on a few sequences, to see that it runs.")
+    ] = False,
+    baselines: Annotated[
+        bool, typer.Option("--baselines", help="Run the other methods of the table, too.")
+    ] = False,
+    recipe: Annotated[
+        str, typer.Option(help="Training: paper, or default, that of `spdnet train`.")
+    ] = "paper",
+    repeats: Annotated[
+        int | None, typer.Option(help="Instead of the paper's: 10 for hdm05, 1 for others.")
+    ] = None,
+    epochs: Annotated[
+        int | None, typer.Option(help="Instead of the paper's: 100 for pasc, 500 for others.")
+    ] = None,
+    classes: Annotated[
+        int | None,
+        typer.Option(help="The classes with the most sequences only; 117 is usual for HDM05."),
+    ] = None,
+    root: Annotated[
+        int | None,
+        typer.Option(help="Joint that positions are relative to. [default: absolute positions]"),
+    ] = None,
+    clips: Annotated[bool, typer.Option(help="Cut training sequences into clips.")] = True,
+    score: Annotated[
+        str, typer.Option(help="What verification compares: features (of LogEig) or logits.")
+    ] = "features",
+    seed: Annotated[int, typer.Option(help="Of parts and weights.")] = 0,
+    device: Device = "auto",
+    dtype: Annotated[str, typer.Option(help="float64 or float32.")] = "float64",
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the reproduction. [default: runs/reproduce-EXPERIMENT]"),
+    ] = None,
+) -> None:
+    """Reproduce an experiment of the paper: its figures beside those found here.
+
+    What the folder holds already is not done again: after an interruption, or with more repeats,
+    give the same command.
+
+    Example: spdnet reproduce hdm05 --standin cmu27_joints.npz --repeats 3
+
+    To see it run: spdnet reproduce afew --standin digits --quick
+    """
+    given = {k: v for k, v in locals().items() if k != "out"}
+    with _errors():
+        from spdnet.cli.reproducing import run_reproduction
+
+        run_reproduction(given, out)
+
+
 @app.command()
 def evaluate(
     run: Run,
@@ -383,6 +462,121 @@ def info(data: Data, labels: Labels = None) -> None:
         from spdnet.cli.using import run_info
 
         run_info(data, labels)
+
+
+@data_app.command("build")
+def build_(
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="SOURCE", help="A folder, a zip archive, or a .npz file.", show_default=False
+        ),
+    ],
+    out: Annotated[
+        Path, typer.Argument(metavar="OUT", help="The .npz file to write.", show_default=False)
+    ],
+    *,
+    of: Annotated[
+        str,
+        typer.Option(
+            help="matrices: one .mat or .npy file each. sequences: motions (.amc, .c3d), videos, "
+            "images, features of frames, or a .npz file with frames and lengths."
+        ),
+    ] = "matrices",
+    kind: Annotated[
+        str, typer.Option(help="Of sequences: covariance, or gaussian, with the mean.")
+    ] = "covariance",
+    reg: Annotated[float, typer.Option(help="Added to the covariance, times its mode.")] = 1e-3,
+    mode: Annotated[
+        str, typer.Option(help="trace, mean (eigenvalue), absolute, shrinkage or none.")
+    ] = "trace",
+    root: Annotated[
+        int | None, typer.Option(help="Joint that the positions of others are relative to.")
+    ] = None,
+    pca: Annotated[
+        int | None, typer.Option(help="Dimensions to keep, found in the training part.")
+    ] = None,
+    clip_length: Annotated[
+        float | None,
+        typer.Option(help="Cut training sequences into clips: frames, or a share such as 0.5."),
+    ] = None,
+    clip_stride: Annotated[
+        int | None, typer.Option(help="Frames from clip to clip. [default: half a clip]")
+    ] = None,
+    clips: Annotated[
+        int | None, typer.Option(help="Instead of a stride: clips of each sequence.")
+    ] = None,
+    size: Annotated[int, typer.Option(help="Videos: height and width of the grey frames.")] = 20,
+    every: Annotated[int, typer.Option(help="Take every so-many-th frame.")] = 1,
+    index: Annotated[
+        Path | None, typer.Option(help="The authors' index (.mat) of a folder of matrices.")
+    ] = None,
+    test: Annotated[
+        float | None,
+        typer.Option(help="Random part to test on, where folders do not name it. [default: none]"),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of that part.")] = 0,
+    dtype: Annotated[str, typer.Option(help="float64 or float32, in the file.")] = "float64",
+    bad: Bad = "refuse",
+) -> None:
+    """Write one file of matrices, with classes, parts and groups, that trains from disk.
+
+    Interrupted, the same command goes on. What folders are called train, val and test are the parts
+    of the data; the folders of the files are their classes.
+
+    Example: spdnet data build recordings/ recordings.npz
+
+    Or: spdnet data build motions/ motions.npz --of sequences --test 0.5 --clip-length 0.5
+    """
+    given = {k: v for k, v in locals().items() if k not in ("source", "out")}
+    with _errors():
+        from spdnet.cli.data import run_build
+
+        run_build(source, out, given)
+
+
+Published = Annotated[
+    str, typer.Argument(metavar="NAME", help="afew, hdm05 or pasc.", show_default=False)
+]
+
+
+@data_app.command("fetch")
+def fetch_(name: Published) -> None:
+    """Download the SPD matrices that the paper's authors publish; interrupted, it goes on.
+
+    They are kept in $SPDNET_DATA, or in the user's cache.
+
+    Example: spdnet data fetch afew
+    """
+    with _errors():
+        from spdnet.cli.data import run_fetch
+
+        run_fetch(name)
+
+
+@data_app.command("import")
+def import_(
+    name: Published,
+    path: Annotated[
+        Path,
+        typer.Argument(
+            metavar="PATH",
+            help="The authors' archive, packed or not, or the data it was made of.",
+            show_default=False,
+        ),
+    ],
+    index: Annotated[
+        Path | None, typer.Option(help="The authors' index (.mat), if it lies elsewhere.")
+    ] = None,
+) -> None:
+    """Bring in a data set of the paper that you have got by hand.
+
+    Example: spdnet data import afew AFEW_SPD_data.zip --index spddb_afew.mat
+    """
+    with _errors():
+        from spdnet.cli.data import run_import
+
+        run_import(name, path, index)
 
 
 @contextmanager

@@ -56,11 +56,21 @@ class Display(Watch):
 
     def file(self, done: int, total: int) -> None:
         """A bar of files on a terminal."""
+        self._count("reading", done, total)
+
+    def matrix(self, done: int, total: int) -> None:
+        """A bar of matrices on a terminal."""
+        self._count("checking", done, total)
+        if done == total:
+            self._stop_reading()
+
+    def _count(self, what: str, done: int, total: int) -> None:
         if not self.live:
             return
-        if self._reading is None:
+        if self._reading is None or self._reading.tasks[0].description != what:
+            self._stop_reading()
             self._reading = Progress(console=self.console, transient=True)
-            self._reading.add_task("reading", total=total)
+            self._reading.add_task(what, total=total)
             self._reading.start()
         self._reading.update(self._reading.task_ids[0], completed=done)
 

@@ -1,16 +1,21 @@
 """What is wrong with matrices, by index, before anything is trained on them."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy
 import torch
 from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
 
 from spdnet._checks import require_choice
+from spdnet.datasets.store import StoredArray
 
 #: in the order in which a matrix is given its fault
 FAULTS = ("not finite", "zero", "asymmetric", "indefinite", "singular")
 REMEDIES = ("refuse", "drop", "repair")
+_PIECE = 1024
 
 
 @dataclass(frozen=True)
@@ -42,7 +47,9 @@ class Examination:
         return "; ".join(lines) or "no fault"
 
 
-def examine(X: ArrayLike) -> Examination:
+def examine(
+    X: ArrayLike | StoredArray, *, on_matrix: Callable[[int, int], None] | None = None
+) -> Examination:
     """Find the matrices that are not symmetric positive definite.
 
     ``asymmetric`` and ``singular`` allow for rounding: the square root of the unit relative to the
@@ -51,6 +58,9 @@ def examine(X: ArrayLike) -> Examination:
     Parameters
     ----------
     X : array, shape (N, n, n)
+        In memory, or stored.
+    on_matrix : callable, optional
+        Called with how many are done, and how many there are.
 
     Returns
     -------
@@ -63,9 +73,23 @@ def examine(X: ArrayLike) -> Examination:
     >>> print(examine([numpy.eye(2), -numpy.eye(2), numpy.zeros((2, 2))]))
     1 zero: 2; 1 indefinite: 1
     """
-    X = numpy.asarray(X)
+    X = X if isinstance(X, StoredArray) else numpy.asarray(X)
     if X.ndim != 3 or X.shape[-1] != X.shape[-2]:
         raise ValueError(f"examine: expected X of shape (N, n, n), got {X.shape}")
+    states, conditions = [], []
+    for start in range(0, len(X), _PIECE):
+        state, condition = _examine(X[start : start + _PIECE])
+        states.append(state)
+        conditions.append(condition)
+        if on_matrix is not None:
+            on_matrix(min(start + _PIECE, len(X)), len(X))
+    found = torch.cat(states) if states else torch.zeros(0)
+    faults = {name: (found == i).nonzero()[:, 0].numpy() for i, name in enumerate(FAULTS)}
+    return Examination(faults, torch.cat(conditions).numpy() if conditions else numpy.zeros(0))
+
+
+def _examine(X: NDArray[Any]) -> tuple[Tensor, Tensor]:
+    """The fault of each matrix, -1 for none, and its condition."""
     if not numpy.issubdtype(X.dtype, numpy.floating):
         X = X.astype(numpy.float64)
     matrices, n, unit = (
@@ -89,23 +113,29 @@ def examine(X: ArrayLike) -> Examination:
         fault[(fault < 0) & (low <= rounding)] = FAULTS.index("singular")
         state[usable] = fault
         conditions[usable] = torch.where(fault < 0, high / low, torch.inf)
-    faults = {name: (state == i).nonzero()[:, 0].numpy() for i, name in enumerate(FAULTS)}
-    return Examination(faults, conditions.numpy())
+    return state, conditions
 
 
 def treat(
-    X: ArrayLike, remedy: str = "refuse", *, reg: float = 1e-3
-) -> tuple[NDArray[numpy.floating], NDArray[numpy.int64], str]:
+    X: ArrayLike | StoredArray,
+    remedy: str = "refuse",
+    *,
+    reg: float = 1e-3,
+    on_matrix: Callable[[int, int], None] | None = None,
+) -> tuple[Any, NDArray[numpy.int64], str]:
     """Deal with matrices that are not SPD.
 
     Parameters
     ----------
     X : array, shape (N, n, n)
+        Those that are stored stay where they are, and cannot be repaired.
     remedy : {"refuse", "drop", "repair"}
         Raise an error that names them; leave them out; or take the symmetric part and add
         ``reg`` times the mean eigenvalue to the diagonal, which mends what is asymmetric or
         singular. What cannot be repaired (not finite, zero, indefinite) is refused.
     reg : float
+    on_matrix : callable, optional
+        See :func:`examine`.
 
     Returns
     -------
@@ -125,8 +155,8 @@ def treat(
     'dropped 1 of 2 matrices (1 zero: 1)'
     """
     require_choice("treat", "remedy", remedy, REMEDIES)
-    X = numpy.asarray(X)
-    found = examine(X)
+    X = X if isinstance(X, StoredArray) else numpy.asarray(X)
+    found = examine(X, on_matrix=on_matrix)
     everything = numpy.arange(len(X))
     if len(found.bad) == 0:
         return X, everything, ""
@@ -135,9 +165,9 @@ def treat(
         if len(kept) == 0:
             raise ValueError(f"treat: expected some SPD matrices to keep, got none ({found})")
         report = f"dropped {len(found.bad)} of {len(X)} matrices ({found})"
-        return X[kept], kept, report
+        return X.take(kept, axis=0), kept, report
     mendable = [*found.faults["asymmetric"], *found.faults["singular"]]
-    if remedy == "repair" and len(mendable) == len(found.bad):
+    if remedy == "repair" and len(mendable) == len(found.bad) and not isinstance(X, StoredArray):
         mended = X.astype(numpy.result_type(X, numpy.float32), copy=True)
         part = (mended[mendable] + mended[mendable].swapaxes(-1, -2)) / 2
         mean = numpy.trace(part, axis1=-2, axis2=-1) / X.shape[-1]
@@ -146,7 +176,11 @@ def treat(
         if len(left.bad) == 0:
             return mended, everything, f"repaired {len(mendable)} of {len(X)} matrices ({found})"
         found = left
-    hint = "choose 'drop'" if remedy == "repair" else "choose 'drop' or 'repair'"
+    hint = (
+        "choose 'drop'"
+        if remedy == "repair" or isinstance(X, StoredArray)
+        else "choose 'drop' or 'repair'"
+    )
     raise ValueError(
         f"treat: expected symmetric positive definite matrices, got {len(found.bad)} of {len(X)} "
         f"that are not ({found}); {hint}"

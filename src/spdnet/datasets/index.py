@@ -1,15 +1,16 @@
 """Data sets of many files with an index in MATLAB's format, as SPDNet's authors publish them."""
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path, PureWindowsPath
+from pathlib import Path
 from typing import Any
 
 import numpy
 from numpy.typing import NDArray
 
-from spdnet.datasets.readers import DataError, LabelledArrays, load_mat, read_matrix
+from spdnet.datasets.errors import DataError
+from spdnet.datasets.files import safe_parts
+from spdnet.datasets.matlab import load_mat
 
 #: numbers of the index, and the parts they stand for
 _SETS = {1: "train", 2: "test"}
@@ -40,7 +41,7 @@ class Index:
         return len(self.files)
 
 
-def read_index(path: str | Path) -> Index:
+def read_index(path: str | Path | bytes, name: str | None = None) -> Index:
     r"""Read an index of the authors' SPD data sets.
 
     It is a struct with ``spd.name`` (paths such as ``train\1\10_2.mat``), ``spd.label`` and
@@ -48,34 +49,38 @@ def read_index(path: str | Path) -> Index:
 
     Parameters
     ----------
-    path : path
-        A ``.mat`` file.
+    path : path or bytes
+        A ``.mat`` file, or what it holds.
+    name : str, optional
+        What messages call it.
 
     Raises
     ------
     DataError
         The file is no such index, or names files outside of its folder.
     """
-    path = Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"read_index: expected a file at {path}, got none")
-    structs = load_mat(path, simplify_cells=True).values()
+    structs = load_mat(path, name).values()
+    if name is None:
+        name = "the index" if isinstance(path, bytes) else str(path)
     try:
         table = next(s["spd"] for s in structs if isinstance(s, dict) and "spd" in s)
-        names, labels, sets = (numpy.atleast_1d(table[k]) for k in ("name", "label", "set"))
+        names = [table["name"]] if isinstance(table["name"], str) else list(table["name"])
+        labels, sets = (numpy.ravel(table[k]) for k in ("label", "set"))
     except (StopIteration, KeyError, TypeError) as error:
         raise DataError(
-            f"read_index: expected an index of SPD data in {path}, got something else"
+            f"read_index: expected an index of SPD data in {name}, got something else"
         ) from error
     if not len(names) == len(labels) == len(sets) or len(names) == 0:
         raise DataError(
-            f"read_index: expected a name, a label and a set of each file in {path}, got "
+            f"read_index: expected a name, a label and a set of each file in {name}, got "
             f"{len(names)}, {len(labels)} and {len(sets)}"
         )
+    if not all(v.dtype.kind in "iuf" and numpy.isfinite(v).all() for v in (labels, sets)):
+        raise DataError(f"read_index: expected numbers as labels and sets in {name}, got others")
     unknown = sorted({int(s) for s in sets} - set(_SETS))
     if unknown:
-        raise DataError(f"read_index: expected sets 1 and 2 in {path}, got {unknown[0]}")
-    files = [_parts(str(name), path) for name in names]
+        raise DataError(f"read_index: expected sets 1 and 2 in {name}, got {unknown[0]}")
+    files = [_parts(file, name) for file in names]
     return Index(
         files,
         labels.astype(numpy.int64),
@@ -84,55 +89,11 @@ def read_index(path: str | Path) -> Index:
     )
 
 
-def read_indexed(
-    index: Index, folder: str | Path, *, on_file: Callable[[int, int], None] | None = None
-) -> LabelledArrays:
-    """The matrices of an index, wherever below a folder they lie.
-
-    Parameters
-    ----------
-    index : Index
-    folder : path
-        The files are found by the end of their paths, at any depth.
-    on_file : callable, optional
-        Called with how many files are read, and how many there are.
-    """
-    folder = Path(folder)
-    if not folder.is_dir():
-        raise FileNotFoundError(f"read_indexed: expected a folder at {folder}, got none")
-    depth = max(map(len, index.files))
-    there: dict[tuple[str, ...], Path] = {}
-    for file in folder.rglob("*"):
-        if file.suffix.lower() == ".mat" and file.is_file():
-            parts = file.relative_to(folder).parts
-            for n in range(1, depth + 1):
-                there.setdefault(tuple(p.lower() for p in parts[-n:]), file)
-    matrices: list[NDArray[Any]] = []
-    for i, parts in enumerate(index.files, 1):
-        found = there.get(tuple(p.lower() for p in parts))
-        if found is None:
-            raise DataError(
-                f"read_indexed: expected {'/'.join(parts)} below {folder}, got none; "
-                f"{i - 1} of {len(index)} files were there"
-            )
-        matrices.append(read_matrix(found))
-        if matrices[-1].shape != matrices[0].shape:
-            raise DataError(
-                f"read_indexed: expected matrices of one shape, {matrices[0].shape}, got "
-                f"{matrices[-1].shape} in {found}"
-            )
-        if on_file is not None:
-            on_file(i, len(index))
-    names = numpy.array(["/".join(parts) for parts in index.files])
-    return LabelledArrays(numpy.stack(matrices), index.y, index.split, index.groups, names)
-
-
-def _parts(name: str, path: Path) -> tuple[str, ...]:
-    """The folders and the file of a path, whichever slashes it has."""
-    pure = PureWindowsPath(name)  # takes both
-    parts = tuple(p for p in pure.parts if p != ".")
-    if pure.drive or pure.root or ".." in parts or not parts or pure.suffix.lower() != ".mat":
+def _parts(file: Any, index: str) -> tuple[str, ...]:
+    """The folders and the file of a path."""
+    parts = safe_parts(file) if isinstance(file, str) else None
+    if parts is None or not parts[-1].lower().endswith(".mat"):
         raise DataError(
-            f"read_index: expected names of .mat files below one folder in {path}, got {name!r}"
+            f"read_index: expected names of .mat files below one folder in {index}, got {file!r}"
         )
     return parts

@@ -1,8 +1,8 @@
 """Labelled matrices and signals from files: ``.npz``, ``.npy`` with labels, folders of classes."""
 
+import io
 import os
 import zipfile
-import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,11 +10,15 @@ from typing import Any
 
 import numpy
 from numpy.typing import NDArray
-from scipy.io import loadmat
-from scipy.io.matlab import MatReadError
+
+from spdnet.datasets.errors import DataError
+from spdnet.datasets.matlab import load_mat
+from spdnet.datasets.store import StoredArray, open_stored
 
 SPLITS = ("train", "val", "test")
 SUFFIXES = (".mat", ".npy")
+#: matrices of more bytes than this stay in their file, where they can
+IN_MEMORY = 2**28
 
 
 @dataclass(frozen=True)
@@ -23,7 +27,7 @@ class LabelledArrays:
 
     Attributes
     ----------
-    X : array, shape (N, n, n) or (N, channels, time)
+    X : array or StoredArray, shape (N, n, n) or (N, channels, time)
         SPD matrices, or signals from which they are to be computed.
     y : array, shape (N,), optional
         Classes: numbers or text.
@@ -35,7 +39,7 @@ class LabelledArrays:
         The files they came from, below the folder that was read.
     """
 
-    X: NDArray[Any]
+    X: NDArray[Any] | StoredArray
     y: NDArray[Any] | None = None
     split: NDArray[Any] | None = None
     groups: NDArray[Any] | None = None
@@ -50,10 +54,6 @@ class LabelledArrays:
         return len(self.X)
 
 
-class DataError(ValueError):
-    """A file or folder that cannot be read as labelled matrices; the message says why."""
-
-
 def read(
     path: str | Path,
     labels: str | Path | None = None,
@@ -65,7 +65,8 @@ def read(
 
     ====================================  ==================================================
     ``file.npz``                          arrays ``X (N, n, n)`` or ``(N, channels, time)``,
-                                          ``y (N,)``, and optionally ``split``, ``groups``
+                                          ``y (N,)``, and optionally ``split``, ``groups``,
+                                          ``names``
     ``file.npy`` with ``labels``          ``X``; the labels are a ``.npy`` file, or text with
                                           one label on a line
     ``folder/<class>/*.npy`` or ``.mat``  one matrix a file, also below ``train``, ``val`` and
@@ -74,6 +75,9 @@ def read(
 
     With ``labelled=None`` the labels may be missing: ``y`` in a ``.npz`` file, the file of labels,
     the folders of the classes. With ``labelled=False`` they are not looked at.
+
+    Matrices of more than 256 MiB in a ``.npz`` file that is not compressed stay on disk, as
+    :class:`StoredArray`.
 
     Nothing in the files is run: arrays of Python objects are refused.
 
@@ -126,12 +130,20 @@ def _read_npz(path: Path, labelled: bool | None) -> LabelledArrays:
                 raise DataError(
                     f"read: expected arrays {' and '.join(needed)} in {path}, got {names}"
                 )
-            optional = {k: file[k] for k in ("y", "split", "groups") if k in file}
-            return LabelledArrays(file["X"], **optional)
+            optional = {k: file[k] for k in ("y", "split", "groups", "names") if k in file}
+            return LabelledArrays(_large(path) or file["X"], **optional)
     except (zipfile.BadZipFile, OSError, EOFError) as error:
         raise DataError(f"read: expected a .npz file, but {path} is damaged: {error}") from error
     except ValueError as error:
         raise _refused(path, error) from error
+
+
+def _large(path: Path) -> StoredArray | None:
+    """Matrices that are better left where they are."""
+    X = open_stored(path)
+    if X is None or X.nbytes <= IN_MEMORY or X.ndim != 3 or X.shape[1] != X.shape[2]:
+        return None
+    return X
 
 
 def _read_npy(path: Path, labels: str | Path | None, labelled: bool | None) -> LabelledArrays:
@@ -220,38 +232,43 @@ def _text(name: str) -> str:
 
 def read_matrix(file: Path) -> NDArray[Any]:
     """The single matrix of a file."""
-    if file.suffix.lower() == ".npy":
-        matrix = _array(file)
+    return matrix_of(file.read_bytes(), str(file))
+
+
+def matrix_of(data: bytes, name: str) -> NDArray[Any]:
+    """The single matrix of a ``.npy`` or ``.mat`` file that has been read.
+
+    Parameters
+    ----------
+    data : bytes
+    name : str
+        Of the file: its suffix tells the format.
+    """
+    if name.lower().endswith(".npy"):
+        matrix = _array(io.BytesIO(data), name)
     else:
-        named = load_mat(file)
+        named = load_mat(data, name)
         matrices = {k: v for k, v in named.items() if getattr(v, "ndim", 0) == 2 and v.size > 1}
         if len(named) == 1:
             matrices = named  # may be 1 by 1
         if len(matrices) != 1:
             raise DataError(
-                f"read: expected a single matrix in {file}, got {', '.join(named) or 'nothing'}"
+                f"read: expected a single matrix in {name}, got {', '.join(named) or 'nothing'}"
             )
         (matrix,) = matrices.values()
-    if matrix.ndim != 2:
-        raise DataError(f"read: expected a matrix in {file}, got shape {matrix.shape}")
+    if not isinstance(matrix, numpy.ndarray) or matrix.ndim != 2:
+        is_array = isinstance(matrix, numpy.ndarray)
+        what = f"shape {matrix.shape}" if is_array else type(matrix).__name__
+        raise DataError(f"read: expected a matrix in {name}, got {what}")
     return matrix
 
 
-def load_mat(file: Path, **settings: Any) -> dict[str, Any]:
-    """The variables of a MATLAB file."""
+def _array(file: Path | io.BytesIO, name: str | None = None) -> NDArray[Any]:
+    path = name or file
     try:
-        content = loadmat(file, **settings)
-    except (
-        *(ValueError, OSError, TypeError, KeyError, NotImplementedError, MemoryError),
-        *(MatReadError, zipfile.BadZipFile, zlib.error),
-    ) as error:
-        raise DataError(f"read: expected a .mat file, but {file}: {error}") from error
-    return {name: value for name, value in content.items() if not name.startswith("__")}
-
-
-def _array(path: Path) -> NDArray[Any]:
-    try:
-        with path.open("rb") as handle:
+        if isinstance(file, io.BytesIO):
+            return numpy.load(file, allow_pickle=False)
+        with file.open("rb") as handle:
             return numpy.load(handle, allow_pickle=False)
     except (OSError, EOFError) as error:
         raise DataError(f"read: expected a .npy file, but {path} is damaged: {error}") from error
@@ -259,7 +276,7 @@ def _array(path: Path) -> NDArray[Any]:
         raise _refused(path, error) from error
 
 
-def _refused(path: Path, error: ValueError) -> DataError:
+def _refused(path: Any, error: ValueError) -> DataError:
     if isinstance(error, DataError):
         return error
     return DataError(
@@ -281,6 +298,7 @@ def _checked(path: Path, data: LabelledArrays) -> LabelledArrays:
         y=_column(path, X, "y", data.y),
         split=_column(path, X, "split", data.split),
         groups=_column(path, X, "groups", data.groups),
+        names=_column(path, X, "names", data.names),
     )
     if data.split is not None:
         unknown = sorted({str(s) for s in data.split} - set(SPLITS))
@@ -304,7 +322,7 @@ def _checked(path: Path, data: LabelledArrays) -> LabelledArrays:
 
 
 def _column(
-    path: Path, X: NDArray[Any], name: str, values: NDArray[Any] | None
+    path: Path, X: NDArray[Any] | StoredArray, name: str, values: NDArray[Any] | None
 ) -> NDArray[Any] | None:
     """One value for each matrix: numbers, or text."""
     if values is None:

@@ -2,6 +2,8 @@
 
 from spdnet.experiments.compare import Comparison, compare
 from spdnet.experiments.comparison_folder import ComparisonFolder
+from spdnet.experiments.reproduce import ReproductionFolder, reproduce
+from spdnet.experiments.reproduction import Reproduction
 from spdnet.experiments.run_folder import RunFolder
 from spdnet.experiments.settings import Settings
 from spdnet.experiments.train import train
@@ -10,9 +12,12 @@ from spdnet.experiments.trained import Trained
 __all__ = [
     "Comparison",
     "ComparisonFolder",
+    "Reproduction",
+    "ReproductionFolder",
     "RunFolder",
     "Settings",
     "Trained",
     "compare",
+    "reproduce",
     "train",
 ]

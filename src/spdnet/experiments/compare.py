@@ -1,22 +1,20 @@
 """Many methods on the same parts of the same data: the paper's table, on data of your own."""
 
 import json
-import time
-import warnings
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy
 from numpy.typing import NDArray
 from sklearn.datasets import load_digits
-from sklearn.model_selection import GridSearchCV, StratifiedGroupKFold, StratifiedKFold
 
 from spdnet._checks import require_choice, require_count, require_number
 from spdnet.covariance import ESTIMATORS
 from spdnet.datasets import hold_out
 from spdnet.datasets.examine import REMEDIES
+from spdnet.experiments.cell import Task, fit_and_score
 from spdnet.experiments.comparison_folder import ComparisonFolder
 from spdnet.experiments.comparison_tables import as_csv, as_latex, as_text
 from spdnet.experiments.data import Matrices, Preprocessing, load_arrays, prepare
@@ -24,10 +22,8 @@ from spdnet.experiments.methods import METHODS, Method, Where
 from spdnet.experiments.run_folder import RunFolder, write
 from spdnet.experiments.settings import EMBEDDED
 from spdnet.training import make_fabric
-from spdnet.training.device import threads_for
 
 PROTOCOLS = ("file", "groups", "random-halves")
-_FOLDS = 3  # of --tune
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +132,7 @@ def compare(
     preprocessing = Preprocessing(
         is_signal, arrays.X.shape[-2], settings.estimator, settings.reg, raw=is_signal
     )
-    data = prepare(arrays, preprocessing, settings.bad)
+    data = prepare(replace(arrays, X=numpy.asarray(arrays.X)), preprocessing, settings.bad)
     if data.note:
         say(data.note)
     assert data.y is not None  # the data were read with labels
@@ -180,8 +176,8 @@ def compare(
                     method = methods[name]
                     on_cell(method.title, i + 1, None)
                     where = Where(preprocessing.n, settings.seed + i, device, settings.epochs)
-                    task = _Task(inputs[method.takes], codes, held, groups)
-                    found = _cell(method, task, where, settings.tune)
+                    task = Task(inputs[method.takes], codes, held, groups)
+                    found = fit_and_score(method, task, where, settings.tune)
                     folder.keep(name, i, found)
                     on_cell(method.title, i + 1, found)
                 cells[name].append(found)
@@ -255,74 +251,6 @@ def _part(
     if len(set(codes[~held].tolist())) < 2:
         raise ValueError("compare: expected two classes or more to train on, got fewer")
     return held
-
-
-@dataclass(frozen=True)
-class _Task:
-    """What a method is fitted to and scored on."""
-
-    X: Any
-    codes: NDArray[numpy.int64]
-    held: NDArray[numpy.bool_]
-    groups: NDArray[Any] | None
-
-
-def _cell(method: Method, task: _Task, where: Where, tune: bool) -> dict[str, Any]:
-    """Fit and score once; an error is what was found."""
-    X, codes = task.X, task.codes
-    learn, test = numpy.flatnonzero(~task.held), numpy.flatnonzero(task.held)
-    groups = None if task.groups is None else task.groups[learn]
-    found: dict[str, Any] = {"error": None, "parameters": {}, "device": where.device}
-    with warnings.catch_warnings(record=True) as caught, threads_for(where.n):
-        warnings.simplefilter("always")
-        try:
-            estimator = method.make(where)
-            grid = method.grid(where.n) if tune else {}
-            more = {}
-            if grid:
-                estimator = _search(estimator, grid, codes[learn], groups, where.seed)
-                more = {} if groups is None else {"groups": groups}
-            started = time.perf_counter()
-            estimator.fit(_some(X, learn), codes[learn], **more)
-            fitted = time.perf_counter()
-            predicted = estimator.predict(_some(X, test))
-            found["predict_seconds"] = time.perf_counter() - fitted
-            found["fit_seconds"] = fitted - started
-            found["accuracy"] = float(numpy.mean(predicted == codes[test]))
-            if grid:
-                found["parameters"] = {k: _plain(v) for k, v in estimator.best_params_.items()}
-        except Exception as error:  # reported in its cell; the other methods go on
-            found |= {"error": f"{type(error).__name__}: {error}"}
-    texts = [f"{w.category.__name__}: {w.message}" for w in caught]
-    found["warnings"] = list(dict.fromkeys(texts))[:5]
-    return found
-
-
-def _search(
-    estimator: Any,
-    grid: dict[str, list[Any]],
-    codes: NDArray[numpy.int64],
-    groups: NDArray[Any] | None,
-    seed: int,
-) -> GridSearchCV:
-    """Folds that keep groups whole where the test part does."""
-    fewest = int(numpy.sort(numpy.bincount(codes))[-2])  # two classes in every fold
-    most = fewest if groups is None else min(fewest, len(numpy.unique(groups)))
-    if most < 2:
-        raise ValueError(
-            "compare: expected two members, or groups, of two classes to tune with, got fewer"
-        )
-    kind = StratifiedKFold if groups is None else StratifiedGroupKFold
-    folds = kind(min(_FOLDS, most), shuffle=True, random_state=seed)
-    return GridSearchCV(estimator, grid, cv=folds, error_score="raise")
-
-
-def _some(X: Any, index: NDArray[numpy.int64]) -> Any:
-    return [X[i] for i in index] if isinstance(X, list) else X[index]
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, numpy.generic) else value
 
 
 def _row(name: str, method: Method, cells: list[dict[str, Any] | None]) -> dict[str, Any]:

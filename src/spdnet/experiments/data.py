@@ -6,11 +6,14 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from spdnet import covariance
-from spdnet.datasets import LabelledArrays, read, treat
+from spdnet.datasets import LabelledArrays, StoredArray, read, treat
 from spdnet.experiments.settings import EMBEDDED, Settings
+from spdnet.training import DiskTensor
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,7 @@ class Preprocessing:
             )
         return cls(signals, data.X.shape[-2], settings.estimator, settings.reg, raw)
 
-    def __call__(self, data: LabelledArrays) -> NDArray[Any]:
+    def __call__(self, data: LabelledArrays) -> NDArray[Any] | StoredArray:
         """Matrices ``(N, n, n)``; not all of them need be SPD."""
         rows, cols = data.X.shape[1:]
         if rows != self.n or not (self.signals or cols == self.n):
@@ -56,9 +59,10 @@ class Preprocessing:
             raise ValueError(f"data: expected {kind} as in training, got {rows} x {cols}")
         if not self.signals:
             return data.X
-        finite = numpy.isfinite(data.X).all((1, 2))
-        C = numpy.full((len(data.X), rows, rows), numpy.nan)
-        C[finite] = covariance.estimate(data.X[finite], self.estimator, reg=self.reg)
+        X = numpy.asarray(data.X)
+        finite = numpy.isfinite(X).all((1, 2))
+        C = numpy.full((len(X), rows, rows), numpy.nan)
+        C[finite] = covariance.estimate(X[finite], self.estimator, reg=self.reg)
         return C  # what is not finite is found with the other faults, by index
 
     def as_dict(self) -> dict[str, Any]:
@@ -72,7 +76,7 @@ class Matrices:
 
     Attributes
     ----------
-    X : array, shape (N, n, n)
+    X : array or StoredArray, shape (N, n, n)
         All SPD.
     y : array of str, shape (N,), optional
         Names of the classes.
@@ -90,7 +94,7 @@ class Matrices:
         Of which ``X`` are the covariances, for a network that takes them.
     """
 
-    X: NDArray[Any]
+    X: NDArray[Any] | StoredArray
     y: NDArray[Any] | None
     classes: list[str]
     split: NDArray[Any] | None
@@ -102,15 +106,25 @@ class Matrices:
     signals: NDArray[Any] | None = None
 
     @property
-    def inputs(self) -> NDArray[Any]:
+    def inputs(self) -> NDArray[Any] | StoredArray:
         """What the network sees: matrices, or signals."""
         return self.X if self.signals is None else self.signals
+
+    @property
+    def tensor(self) -> Tensor | DiskTensor:
+        """What the network sees, as a tensor."""
+        inputs = self.inputs
+        if isinstance(inputs, StoredArray):
+            return DiskTensor(inputs)
+        return torch.from_numpy(inputs)
 
     def some(self, index: NDArray[numpy.int64]) -> "Matrices":
         """Those at some places."""
         names = ("X", "y", "split", "groups", "names", "index", "signals")
         values = {name: getattr(self, name) for name in names}
-        return replace(self, **{k: v[index] for k, v in values.items() if v is not None})
+        return replace(
+            self, **{k: v.take(index, axis=0) for k, v in values.items() if v is not None}
+        )
 
     def domain_codes(self, known: list[str]) -> NDArray[numpy.int64]:
         """Groups as numbers, those that are not known after the others.
@@ -138,13 +152,18 @@ def load_arrays(
 
 
 def prepare(
-    data: LabelledArrays, preprocessing: Preprocessing, bad: str, dtype: str = "float64"
+    data: LabelledArrays,
+    preprocessing: Preprocessing,
+    bad: str,
+    dtype: str = "float64",
+    *,
+    on_matrix: Callable[[int, int], None] | None = None,
 ) -> Matrices:
     """Matrices that are all SPD in a precision, or an error that says which are not."""
     if len(data) == 0:
         raise ValueError("data: expected at least one matrix, got none")
     names, classes = (None, []) if data.y is None else _names(data.y)
-    X, kept, note = treat(preprocessing(data).astype(dtype), bad)
+    X, kept, note = treat(preprocessing(data).astype(dtype), bad, on_matrix=on_matrix)
 
     def some(values: NDArray[Any] | None) -> NDArray[Any] | None:
         return None if values is None else values[kept]
@@ -159,7 +178,7 @@ def prepare(
         kept,
         note,
         _digest(data),
-        data.X[kept].astype(dtype) if preprocessing.raw else None,
+        numpy.asarray(data.X)[kept].astype(dtype) if preprocessing.raw else None,
     )
 
 
@@ -176,5 +195,6 @@ def _digest(data: LabelledArrays) -> str:
     for values in (data.X, data.y, data.split, data.groups):
         if values is not None:
             sha.update(f"{values.dtype.str} {values.shape}".encode())
-            sha.update(numpy.ascontiguousarray(values).data)
+            for block in values.blocks() if isinstance(values, StoredArray) else [values]:
+                sha.update(numpy.ascontiguousarray(block).data)
     return sha.hexdigest()

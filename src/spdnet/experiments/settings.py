@@ -34,6 +34,7 @@ OF_THE_RECIPE = (
     "model",
     "norm",
     "head",
+    "log",
 )
 
 
@@ -54,13 +55,15 @@ class Settings:
     bad : {"refuse", "drop", "repair"}
         What to do with matrices that are not SPD: see :func:`spdnet.datasets.treat`.
     recipe : {"default", "paper"}
-        Gives the settings from ``epochs`` to ``head`` that are None.
+        Gives the settings from ``epochs`` to ``log`` that are None.
     epochs, batch_size, lr, schedule, optimizer, momentum, weight_decay, label_smoothing, eps, model
         See :class:`spdnet.training.Recipe`.
     center, norm : str, optional
         See :class:`spdnet.training.Recipe`; ``center="none"`` does not centre, ``norm="none"`` does
         not normalise.
     head : str, optional
+        See :class:`spdnet.training.Recipe`.
+    log : bool, optional
         See :class:`spdnet.training.Recipe`.
     dims : sequence of int, optional
         Sizes of the matrices, the input's included; chosen from the data when not given.
@@ -107,6 +110,7 @@ class Settings:
     model: str | None = None
     norm: str | None = None
     head: str | None = None
+    log: bool | None = None
     dims: tuple[int, ...] | None = None
     seed: int = 0
     device: str = "auto"

@@ -33,6 +33,9 @@ class Watch:
     def file(self, done: int, total: int) -> None:
         """Files read."""
 
+    def matrix(self, done: int, total: int) -> None:
+        """Matrices looked at."""
+
     def begin(self, trainer: Trainer) -> None:
         """A training begins, or goes on."""
 
@@ -89,7 +92,7 @@ def train(
         )
     arrays = load_arrays(settings.data, settings.labels, on_file=watch.file)
     preprocessing = Preprocessing.of(arrays, settings)
-    data = prepare(arrays, preprocessing, settings.bad, settings.dtype)
+    data = prepare(arrays, preprocessing, settings.bad, settings.dtype, on_matrix=watch.matrix)
     del arrays
     if data.note:
         watch.say(data.note)
@@ -101,7 +104,7 @@ def train(
     folder.create(replace(settings, dims=dims))
     with folder.locked():
         if settings.repeat == 1:
-            return _train_one(settings, data, preprocessing, folder, resume, watch, on_finished)
+            return train_one(settings, data, preprocessing, folder, resume, watch, on_finished)
         return _train_many(settings, data, preprocessing, folder, watch, on_finished)
 
 
@@ -126,7 +129,7 @@ def _train_many(
             found.append(one.results())
             continue
         watch.say(f"repeat {i} of {settings.repeat}, seed {run.seed}")
-        found.append(_train_one(run, data, preprocessing, one, one.exists, watch, on_finished))
+        found.append(train_one(run, data, preprocessing, one, one.exists, watch, on_finished))
     summary = _summary(found, [run.seed for run in runs])
     folder.write_results(summary)
     if on_finished is not None:
@@ -134,32 +137,41 @@ def _train_many(
     return summary
 
 
-def _train_one(
+def train_one(
     settings: Settings,
     data: Matrices,
     preprocessing: Preprocessing,
     folder: RunFolder,
     resume: bool,
     watch: Watch,
-    on_finished: Callable[[RunFolder], object] | None,
+    on_finished: Callable[[RunFolder], object] | None = None,
+    *,
+    curves: bool = False,
+    judged: bool = True,
 ) -> dict[str, Any]:
+    """Train one network on data that are ready.
+
+    With ``curves``, the test part is scored after each epoch, by which nothing is decided. What is
+    not ``judged`` here needs no test part: it is judged elsewhere.
+    """
     recipe = settings.make_recipe()
     codes, parts, notes = _divide(data, settings)
     dims = _dims(settings, preprocessing.n)
     domains = _domains(data, parts["train"]) if recipe.takes_signals else []
-    labelled = LabelledMatrices(torch.from_numpy(data.inputs), torch.from_numpy(codes))
+    labelled = LabelledMatrices(data.tensor, torch.from_numpy(codes))
     where = {k: torch.from_numpy(data.index[v]) for k, v in parts.items()}
     own = {"digest": data.digest, "parts": where}
     if domains:
         codes_of_domains = data.domain_codes(domains)
         labelled = replace(labelled, domain=torch.from_numpy(codes_of_domains))
-    pieces = {name: labelled[torch.from_numpy(index)] for name, index in parts.items()}
+    pieces = {name: labelled.part(torch.from_numpy(index)) for name, index in parts.items()}
     model = build(recipe, dims, len(data.classes), pieces["train"], seed=settings.seed)
     trainer = Trainer(
         model,
         pieces["train"],
         recipe,
         val=pieces["val"] if len(pieces["val"]) else None,
+        test=pieces["test"] if curves and len(pieces["test"]) else None,
         patience=settings.patience,
         seed=settings.seed,
         fabric=make_fabric(settings.device),
@@ -168,7 +180,7 @@ def _train_one(
     trained = Trained(model, data.classes, preprocessing, recipe, own, domains)
     common = trained.state()
     watch.say(_introduction(data, parts, dims, settings))
-    for note in notes:
+    for note in notes if judged else ():
         watch.say(f"note: {note}")
     folder.create(replace(settings, dims=dims))
     files = folder.checkpoints()
@@ -364,6 +376,11 @@ def _results(
         watch.say(f"fitting the {results.BASELINE} beside it")
         found["baseline"] = results.baseline(data.X, codes, parts)
         found["seconds"]["baseline"] = found["baseline"]["seconds"]
+        if found["baseline"]["fitted"] < len(parts["train"]):
+            found["notes"].append(
+                f"the {results.BASELINE} was fitted to {found['baseline']['fitted']} of "
+                f"{len(parts['train'])} matrices, as many as are held in memory"
+            )
     return found
 
 

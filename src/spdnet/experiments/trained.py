@@ -161,16 +161,16 @@ class Trained:
         """Eigenvalues of what comes out of each layer: see :func:`layer_spectra`."""
         model, inputs = self._ready(matrices)
         with threads_for(model.dims[0]):
-            return layer_spectra(model, *inputs)
+            return layer_spectra(model, *(values[:] for values in inputs))
 
-    def _ready(self, matrices: Matrices) -> tuple[Network, list[Tensor]]:
+    def _ready(self, matrices: Matrices) -> tuple[Network, list[Any]]:
         """The network, which knows the domains of these data now, and what it is called with."""
         weight = next(self.model.parameters())
-        inputs = [torch.as_tensor(matrices.inputs, dtype=weight.dtype).to(weight.device)]
+        X = matrices.tensor.to(weight.device)  # prepare() has given them the dtype
         if not self.domains:
-            return self.model, inputs
+            return self.model, [X]
         codes = torch.from_numpy(matrices.domain_codes(self.domains)).to(weight.device)
-        return adapted(self.model, inputs[0], codes), [*inputs, codes]
+        return adapted(self.model, X, codes), [X, codes]
 
 
 def _some(names: list[str]) -> str:

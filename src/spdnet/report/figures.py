@@ -138,6 +138,74 @@ def comparison(rows: list[dict[str, Any]]) -> str:
         return _svg(figure, "Accuracy of each method")
 
 
+def beside_the_paper(rows: list[dict[str, Any]], measure: str, title: str) -> str:
+    """Our figure and the paper's for each row; the bar is the deviation over the repeats."""
+    rows = [row for row in rows if row["paper"].get(measure) or row.get("ours", {}).get(measure)]
+    if not rows:
+        return ""
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure(figsize=(7.2, 1.1 + 0.3 * len(rows)))
+        axes = figure.subplots()
+        for place, row in enumerate(rows):
+            paper, ours = row["paper"].get(measure), row.get("ours", {}).get(measure)
+            if paper is not None:
+                spread = row["paper"].get("deviation")
+                axes.errorbar(paper, place - 0.12, xerr=spread, fmt="s", color=BASELINE, ms=5)
+            if ours is not None:
+                spread = None if ours["deviation"] is None else 100 * ours["deviation"]
+                axes.errorbar(100 * ours["mean"], place + 0.12, xerr=spread, fmt="D", color=TRAIN)
+        axes.plot([], [], "s", color=BASELINE, ms=5, label="paper")
+        axes.plot([], [], "D", color=TRAIN, label="ours")
+        axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+        axes.set_xlabel("accuracy, %" if measure == "accuracy" else f"{measure}, % at FAR 0.01")
+        axes.set_title(title, fontsize=9)
+        axes.set_yticks(range(len(rows)), [row["title"] for row in rows])
+        axes.invert_yaxis()
+        return _svg(figure, f"Ours beside the paper: {title}")
+
+
+def training_curves(rows: list[dict[str, Any]], key: str, title: str) -> str:
+    """Loss of the training, or accuracy on the test part, of each network over the epochs."""
+    rows = [row for row in rows if key in (row.get("history") or [{}])[0]]
+    if not rows:
+        return ""
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure(figsize=(4.8, 3.4))
+        axes = figure.subplots()
+        for i, row in enumerate(rows):
+            scale = 100 if key == "test_accuracy" else 1
+            values = [scale * epoch[key] for epoch in row["history"]]
+            epochs = [epoch["epoch"] for epoch in row["history"]]
+            axes.plot(epochs, values, lw=1.2, color=f"C{i}", label=row["title"])
+        if key == "loss":
+            _logarithmic(axes)
+        axes.set(xlabel="epoch", ylabel="training loss" if key == "loss" else "test accuracy, %")
+        axes.set_title(title, fontsize=9, wrap=True)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.legend()
+        return _svg(figure, f"{key.replace('_', ' ')} over the epochs: {title}")
+
+
+def verification(rows: list[dict[str, Any]], task: str, title: str) -> str:
+    """Verification rate against false acceptance rate, a line for each row."""
+    rows = [row for row in rows if task in row.get("roc", {})]
+    if not rows:
+        return ""
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure(figsize=(4.8, 3.4))
+        axes = figure.subplots()
+        for i, row in enumerate(rows):
+            curve = row["roc"][task]
+            axes.plot(curve["far"], curve["rate"], lw=1.2, color=f"C{i}", label=row["title"])
+        axes.axvline(0.01, color=_INK, lw=0.8, ls=":")
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.set(xlabel="false acceptance rate", ylabel="verification rate", ylim=(0, 1.02))
+        axes.set_title(f"{task}: {title}", fontsize=9, wrap=True)
+        axes.legend()
+        return _svg(figure, f"ROC of {task}: {title}")
+
+
 def _logarithmic(axes: Any) -> None:
     """A logarithmic axis whose numbers are plain text."""
     axes.set_yscale("log")

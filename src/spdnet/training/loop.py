@@ -16,52 +16,11 @@ from torch.nn.functional import cross_entropy
 
 from spdnet.models import SPDNet
 from spdnet.nn import SPDDomainBatchNorm
+from spdnet.training.data import DiskTensor, LabelledMatrices, read_ahead
 from spdnet.training.device import make_fabric, threads_for
 from spdnet.training.graphs import GraphedStep
 from spdnet.training.network import Network, adapted, in_pieces, make_network, prepare_network
 from spdnet.training.recipe import Recipe
-
-
-@dataclass(frozen=True)
-class LabelledMatrices:
-    """SPD matrices, or signals, with their classes, in memory.
-
-    Parameters
-    ----------
-    X : Tensor, shape (N, n, n) or (N, channels, T)
-    y : Tensor, shape (N,)
-        Classes from 0.
-    weight : Tensor, shape (N,), optional
-        Of each matrix in the loss; 1 when not given.
-    domain : Tensor, shape (N,), optional
-        From 0, for a network that has statistics of each domain.
-    """
-
-    X: Tensor
-    y: Tensor
-    weight: Tensor | None = None
-    domain: Tensor | None = None
-
-    def __len__(self) -> int:
-        return len(self.y)
-
-    def __getitem__(self, index: Tensor) -> "LabelledMatrices":
-        return self._each(lambda values: values[index])
-
-    def to(self, device: torch.device) -> "LabelledMatrices":
-        """The same on another device."""
-        return self._each(lambda values: values.to(device))
-
-    def _each(self, function: Callable[[Tensor], Tensor]) -> "LabelledMatrices":
-        weight, domain = (
-            None if values is None else function(values) for values in (self.weight, self.domain)
-        )
-        return LabelledMatrices(function(self.X), function(self.y), weight, domain)
-
-    @property
-    def inputs(self) -> tuple[Tensor, ...]:
-        """What a network is called with."""
-        return (self.X,) if self.domain is None else (self.X, self.domain)
 
 
 @dataclass
@@ -72,8 +31,8 @@ class Progress:
     ----------
     history : list of dict
         One row for each epoch: ``epoch`` from 1, ``loss`` and ``accuracy`` of the training batches
-        as they were seen, ``val_loss`` and ``val_accuracy`` where there is validation data, ``lr``
-        and ``seconds``.
+        as they were seen, ``val_loss`` and ``val_accuracy`` where there is validation data,
+        ``test_loss`` and ``test_accuracy`` where a test part is watched, ``lr`` and ``seconds``.
     best_epoch : int
         The epoch with the lowest validation loss; the last one without validation data.
     best_state : dict
@@ -107,6 +66,8 @@ class Trainer:
     train, val : LabelledMatrices
         Of the model's dtype; validation is optional.
     recipe : Recipe
+    test : LabelledMatrices, optional
+        Scored after each epoch, for curves; nothing is decided by it.
     patience : int, optional
         Stop after this many epochs without a lower validation loss.
     seed : int
@@ -138,6 +99,7 @@ class Trainer:
         recipe: Recipe,
         *,
         val: LabelledMatrices | None = None,
+        test: LabelledMatrices | None = None,
         patience: int | None = None,
         seed: int = 0,
         fabric: Fabric | None = None,
@@ -147,6 +109,7 @@ class Trainer:
         self.model = model
         self.train = train.to(self.fabric.device)
         self.val = None if val is None else val.to(self.fabric.device)
+        self.test = None if test is None else test.to(self.fabric.device)
         self.recipe = recipe
         self.patience = patience
         self.seed = seed
@@ -228,12 +191,12 @@ class Trainer:
         for layer in self.model.modules():
             if isinstance(layer, SPDDomainBatchNorm):
                 layer.anneal(epoch + 1, recipe.epochs)
-        for number, batch in enumerate(batches(len(train), recipe.batch_size, self.seed, epoch)):
+        order = batches(len(train), recipe.batch_size, self.seed, epoch)
+        for number, (batch, part) in enumerate(read_ahead(train, order)):
             done = (epoch + number / per_epoch) / recipe.epochs
             lr = _learning_rate(recipe, done)
             for group in self._optimizer.param_groups:
                 group["lr"] = lr
-            part = train[batch]
             with self._place(f"batch {number + 1}", batch):
                 loss, hits = self._step(part)
             total += loss * len(part)
@@ -250,13 +213,16 @@ class Trainer:
                 row["val_loss"], row["val_accuracy"] = evaluate(known, self.val)
                 _require_finite(row["val_loss"], "validation loss")
         row |= {"lr": lr, "seconds": time.perf_counter() - started}
+        if self.test is not None:
+            known = adapted(self.model, self.test.X, self.test.domain)
+            row["test_loss"], row["test_accuracy"] = evaluate(known, self.test)
         self.progress.history.append(row)
         _note_best(self.progress, self.model)
 
     def _step(self, part: LabelledMatrices) -> tuple[float, int]:
         """Update the weights by a batch; its loss before that, and how many were right."""
         if self._graphed is not None and len(part) == self.recipe.batch_size:
-            loss, hits = self._graphed(part.X, part.y)
+            loss, hits = self._graphed(part.X[:], part.y)
             _require_finite(loss, "loss")
             return loss, hits
         self._optimizer.zero_grad()
@@ -301,12 +267,13 @@ def build(
     dims, n_classes
         See :func:`make_network`.
     train : LabelledMatrices
-        Gives the mean, the dtype and the device.
+        Gives the mean and the dtype, and, in memory, the device.
     n_domains : int, optional
         Those of the training data when not given.
     seed : int
         Of the initial weights.
     """
+    where = "cpu" if isinstance(train.X, DiskTensor) else train.X.device
     if n_domains is None:
         n_domains = 1 if train.domain is None else int(train.domain.max()) + 1
     with torch.random.fork_rng():
@@ -318,7 +285,7 @@ def build(
             n_channels=train.X.shape[1] if recipe.takes_signals else None,
             n_domains=n_domains,
             dtype=train.X.dtype,
-        ).to(train.X.device)
+        ).to(where)
     prepare_network(model, train.X, train.weight)
     return model
 

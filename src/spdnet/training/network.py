@@ -7,10 +7,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from spdnet.manifolds import log_euclidean
 from spdnet.models import MultiBranchSPDNet, SPDNet, TSMNet
+from spdnet.nn import Center
+from spdnet.training.data import DiskTensor
 from spdnet.training.recipe import Recipe
 
 Network = SPDNet | MultiBranchSPDNet | TSMNet
+_PIECE = 1024
 
 
 def make_network(
@@ -59,6 +63,8 @@ def make_network(
             **where,
         )
     kind = SPDNet if recipe.model == "spdnet" else MultiBranchSPDNet
+    if not recipe.log:
+        where["log"] = False  # Recipe has seen to it that the model is SPDNet
     return kind(
         dims,
         n_classes,
@@ -80,23 +86,43 @@ def require_two(who: str, dims: Sequence[int]) -> None:
         )
 
 
-def prepare_network(model: Network, X: Tensor, weight: Tensor | None = None) -> None:
+def prepare_network(model: Network, X: Tensor | DiskTensor, weight: Tensor | None = None) -> None:
     """Take from the training data what is not learnt: the centre, or the unit of signals."""
     if isinstance(model, TSMNet):
-        model.calibrate(X)
-    elif model.center is not None:
+        model.calibrate(X[:])
+    elif model.center is None:
+        return
+    elif isinstance(X, DiskTensor):
+        _center_on_disk(model.center, X, weight)
+    else:
         model.center.fit(X, weight)
 
 
+def _center_on_disk(center: Center, X: DiskTensor, weight: Tensor | None) -> None:
+    """The log-Euclidean mean of means of parts, weighted by their sizes, is the mean of all."""
+    if center.metric != "log_euclidean":
+        raise ValueError(
+            f"Center: expected the metric log_euclidean for matrices on disk, got "
+            f"{center.metric!r}, whose mean needs all of them at once"
+        )
+    means, sizes = [], []
+    weights = torch.ones(len(X), dtype=X.dtype) if weight is None else weight
+    for part, w in zip(X.split(_PIECE), weights.split(_PIECE), strict=True):
+        if w.sum() > 0:
+            means.append(log_euclidean.mean(part, w.to(part.device)))
+            sizes.append(w.sum())
+    center.fit(torch.stack(means), torch.stack(sizes).to(means[0].device))
+
+
 def in_pieces(
-    function: Callable[..., Tensor], *inputs: Tensor, size: int = 256, **settings: Any
+    function: Callable[..., Tensor], *inputs: Tensor | DiskTensor, size: int = 256, **settings: Any
 ) -> Tensor:
     """What a network makes of many samples, some at a time, so that memory does not grow."""
     parts = zip(*(values.split(size) for values in inputs), strict=True)
     return torch.cat([function(*part, **settings) for part in parts])
 
 
-def adapted(model: Network, X: Tensor, domain: Tensor | None) -> Network:
+def adapted(model: Network, X: Tensor | DiskTensor, domain: Tensor | None) -> Network:
     """The network, or a copy that knows the domains of ``X`` that training has not seen.
 
     Parameters

@@ -57,6 +57,8 @@ class Recipe:
         Batch normalisation after each BiMap: see :class:`spdnet.SPDNet`.
     head : str
         Classifier, ``"linear"`` or a metric: see :class:`spdnet.SPDNet`.
+    log : bool
+        False leaves LogEig out of SPDNet, the paper's ablation.
 
     Examples
     --------
@@ -79,6 +81,7 @@ class Recipe:
     model: str = "spdnet"
     norm: str | None = None
     head: str = "linear"
+    log: bool = True
 
     def __post_init__(self) -> None:
         who = "Recipe"
@@ -94,6 +97,11 @@ class Recipe:
         if self.norm is not None:
             require_choice(who, "norm", self.norm, NORMS)
         require_choice(who, "head", self.head, HEADS)
+        if not self.log and (self.model, self.head) != ("spdnet", "linear"):
+            raise ValueError(
+                f"{who}: expected model='spdnet' and head='linear' without LogEig, got "
+                f"model={self.model!r}, head={self.head!r}"
+            )
         own = (self.center, self.norm, self.head)
         if self.takes_signals and own != (None, None, "linear"):
             raise ValueError(
@@ -135,7 +143,7 @@ class Recipe:
         """The network in words, such as ``SPDNet, norm brooks``."""
         norm = "" if self.norm is None else f", norm {self.norm}"
         head = "" if self.head == "linear" else f", head {self.head}"
-        return MODELS[self.model] + norm + head
+        return MODELS[self.model] + norm + head + ("" if self.log else ", no LogEig")
 
     def choose_dims(self, n: int) -> tuple[int, ...]:
         """Sizes of the matrices for data of ``n`` features or channels: see the function."""

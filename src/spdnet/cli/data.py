@@ -1,0 +1,109 @@
+"""``spdnet data build``, ``fetch`` and ``import``."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+
+from spdnet._checks import require_choice
+from spdnet.datasets import Descriptor, build
+from spdnet.datasets.index import read_index
+from spdnet.datasets.published import bring_in, fetch
+from spdnet.datasets.sources import Source, divided, matrix_sources, sequence_sources
+
+KINDS = ("matrices", "sequences")
+
+
+def run_build(path: Path, out: Path, given: dict[str, Any]) -> None:
+    """Write one file of matrices."""
+    kind = given.pop("of")
+    require_choice("build", "of", kind, KINDS)
+    index, test, seed, dtype, bad = (
+        given.pop(k) for k in ("index", "test", "seed", "dtype", "bad")
+    )
+    size, every = given.pop("size"), given.pop("every")
+    sources: list[Source]
+    descriptor = None
+    if kind == "matrices":
+        sources = matrix_sources(path, None if index is None else read_index(index))
+    else:
+        if index is not None:
+            raise ValueError("build: expected an index with --of matrices, got --of sequences")
+        sources = sequence_sources(path, size=(size, size), every=every)
+        length = given.pop("clip_length")
+        if length is not None and length >= 1:
+            length = int(length) if length == int(length) else length
+        descriptor = Descriptor(**given, clip_length=length)
+    if test is not None:
+        sources = divided(sources, test, seed=seed)
+    about = {"from": path.resolve().name, "made": time.strftime("%Y-%m-%d %H:%M:%S %z")}
+    with _counting(kind) as count:
+        build(
+            sources,
+            out,
+            descriptor,
+            dtype=dtype,
+            bad=bad,
+            provenance={**about, "test": test, "seed": seed},
+            on_source=count,
+        )
+    typer.echo(f"file: {out}")
+
+
+def run_import(name: str, path: Path, index: Path | None) -> None:
+    """Bring in what was obtained by hand."""
+    with _counting("files") as count:
+        file = bring_in(name, path, index=index, on_source=count)
+    typer.echo(f"file: {file}")
+
+
+def run_fetch(name: str) -> None:
+    """Download, and bring in."""
+    console = Console(stderr=True)
+    columns = (TextColumn("downloading"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, TimeRemainingColumn(), console=console) as progress:
+        task = progress.add_task("", total=None)
+
+        def count(done: int, total: int | None) -> None:
+            progress.update(task, completed=done, total=total)
+
+        file = fetch(name, on_bytes=count)
+    typer.echo(f"file: {file}")
+
+
+@contextmanager
+def _counting(what: str) -> Iterator[Any]:
+    """A bar on a terminal; elsewhere a line now and then."""
+    console = Console(stderr=True)
+    began = time.monotonic()
+    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
+        task = progress.add_task("", total=None)
+        told = [began]
+
+        def count(done: int, total: int) -> None:
+            progress.update(task, completed=done, total=total)
+            now = time.monotonic()
+            if not console.is_terminal and (now - told[0] > 10 or done == total):
+                told[0] = now
+                speed = done / max(1e-9, now - began)
+                console.print(f"{done} of {total} {what}, {speed:.0f} a second", highlight=False)
+
+        try:
+            yield count
+        except KeyboardInterrupt:
+            console.print("stopped; the same command goes on from here")
+            raise

@@ -1,0 +1,42 @@
+"""``spdnet reproduce``."""
+
+from pathlib import Path
+from typing import Any
+
+import typer
+from rich.console import Console
+
+from spdnet.cli.display import Display
+from spdnet.experiments import Reproduction, ReproductionFolder, reproduce
+from spdnet.experiments.reproduction_tables import as_text
+from spdnet.report import write_reproduction
+
+
+def run_reproduction(given: dict[str, Any], out: Path | None) -> None:
+    """Reproduce, print the table, and say where it is."""
+    console = Console(highlight=False, markup=False, emoji=False)
+    if given["standin"] not in (None, "digits", "generated"):
+        given["standin"] = str(Path(given["standin"]).resolve())
+    wanted = Reproduction(**given)
+    if out is None:
+        name = f"reproduce-{wanted.experiment}"
+        if wanted.standin is not None:
+            name += f"-on-{Path(wanted.standin).stem}"
+        out = Path("runs") / (name + ("-quick" if wanted.quick else ""))
+    folder = ReproductionFolder(out)
+    display = Display(console)
+    try:
+        found = reproduce(wanted, folder, watch=display, on_finished=write_reproduction)
+    except KeyboardInterrupt:
+        display.close()
+        console.print("stopped; the same command goes on from here")
+        raise
+    finally:
+        display.close()
+    console.print()
+    console.print(as_text(found), soft_wrap=True)
+    console.print(f"folder: {folder.path}", soft_wrap=True)
+    console.print(f"report: {folder.report_file}", soft_wrap=True)
+    rows = [row for experiment in found["experiments"] for row in experiment["rows"]]
+    if not any(row.get("ours") for row in rows if row["kind"] == "network"):
+        raise typer.Exit(1)
