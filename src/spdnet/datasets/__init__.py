@@ -2,8 +2,8 @@
 
 from spdnet.datasets.build import Descriptor, build
 from spdnet.datasets.digits import load_digits_spd
-from spdnet.datasets.examine import Examination, examine, treat
 from spdnet.datasets.errors import DataError
+from spdnet.datasets.examine import Examination, examine, treat
 from spdnet.datasets.readers import LabelledArrays, read
 from spdnet.datasets.split import hold_out
 from spdnet.datasets.store import StoredArray, StoreWriter, open_stored

@@ -64,7 +64,7 @@ class Files:
             return self.root.joinpath(*parts).read_bytes()
         try:
             return self._archive.read(self.members[parts])
-        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
+        except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError) as error:
             raise DataError(
                 f"read: expected a whole archive, but {'/'.join(parts)} in {self.root} is damaged: "
                 f"{error}"

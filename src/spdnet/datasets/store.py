@@ -9,12 +9,11 @@ import fcntl
 import json
 import os
 import struct
-import threading
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy
 from numpy.typing import ArrayLike, DTypeLike, NDArray
@@ -59,20 +58,24 @@ class StoredArray:
 
     def __init__(
         self,
-        path: str | Path,
+        path: "str | Path | _File",
         offset: int,
         shape: tuple[int, ...],
         stored: DTypeLike,
         rows: NDArray[numpy.int64] | None = None,
         dtype: DTypeLike | None = None,
     ) -> None:
-        self.path = Path(path)
+        self._file = path if isinstance(path, _File) else _File(Path(path))
         self.offset = offset
         self.stored = numpy.dtype(stored)
         self.dtype = self.stored if dtype is None else numpy.dtype(dtype)
         self._shape = tuple(shape)
         self._rows = rows
-        self._local = threading.local()
+
+    @property
+    def path(self) -> Path:
+        """Of the file."""
+        return self._file.path
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -109,13 +112,16 @@ class StoredArray:
         """Some rows, still in the file."""
         if axis != 0:
             raise ValueError(f"StoredArray: expected axis 0, got {axis}")
-        places = numpy.arange(len(self))[numpy.asarray(index)]
+        wanted = numpy.asarray(index)
+        if wanted.size and wanted.dtype.kind not in "iu":
+            raise TypeError(f"StoredArray.take: expected numbers of rows, got {wanted.dtype}")
+        places = numpy.arange(len(self))[wanted.astype(numpy.int64)]
         rows = places if self._rows is None else self._rows[places]
-        return StoredArray(self.path, self.offset, self._shape, self.stored, rows, self.dtype)
+        return StoredArray(self._file, self.offset, self._shape, self.stored, rows, self.dtype)
 
     def astype(self, dtype: DTypeLike) -> "StoredArray":
         """The same, of another type once it is in memory."""
-        place = (self.path, self.offset, self._shape, self.stored, self._rows)
+        place = (self._file, self.offset, self._shape, self.stored, self._rows)
         return StoredArray(*place, dtype)
 
     def blocks(self, size: int | None = None) -> Iterator[NDArray[Any]]:
@@ -139,34 +145,35 @@ class StoredArray:
         # rows that follow each other are read at once
         starts = numpy.flatnonzero(numpy.diff(rows, prepend=-2) != 1)
         for a, b in zip(starts, [*starts[1:], len(rows)], strict=True):
-            self._fill(bytes_[a * one : b * one], self.offset + int(rows[a]) * one)
+            self._file.fill(bytes_[a * one : b * one], self.offset + int(rows[a]) * one)
         return found.astype(self.dtype, copy=False)
 
-    def _fill(self, buffer: NDArray[numpy.uint8], offset: int) -> None:
+    def __repr__(self) -> str:
+        return f"StoredArray({str(self.path)!r}, shape={self.shape}, dtype={self.dtype})"
+
+
+class _File:
+    """A file that is read at places, by all threads and by the processes that inherit it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._descriptor = os.open(path, os.O_RDONLY)
+
+    def fill(self, buffer: NDArray[numpy.uint8], offset: int) -> None:
+        """Read as many bytes as there is room for."""
         done = 0
         while done < len(buffer):
-            got = os.preadv(self._handle().fileno(), [buffer[done:].data], offset + done)
+            got = os.preadv(self._descriptor, [buffer[done:].data], offset + done)
             if got == 0:
                 raise DataError(f"read: expected {self.path} as it was, but it has become shorter")
             done += got
 
-    def _handle(self) -> BinaryIO:
-        """The open file; each thread and process has its own."""
-        if getattr(self._local, "process", None) != os.getpid():
-            self._local.handle = self.path.open("rb", buffering=0)
-            self._local.process = os.getpid()
-        handle: BinaryIO = self._local.handle
-        return handle
+    def __del__(self) -> None:
+        if hasattr(self, "_descriptor"):
+            os.close(self._descriptor)
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k != "_local"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__ |= state
-        self._local = threading.local()
-
-    def __repr__(self) -> str:
-        return f"StoredArray({str(self.path)!r}, shape={self.shape}, dtype={self.dtype})"
+    def __reduce__(self) -> tuple[type["_File"], tuple[Path]]:
+        return _File, (self.path,)
 
 
 def open_stored(path: str | Path, name: str = "X") -> StoredArray | None:

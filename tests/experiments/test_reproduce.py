@@ -1,0 +1,244 @@
+import csv
+import json
+
+import numpy as np
+import pytest
+
+from spdnet.datasets import LabelledArrays, StoreWriter
+from spdnet.datasets import readers as readers_module
+from spdnet.experiments import Reproduction, ReproductionFolder, reproduce
+from spdnet.experiments.problems import Problem, divide, generated, load_problem, tasks
+from spdnet.experiments.reproduction import EXPERIMENTS
+from spdnet.experiments.reproduction_tables import as_text
+from spdnet.experiments.train import Watch
+from spdnet.metrics import verification_rate
+from spdnet.report import write_reproduction
+from tests.cases import random_spd
+
+
+class Notes(Watch):
+    def __init__(self):
+        self.said = []
+
+    def say(self, text):
+        self.said.append(text)
+
+
+def run(path, **settings):
+    settings = {"quick": True, "device": "cpu", **settings}
+    folder = ReproductionFolder(path)
+    notes = Notes()
+    found = reproduce(Reproduction(**settings), folder, watch=notes, on_finished=write_reproduction)
+    return found, folder, notes.said
+
+
+@pytest.mark.parametrize("standin", ["digits", "generated"])
+@pytest.mark.parametrize("experiment", EXPERIMENTS)
+def test_every_recipe_runs_on_a_standin(tmp_path, experiment, standin):
+    found, folder, _ = run(tmp_path / "run", experiment=experiment, standin=standin)
+    names = {p.name for p in folder.path.iterdir()}
+    assert {"results.json", "table.txt", "table.csv", "report.html"} <= names
+    assert any(name.endswith(".svg") for name in names)
+    page = folder.report_file.read_text()
+    table = (folder.path / "table.txt").read_text()
+    for text in (page, table, *(p.read_text() for p in folder.path.glob("*.svg"))):
+        assert "STAND-IN" in text
+        assert "QUICK" in text
+    for part in found["experiments"]:
+        for row in part["rows"]:
+            assert row["errors"] == []
+            assert row["ours"]
+            if row["kind"] == "network":
+                assert row["paper"]
+                assert row["seconds"] > 0
+                figure = next(iter(row["paper"].values()))
+                assert f"{figure:.2f}" in table
+    rows = list(csv.DictReader((folder.path / "table.csv").read_text().splitlines()))
+    assert {row["measure"] for row in rows} == set(found["experiments"][0]["measures"])
+
+
+def test_what_is_there_is_not_done_again(tmp_path):
+    settings = {"experiment": "hdm05", "standin": "generated"}
+    first, _, _ = run(tmp_path / "run", **settings)
+    again, _, said = run(tmp_path / "run", **settings)
+    assert not any(text.startswith("repeat") for text in said)
+    assert json.dumps(again) == json.dumps(first)
+    more, _, said = run(tmp_path / "run", **settings, repeats=2)
+    assert all("repeat 2 of 2" in text for text in said if text.startswith("repeat"))
+    row = more["experiments"][0]["rows"][-1]
+    assert len(row["ours"]["accuracy"]["values"]) == 2
+    assert row["ours"]["accuracy"]["deviation"] is not None
+    with pytest.raises(ValueError, match="recipe"):
+        run(tmp_path / "run", **settings, recipe="default")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "file").touch()
+    with pytest.raises(FileExistsError, match="something else"):
+        run(tmp_path / "other", **settings)
+
+
+def test_an_interrupted_training_goes_on(tmp_path):
+    class Stop(Watch):
+        def __init__(self):
+            self.left = 5
+
+        def epoch(self, trainer):
+            self.left -= 1
+            if self.left == 0:
+                raise KeyboardInterrupt
+
+    settings = {"experiment": "hdm05", "standin": "generated", "quick": True, "device": "cpu"}
+    wanted = Reproduction(**settings, epochs=3)
+    with pytest.raises(KeyboardInterrupt):
+        reproduce(wanted, ReproductionFolder(tmp_path / "a"), watch=Stop())
+    broken = reproduce(wanted, ReproductionFolder(tmp_path / "a"))
+    whole = reproduce(wanted, ReproductionFolder(tmp_path / "b"))
+    for one, other in zip(*(r["experiments"][0]["rows"] for r in (broken, whole)), strict=True):
+        assert one["ours"] == other["ours"]
+        if "history" in one:
+            losses = [[e["loss"] for e in row["history"]] for row in (one, other)]
+            assert losses[0] == losses[1]
+
+
+def test_baselines_and_what_is_only_cited(tmp_path):
+    found, _, _ = run(tmp_path / "a", experiment="pasc", standin="generated", baselines=True)
+    rows = {row["title"]: row for row in found["experiments"][0]["rows"]}
+    for name in ("CDL", "LEML", "SPDML-AIM", "SPDML-Stein"):
+        assert rows[name]["errors"] == []
+        assert set(rows[name]["ours"]) == {"control", "handheld"}
+    assert rows["VGGDeepFace"]["kind"] == "cited"
+    assert "not run: VGGDeepFace" in as_text(found)
+    found, _, _ = run(tmp_path / "b", experiment="hdm05", standin="generated", baselines=True)
+    rows = {row["title"]: row for row in found["experiments"][0]["rows"]}
+    assert rows["RSR"]["ours"]["accuracy"]["mean"] > 0.3
+    assert rows["RSR"]["paper"]["accuracy"] == 41.12
+
+
+def test_logits_instead_of_features(tmp_path):
+    settings = {"experiment": "pasc", "standin": "generated"}
+    features, _, _ = run(tmp_path / "a", **settings)
+    logits, _, _ = run(tmp_path / "b", **settings, score="logits")
+    rates = [r["experiments"][0]["rows"][1]["equal_error"] for r in (features, logits)]
+    assert rates[0] != rates[1]
+
+
+def test_a_network_that_diverges_is_a_failed_row(tmp_path, monkeypatch):
+    problem = generated("hdm05", quick=True)
+    blown = tuple(
+        type(s)(s.name, lambda load=s.load: 1e80 * load(), s.y, s.split, s.group)
+        for s in problem.sequences
+    )
+    monkeypatch.setattr(
+        "spdnet.experiments.problems.generated",
+        lambda *a, **k: Problem("blown up", True, blown),
+    )
+    found, _, said = run(tmp_path / "a", experiment="no-logeig", standin="generated")
+    row = found["experiments"][1]["rows"][-1]
+    assert row["title"] == "without LogEig"
+    assert row["repeats"] == 0
+    assert "failed" in as_text(found)
+    assert any("expected a finite loss" in text for text in said)
+
+
+def test_without_the_data_it_says_what_to_put_where(tmp_path, monkeypatch):
+    monkeypatch.setenv("SPDNET_DATA", str(tmp_path))
+    with pytest.raises(FileNotFoundError, match=r"spdnet data import afew") as caught:
+        run(tmp_path / "run", experiment="epsilon")
+    assert str(tmp_path / "afew.npz") in str(caught.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_paper_s_data_from_disk(tmp_path, monkeypatch):
+    """Matrices of the authors, larger than what is held in memory."""
+    monkeypatch.setenv("SPDNET_DATA", str(tmp_path))
+    X = random_spd(60, 8).numpy()
+    with StoreWriter(tmp_path / "afew.npz", {}) as writer:
+        for i, matrix in enumerate(X):
+            part = "train" if i < 40 else "test"
+            writer.add(f"v{i}", matrix[None], y=str(i % 3), split=part, groups=f"g{i // 2}")
+        writer.finish({})
+    found, _, _ = run(tmp_path / "memory", experiment="afew", quick=False, epochs=2)
+    monkeypatch.setattr(readers_module, "IN_MEMORY", 1000)
+    stored, _, _ = run(tmp_path / "disk", experiment="afew", quick=False, epochs=2)
+    assert not found["experiments"][0]["standin"]
+    assert found["experiments"][0]["n_test"] == 20
+    assert "STAND-IN" not in (tmp_path / "memory" / "table.txt").read_text()
+    for one, other in zip(*(r["experiments"][0]["rows"] for r in (found, stored)), strict=True):
+        assert one["ours"] == other["ours"]
+
+
+def test_sequences_are_divided_before_they_are_cut():
+    wanted = Reproduction(experiment="hdm05", standin="generated", quick=True)
+    experiment = wanted.experiments()[0]
+    problem = load_problem(wanted, experiment)
+    names = [source.name for source in problem.sequences]
+    for repeat in range(3):
+        data = divide(problem, experiment, wanted, repeat)
+        train, test = (set(data.names[data.split == p]) for p in ("train", "test"))
+        assert not train & test
+        assert train | test == set(names)
+        assert len(data.names[data.split == "test"]) == len(test)  # whole
+        assert (data.split == "train").sum() > 5 * len(train)  # cut
+    uncut = Reproduction(experiment="hdm05", standin="generated", quick=True, clips=False)
+    assert len(divide(problem, experiment, uncut, 0)) == len(names)
+
+
+def test_the_classes_with_the_most_sequences_are_kept(tmp_path):
+    y = np.repeat(["a", "b", "c", "d"], [5, 2, 9, 5])
+    np.savez(tmp_path / "a.npz", X=random_spd(21, 3).numpy(), y=y)
+    wanted = Reproduction(experiment="hdm05", standin=str(tmp_path / "a.npz"), classes=3)
+    problem = load_problem(wanted, wanted.experiments()[0])
+    assert set(problem.y) == {"a", "c", "d"}
+
+
+def test_people_are_not_trained_on_and_verified():
+    wanted = Reproduction(experiment="pasc", standin="generated", quick=True)
+    experiment = wanted.experiments()[0]
+    data = divide(load_problem(wanted, experiment), experiment, wanted, 0)
+    assert not set(data.y[data.split == "train"]) & set(data.y[data.split == "test"])
+    found = tasks(data, experiment.measures)
+    assert set(found) == {"control", "handheld"}
+    assert not (found["control"] & found["handheld"]).any()
+    nameless = LabelledArrays(data.X, data.y, data.split)
+    assert list(tasks(nameless, experiment.measures)) == ["control"]
+
+
+def test_the_rate_is_that_of_all_pairs_without_the_diagonal(tmp_path):
+    found, _, _ = run(tmp_path / "a", experiment="pasc", standin="generated")
+    wanted = Reproduction(experiment="pasc", standin="generated", quick=True)
+    experiment = wanted.experiments()[0]
+    data = divide(load_problem(wanted, experiment), experiment, wanted, 0)
+    chosen = tasks(data, experiment.measures)["control"]
+    s, U = np.linalg.eigh(data.X[chosen])
+    logs = (U * np.log(s)[:, None]) @ U.swapaxes(1, 2)
+    flat = logs.reshape(len(logs), -1)
+    flat /= np.linalg.norm(flat, axis=1, keepdims=True)
+    off = ~np.eye(len(flat), dtype=bool)
+    same = data.y[chosen][:, None] == data.y[chosen][None, :]
+    expected = verification_rate((flat @ flat.T)[off], same[off], far=0.01)
+    row = found["experiments"][0]["rows"][0]
+    assert row["title"] == "log-Euclidean cosine"
+    assert row["ours"]["control"]["mean"] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"experiment": "mnist"}, "experiment"),
+        ({"experiment": "afew", "recipe": "x"}, "recipe"),
+        ({"experiment": "afew", "repeats": 0}, "repeats"),
+        ({"experiment": "afew", "epochs": 0}, "epochs"),
+        ({"experiment": "afew", "classes": 1}, "classes"),
+        ({"experiment": "pasc", "score": "x"}, "score"),
+        ({"experiment": "afew", "seed": -1}, "seed"),
+    ],
+)
+def test_bad_settings(settings, message):
+    with pytest.raises(ValueError, match=message):
+        Reproduction(**settings)
+
+
+def test_dims_in_the_same_ratios():
+    row = Reproduction(experiment="afew").experiments()[0].rows[-1]
+    assert row.dims_for(400) == (400, 200, 100, 50)
+    assert row.dims_for(17) == (17, 8, 4, 2)
+    assert row.dims_for(3) == (3, 2, 2, 2)
