@@ -13,6 +13,11 @@ def pytest_configure():
 
 
 @pytest.fixture(autouse=True)
+def _no_data_of_the_user(tmp_path_factory, monkeypatch):
+    monkeypatch.setenv("SPDNET_DATA", str(tmp_path_factory.getbasetemp() / "no-data"))
+
+
+@pytest.fixture(autouse=True)
 def _seed():
     torch.manual_seed(0)
 

@@ -1,4 +1,5 @@
 import csv
+import json
 import os
 import re
 import signal
@@ -38,7 +39,8 @@ def read_csv(path):
 
 
 def test_help_and_version():
-    for command in ("", "train", "evaluate", "predict", "report", "data", "data info"):
+    commands = ["", "train", "compare", "reproduce", "evaluate", "predict", "report", "data"]
+    for command in [*commands, "data info", "data build", "data fetch", "data import"]:
         run = invoke(*command.split(), "--help")
         assert run.exit_code == 0
         assert "Usage: spdnet" in run.stdout
@@ -306,6 +308,17 @@ def toml(tmp_path, text):
     return ("train", "--settings", text_file(tmp_path, "s.toml", text))
 
 
+CLIPS = ("--of", "sequences", "--clip-length", 5)
+
+
+def classes(tmp_path):
+    """A folder of classes, a matrix or sequence in each file."""
+    for i, matrix in enumerate([np.eye(3), 2 * np.eye(3)]):
+        (tmp_path / "folder" / f"class{i}").mkdir(parents=True)
+        np.save(tmp_path / "folder" / f"class{i}" / f"{i}.npy", matrix)
+    return tmp_path / "folder"
+
+
 def good(tmp_path, *flags):
     return ("train", save(tmp_path), *flags)
 
@@ -521,6 +534,43 @@ BAD = {
     "report of what is no run": (lambda p: ("report", p), "expected a run folder"),
     "info of nothing": (lambda p: ("data", "info", p / "no.npz"), "expected a file or folder"),
     "info without a file": (lambda p: ("data", "info"), "Missing argument"),
+    "build of nothing": (
+        lambda p: ("data", "build", p / "no", p / "b.npz"),
+        "expected a folder or an archive",
+    ),
+    "build of an empty folder": (lambda p: ("data", "build", p, p / "b.npz"), "got none"),
+    "build into another kind of file": (
+        lambda p: ("data", "build", classes(p), p / "b.npy"),
+        "expected the name of a .npz file",
+    ),
+    "build over a file": (
+        lambda p: ("data", "build", classes(p), text_file(p, "b.npz", "mine")),
+        "expected a new file",
+    ),
+    "build of something else": (
+        lambda p: ("data", "build", classes(p), p / "b.npz", "--of", "cakes"),
+        "expected of to be one of 'matrices', 'sequences', got 'cakes'",
+    ),
+    "build of clips without parts": (
+        lambda p: ("data", "build", classes(p), p / "b.npz", *CLIPS),
+        "what is cut or learnt before the division leaks",
+    ),
+    "build of sequences with an index": (
+        lambda p: ("data", "build", p, p / "b.npz", "--of", "sequences", "--index", p / "i.mat"),
+        "expected an index with --of matrices",
+    ),
+    "import of another set": (lambda p: ("data", "import", "mnist", p), "'mnist'"),
+    "import of nothing": (
+        lambda p: ("data", "import", "afew", p / "no.zip"),
+        "expected a folder or an archive",
+    ),
+    "fetch of another set": (lambda p: ("data", "fetch", "mnist"), "'mnist'"),
+    "reproduction of another experiment": (lambda p: ("reproduce", "mnist"), "'mnist'"),
+    "reproduction without data": (lambda p: ("reproduce", "afew"), "spdnet data import afew"),
+    "reproduction on nothing": (
+        lambda p: ("reproduce", "hdm05", "--standin", p / "no.npz"),
+        "expected a file or folder",
+    ),
 }
 
 
@@ -615,3 +665,54 @@ def test_compare(tmp_path, monkeypatch):
     help_text = "".join(invoke("compare", "--help").stdout.replace("│", " ").split())
     for name in METHODS:
         assert name in help_text or name.startswith("spdnet-")
+
+
+def test_build_and_train(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(20, 40, 24)
+    label = np.arange(24) % 2
+    frames = [rng.normal(size=(n, 2, 3)) * (1 + 2 * c) for n, c in zip(lengths, label, strict=True)]
+    raw = tmp_path / "motions.npz"
+    np.savez(raw, frames=np.concatenate(frames), lengths=lengths, label=label)
+    monkeypatch.chdir(tmp_path)
+    flags = ("--of", "sequences", "--test", 0.5, "--clip-length", 10, "--root", 0, "--reg", 0.01)
+    run = invoke("data", "build", raw, "built.npz", *flags, "--dtype", "float32")
+    assert run.exit_code == 0, run.stderr
+    assert "24 of 24 sequences" in run.stderr
+    assert run.stdout == "file: built.npz\n"
+    shown = invoke("data", "info", "built.npz").stdout
+    assert "6 x 6, float32" in shown
+    assert "12 test" in shown
+    assert "24 groups" in shown
+    run = invoke("train", "built.npz", "--epochs", 2, "--dims", "6,4")
+    assert run.exit_code == 0, run.stderr
+    assert (
+        json.loads((tmp_path / "runs/built/results.json").read_text())["parts"]["test"]["n"] == 12
+    )
+    half = ("--of", "sequences", "--test", 0.5, "--clip-length", 0.5, "--clips", 3)
+    assert invoke("data", "build", raw, "half.npz", *half).exit_code == 0
+
+
+def test_import_and_reproduce(tmp_path, monkeypatch):
+    monkeypatch.setenv("SPDNET_DATA", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    for i, matrix in enumerate(random_spd(24, 6).numpy()):
+        folder = tmp_path / "raw" / ("train" if i % 2 else "val") / str(i % 3)
+        folder.mkdir(parents=True, exist_ok=True)
+        np.save(folder / f"video{i}_1.npy", matrix)
+    run = invoke("data", "import", "afew", tmp_path / "raw")
+    assert run.exit_code == 0, run.stderr
+    assert run.stdout.split() == ["file:", str(tmp_path / "home" / "afew.npz")]
+    run = invoke("reproduce", "convergence", "--epochs", 2, "--device", "cpu")
+    assert run.exit_code == 0, run.stderr
+    assert "SPDNet-3BiRe" in run.stdout
+    assert "34.23" in run.stdout
+    assert "STAND-IN" not in run.stdout
+    folder = tmp_path / "runs" / "reproduce-convergence"
+    assert (folder / "report.html").is_file()
+    assert (folder / "afew-curves-loss.svg").read_text().startswith("<svg")
+    again = invoke("reproduce", "convergence", "--epochs", 2, "--device", "cpu")
+    assert "epoch    1" not in again.stdout
+    quick = invoke("reproduce", "hdm05", "--standin", "digits", "--quick")
+    assert (tmp_path / "runs" / "reproduce-hdm05-on-digits-quick" / "table.csv").is_file()
+    assert "STAND-IN for hdm05" in quick.stdout

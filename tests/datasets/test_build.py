@@ -158,6 +158,7 @@ def test_bad_frames(tmp_path):
         build([Source("s0", lambda: -np.eye(3), "a")], tmp_path / "a.npz")
     with pytest.raises(DataError, match=r"s0: .*square"):
         build([Source("s0", lambda: np.ones((2, 3)), "a")], tmp_path / "b.npz")
+    assert list(tmp_path.iterdir()) == []  # there is nothing to go on with
 
 
 @pytest.mark.parametrize(("bad", "kept"), [("drop", ["good"]), ("repair", ["good", "asymmetric"])])

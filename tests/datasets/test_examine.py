@@ -3,6 +3,7 @@ import pytest
 import torch
 
 from spdnet.datasets import examine, load_digits_spd, treat
+from spdnet.datasets.examine import _examine, _find_faults
 from spdnet.testing import assert_spd
 from tests.cases import random_spd, with_spectrum
 
@@ -87,3 +88,18 @@ def test_refuse():
         treat(matrices(), "ignore")
     with pytest.raises(ValueError, match=r"shape \(N, n, n\), got \(4, 4\)"):
         examine(np.eye(4))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_quick_look_finds_the_same_faults(dtype):
+    """Of matrices of every condition, and around the edge of what counts as singular."""
+    unit = np.finfo(dtype).eps
+    lows = [*np.geomspace(1e-18, 1, 60), *(unit * np.linspace(0.5, 80, 60)), 0.0, -unit, -1e-3]
+    spectra = [with_spectrum([low, 0.3, 0.7, 1.0]).numpy() for low in lows]
+    X = np.concatenate([matrices(dtype), np.array(spectra, dtype=dtype)])
+    quick, _ = _find_faults(X)
+    exact, _ = _examine(X)
+    assert quick.tolist() == exact.tolist()
+    assert 0 < (exact == -1).sum() < len(X)
+    whole = np.eye(3, dtype=np.int64)[None]
+    assert _find_faults(whole)[0].tolist() == [-1]

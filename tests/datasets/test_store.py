@@ -201,6 +201,7 @@ def test_a_writer_takes_up_only_what_is_its_own(tmp_path):
         assert writer.done == []
         with pytest.raises(DataError, match="got none"):
             writer.finish({})
+    assert list(tmp_path.iterdir()) == []
 
 
 WRITER = """

@@ -48,6 +48,7 @@ class Display(Watch):
         self._bar: Progress | None = None
         self._reading: Progress | None = None
         self._next_plain_batch = 0.0
+        self._next_plain_count = time.monotonic() + 10
 
     def say(self, text: str) -> None:
         """A line of its own, above the bar."""
@@ -66,6 +67,9 @@ class Display(Watch):
 
     def _count(self, what: str, done: int, total: int) -> None:
         if not self.live:
+            if time.monotonic() > self._next_plain_count:
+                self._next_plain_count = time.monotonic() + 10
+                self.console.print(f"{what} {done} of {total}", soft_wrap=True)
             return
         if self._reading is None or self._reading.tasks[0].description != what:
             self._stop_reading()

@@ -73,12 +73,21 @@ def examine(
     >>> print(examine([numpy.eye(2), -numpy.eye(2), numpy.zeros((2, 2))]))
     1 zero: 2; 1 indefinite: 1
     """
+    return _examine_all(X, _examine, on_matrix)
+
+
+def _examine_all(
+    X: ArrayLike | StoredArray,
+    look: Callable[[NDArray[Any]], tuple[Tensor, Tensor]],
+    on_matrix: Callable[[int, int], None] | None,
+) -> Examination:
+    """Look at some matrices at a time."""
     X = X if isinstance(X, StoredArray) else numpy.asarray(X)
     if X.ndim != 3 or X.shape[-1] != X.shape[-2]:
         raise ValueError(f"examine: expected X of shape (N, n, n), got {X.shape}")
     states, conditions = [], []
     for start in range(0, len(X), _PIECE):
-        state, condition = _examine(X[start : start + _PIECE])
+        state, condition = look(X[start : start + _PIECE])
         states.append(state)
         conditions.append(condition)
         if on_matrix is not None:
@@ -86,6 +95,31 @@ def examine(
     found = torch.cat(states) if states else torch.zeros(0)
     faults = {name: (found == i).nonzero()[:, 0].numpy() for i, name in enumerate(FAULTS)}
     return Examination(faults, torch.cat(conditions).numpy() if conditions else numpy.zeros(0))
+
+
+def _find_faults(X: NDArray[Any]) -> tuple[Tensor, Tensor]:
+    """The same without conditions: eigenvalues of none but those that a Cholesky decomposition
+    leaves in doubt.
+    """
+    state = torch.full((len(X),), -1)
+    doubtful = ~_is_surely_spd(X)
+    if doubtful.any():
+        state[doubtful] = _examine(X[doubtful.numpy()])[0]
+    return state, torch.full((len(X),), torch.nan, dtype=torch.float64)
+
+
+def _is_surely_spd(X: NDArray[Any]) -> Tensor:
+    """Whether the least eigenvalue is above what counts as singular; asymmetric ones are not."""
+    matrices = torch.from_numpy(numpy.ascontiguousarray(X.astype(numpy.float64, copy=False)))
+    n = X.shape[-1]
+    unit = numpy.finfo(X.dtype).eps if numpy.issubdtype(X.dtype, numpy.floating) else 2.0**-52
+    size = matrices.abs().amax((-2, -1))
+    gap = (matrices - matrices.mT).abs().amax((-2, -1))
+    # the trace is above the largest eigenvalue; twice, for the rounding of the decomposition
+    floor = 2 * n * float(unit) * matrices.diagonal(dim1=-2, dim2=-1).sum(-1)
+    shifted = matrices - floor[:, None, None] * torch.eye(n, dtype=torch.float64)
+    failed = torch.linalg.cholesky_ex(shifted.nan_to_num())[1]
+    return (failed == 0) & size.isfinite() & (size > 0) & (gap <= float(unit) ** 0.5 * size)
 
 
 def _examine(X: NDArray[Any]) -> tuple[Tensor, Tensor]:
@@ -156,7 +190,7 @@ def treat(
     """
     require_choice("treat", "remedy", remedy, REMEDIES)
     X = X if isinstance(X, StoredArray) else numpy.asarray(X)
-    found = examine(X, on_matrix=on_matrix)
+    found = _examine_all(X, _find_faults, on_matrix)
     everything = numpy.arange(len(X))
     if len(found.bad) == 0:
         return X, everything, ""
@@ -172,7 +206,7 @@ def treat(
         part = (mended[mendable] + mended[mendable].swapaxes(-1, -2)) / 2
         mean = numpy.trace(part, axis1=-2, axis2=-1) / X.shape[-1]
         mended[mendable] = part + reg * mean[:, None, None] * numpy.eye(X.shape[-1])
-        left = examine(mended)
+        left = _examine_all(mended, _find_faults, None)
         if len(left.bad) == 0:
             return mended, everything, f"repaired {len(mendable)} of {len(X)} matrices ({found})"
         found = left

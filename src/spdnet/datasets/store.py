@@ -363,12 +363,16 @@ class StoreWriter:
             os.fsync(file.fileno())
         os.replace(self._part, self.path)
         self._journal.unlink()
-        self.close()
+        self._handle.close()
         return self.path
 
     def close(self) -> None:
-        """Let go of the file; what was flushed stays."""
-        self._handle.close()
+        """Let go of the file; what was flushed stays, and where nothing was, nothing stays."""
+        if not self._handle.closed:
+            if self._handle.tell() == 0:
+                self._part.unlink(missing_ok=True)
+                self._journal.unlink(missing_ok=True)
+            self._handle.close()
 
     def _values(self, provenance: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
         """The columns of the file: those that every source has, one value for each matrix."""
@@ -412,7 +416,7 @@ class StoreWriter:
                 journal.truncate(sum(len(line.encode()) for line in lines[: len(whole)]))
 
     def _refuse(self, why: str, error: Exception | None) -> None:
-        self.close()
+        self._handle.close()
         raise DataError(
             f"build: expected to go on with {self._part}, but it {why}; delete it and "
             f"{self._journal.name} to begin again"
