@@ -176,7 +176,7 @@ def test_bad_matrices(tmp_path, bad, kept):
 
 
 def test_an_interrupted_build_goes_on(tmp_path, monkeypatch):
-    monkeypatch.setattr("spdnet.datasets.store._BLOCK", 1)
+    monkeypatch.setattr("spdnet.datasets.store_writer._BLOCK", 1)
     made = sources()
     calls = []
 

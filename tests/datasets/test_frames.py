@@ -6,7 +6,9 @@ from sklearn.decomposition import PCA
 
 from spdnet.datasets import frames
 from spdnet.datasets.errors import DataError
-from spdnet.datasets.frames import equalize, fit_pca, read_c3d, read_images, read_video
+from spdnet.datasets.frames import equalize, read_images, read_video
+from spdnet.datasets.markers import read_c3d
+from spdnet.datasets.projection import fit_pca
 
 # --- equalize ---------------------------------------------------------------------------------
 

@@ -10,9 +10,8 @@ import pytest
 from scipy.io import loadmat, savemat
 from scipy.sparse import csc_array
 
-from spdnet.datasets import matlab
 from spdnet.datasets.errors import DataError
-from spdnet.datasets.matlab import load_mat
+from spdnet.datasets.matlab import load_mat, reader
 from tests.cases import REAL_DATA
 
 REAL = REAL_DATA / "spddb_afew_train_spd400_int_histeq.mat"
@@ -159,7 +158,7 @@ def test_large_files(tmp_path, monkeypatch):
     path = tmp_path / "a.mat"
     path.write_bytes(saved({"X": np.eye(20)}))
     assert load_mat(path)["X"].shape == (20, 20)
-    monkeypatch.setattr(matlab, "MAX_BYTES", 3000)
+    monkeypatch.setattr(reader, "MAX_BYTES", 3000)
     with pytest.raises(DataError, match="at most 3000 bytes"):
         load_mat(path)
 
@@ -261,13 +260,13 @@ def test_bombs(monkeypatch):
     inner = array(6, (1, 1), element(9, bytes(8)))
     large = struct.pack("<2I", 14, 2**32 - 8) + inner[8:]
     asked = []
-    take = matlab._Reader.take
-    monkeypatch.setattr(matlab._Reader, "take", lambda *a: (asked.append(a[1]), take(*a))[1])
+    take = reader.Reader.take
+    monkeypatch.setattr(reader.Reader, "take", lambda *a: (asked.append(a[1]), take(*a))[1])
     for head, message in ((inner, "more or fewer"), (large, "at most"), (b"", "type 0")):
         with pytest.raises(DataError, match=message):
             load_mat(version5(zeros(head, 3)))
     assert max(asked) == 2**32 - 8  # refused before a byte of it was unpacked
-    monkeypatch.setattr(matlab, "MAX_BYTES", 2**20)
+    monkeypatch.setattr(reader, "MAX_BYTES", 2**20)
     many = array(1, (1, 10**5), struct.pack("<2I", 14, 0) * 10**5)
     with pytest.raises(DataError, match="at most"):  # few bytes, many values
         load_mat(version5(deflated(many)))

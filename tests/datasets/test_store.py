@@ -206,9 +206,9 @@ def test_a_writer_takes_up_only_what_is_its_own(tmp_path):
 
 WRITER = """
 import sys, time, numpy
-from spdnet.datasets import store
+from spdnet.datasets import store_writer
 from spdnet.datasets import StoreWriter
-store._BLOCK = 4096
+store_writer._BLOCK = 4096
 X = numpy.load(sys.argv[2])
 with StoreWriter(sys.argv[1], {"a": 1}) as writer:
     print(len(writer.done), flush=True)

@@ -6,7 +6,8 @@ from spdnet.datasets.errors import DataError
 from spdnet.datasets.examine import Examination, examine, treat
 from spdnet.datasets.readers import LabelledArrays, read
 from spdnet.datasets.split import hold_out
-from spdnet.datasets.store import StoredArray, StoreWriter, open_stored
+from spdnet.datasets.store import StoredArray, open_stored
+from spdnet.datasets.store_writer import StoreWriter
 
 __all__ = [
     "DataError",

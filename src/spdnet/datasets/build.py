@@ -20,9 +20,9 @@ from spdnet.covariance import (
 )
 from spdnet.datasets.errors import DataError
 from spdnet.datasets.examine import REMEDIES, examine, treat
-from spdnet.datasets.frames import Projection, fit_pca
+from spdnet.datasets.projection import Projection, fit_pca
 from spdnet.datasets.sources import Source
-from spdnet.datasets.store import StoreWriter
+from spdnet.datasets.store_writer import StoreWriter
 
 KINDS = ("covariance", "gaussian")
 DTYPES = ("float64", "float32")

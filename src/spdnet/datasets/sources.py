@@ -15,11 +15,11 @@ from spdnet.datasets.files import Files, open_files
 from spdnet.datasets.frames import (
     IMAGE_SUFFIXES,
     VIDEO_SUFFIXES,
-    read_c3d,
     read_images,
     read_video,
 )
 from spdnet.datasets.index import Index
+from spdnet.datasets.markers import read_c3d
 from spdnet.datasets.motion import Skeleton, read_amc, read_asf
 from spdnet.datasets.readers import matrix_of
 from spdnet.datasets.split import hold_out
