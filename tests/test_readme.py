@@ -33,6 +33,9 @@ def test_every_command_runs(tmp_path):
     np.savez(tmp_path / "new.npz", X=X[:9])
     signals = np.random.default_rng(0).normal(size=(40, 8, 50)) * np.where(y, 3, 1)[:, None, None]
     np.savez(tmp_path / "eeg.npz", X=signals, y=y, groups=np.arange(40) // 8)
+    for i, signal in enumerate(signals):
+        (tmp_path / "motions" / f"class{y[i]}").mkdir(parents=True, exist_ok=True)
+        np.save(tmp_path / "motions" / f"class{y[i]}" / f"{i}.npy", signal.T)
     commands = re.findall(r"^spdnet ([^#\n]*)", README.read_text(), re.MULTILINE)
     assert len(commands) >= 6
     for command in commands:

@@ -15,7 +15,7 @@ from spdnet.datasets.store import StoredArray
 #: in the order in which a matrix is given its fault
 FAULTS = ("not finite", "zero", "asymmetric", "indefinite", "singular")
 REMEDIES = ("refuse", "drop", "repair")
-_PIECE = 1024
+_PIECE = 2**22  # bytes that are looked at together: what a cache holds
 
 
 @dataclass(frozen=True)
@@ -86,12 +86,13 @@ def _examine_all(
     if X.ndim != 3 or X.shape[-1] != X.shape[-2]:
         raise ValueError(f"examine: expected X of shape (N, n, n), got {X.shape}")
     states, conditions = [], []
-    for start in range(0, len(X), _PIECE):
-        state, condition = look(X[start : start + _PIECE])
+    size = max(1, _PIECE // (8 * X.shape[-1] ** 2 + 1))
+    for start in range(0, len(X), size):
+        state, condition = look(X[start : start + size])
         states.append(state)
         conditions.append(condition)
         if on_matrix is not None:
-            on_matrix(min(start + _PIECE, len(X)), len(X))
+            on_matrix(min(start + size, len(X)), len(X))
     found = torch.cat(states) if states else torch.zeros(0)
     faults = {name: (found == i).nonzero()[:, 0].numpy() for i, name in enumerate(FAULTS)}
     return Examination(faults, torch.cat(conditions).numpy() if conditions else numpy.zeros(0))
