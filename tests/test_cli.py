@@ -555,6 +555,10 @@ BAD = {
         lambda p: ("data", "build", classes(p), p / "b.npz", *CLIPS),
         "what is cut or learnt before the division leaks",
     ),
+    "build of matrices with settings of sequences": (
+        lambda p: ("data", "build", classes(p), p / "b.npz", "--pca", 3, "--every", 2),
+        "expected --pca, --every with --of sequences",
+    ),
     "build of sequences with an index": (
         lambda p: ("data", "build", p, p / "b.npz", "--of", "sequences", "--index", p / "i.mat"),
         "expected an index with --of matrices",

@@ -1,4 +1,5 @@
 import json
+import os
 import shutil
 import zipfile
 
@@ -137,7 +138,8 @@ def test_descriptors():
     [
         ({"kind": "mean"}, "kind"),
         ({"mode": "no"}, "mode"),
-        ({"clip_length": 1.5}, "a share below 1"),
+        ({"clip_length": 1.5}, "share below 1"),
+        ({"clip_length": 1}, "at least two"),
         ({"clip_length": 0}, "clip_length"),
         ({"clip_stride": 3}, "clip_length"),
         ({"clip_length": 3, "clip_stride": 3, "clips": 2}, "clip_stride or clips"),
@@ -278,6 +280,7 @@ def test_features_images_and_their_parts(tmp_path):
         (["1.npy"], r"got 1\.npy"),
         (["train/1.npy"], r"got train/1\.npy"),
         (["train/a/1.npy", "other/a/1.npy"], r"other/a/1\.npy in none"),
+        (["test/1.npy", "walk/1.npy"], "folders called train"),
     ],
 )
 def test_layouts_that_say_too_little(tmp_path, names, message):
@@ -286,3 +289,72 @@ def test_layouts_that_say_too_little(tmp_path, names, message):
         np.save(tmp_path / name, np.eye(2))
     with pytest.raises(DataError, match=message):
         matrix_sources(tmp_path)
+
+
+def test_folders_of_classes_and_of_parts(tmp_path):
+    names = ["control/s0.npy", "patient/s1_1.npy", "patient/s1_2.npy", "patient/._s2.npy"]
+    for name in [*names, "__MACOSX/patient/s3.npy"]:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        np.save(tmp_path / name, np.eye(2))
+    found = matrix_sources(tmp_path)  # hidden files do not count
+    assert [s.y for s in found] == ["control", "patient", "patient"]
+    assert [s.group for s in found] == names[:3]
+    assert [s.group for s in matrix_sources(tmp_path, clips=True)][1:] == ["patient/s1"] * 2
+    (tmp_path / "more" / "train" / "test").mkdir(parents=True)
+    np.save(tmp_path / "more" / "train" / "test" / "a.npy", np.eye(2))
+    (source,) = matrix_sources(tmp_path / "more")
+    assert (source.split, source.y) == ("train", "test")
+
+
+def test_named_parts_are_not_drawn_again():
+    with pytest.raises(DataError, match="leave test out"):
+        divided(sources(), 0.5)
+
+
+def test_sources_of_one_name(tmp_path):
+    two = [Source("same", lambda: np.eye(2), "a") for _ in range(2)]
+    with pytest.raises(DataError, match="2 called 'same'"):
+        build(two, tmp_path / "a.npz")
+
+
+def test_complex_matrices(tmp_path):
+    with pytest.raises(DataError, match="real numbers in s"):
+        build([Source("s", lambda: np.eye(2) + 0j, "a")], tmp_path / "a.npz")
+
+
+def test_a_build_does_not_go_on_with_other_files(tmp_path):
+    folder = folder_of_matrices(tmp_path / "data", ".npy")
+    before = [s.stamp for s in matrix_sources(folder)]
+    file = next(folder.rglob("*.npy"))
+    np.save(file, 2 * np.load(file))
+    assert sum(a != s.stamp for a, s in zip(before, matrix_sources(folder), strict=True)) == 1
+    packed = [s.stamp for s in matrix_sources(zipped(folder, tmp_path / "a.zip"))]
+    np.save(file, 3 * np.load(file))
+    assert packed != [s.stamp for s in matrix_sources(zipped(folder, tmp_path / "a.zip"))]
+    one, other = (sequence_sources(folder, every=n)[0].stamp for n in (1, 2))
+    assert one != other
+
+
+def test_names_that_are_no_text(tmp_path):
+    folder = tmp_path / os.fsdecode(b"caf\xe9")
+    folder.mkdir()
+    np.save(folder / "a.npy", np.eye(2))
+    (source,) = matrix_sources(tmp_path)
+    assert source.y == "caf\ufffd"
+    np.testing.assert_array_equal(source.load(), np.eye(2))
+
+
+def test_skeletons_by_number(tmp_path):
+    for name in ("10.asf", "103.asf"):
+        (tmp_path / name).write_text(SKELETON)
+    (tmp_path / "walk").mkdir()
+    for name in ("103_01.amc", "10_02.amc"):
+        (tmp_path / "walk" / name).write_text(MOTION)
+    assert [s.load().shape[1:] for s in sequence_sources(tmp_path)] == [(3, 3), (3, 3)]
+
+
+def test_motions_in_an_archive(tmp_path):
+    (tmp_path / "raw" / "walk").mkdir(parents=True)
+    (tmp_path / "raw" / "walk" / "a.amc").write_text(MOTION)
+    with pytest.raises(DataError, match="unpack it"):
+        sequence_sources(zipped(tmp_path / "raw", tmp_path / "raw.zip"))

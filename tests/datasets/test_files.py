@@ -29,7 +29,7 @@ def test_folders_and_archives_look_the_same(tmp_path):
     backslashes = make(tmp_path / "back.zip", {"a\\b\\x.MAT": b"1", ".\\y.npy": b"2"})
     for path in (folder, archive, backslashes):
         files = open_files(path)
-        assert len(files) == 2
+        assert len(files.members) == 2
         assert files.ending_with(".mat") == [("a", "b", "x.MAT")]
         assert files.ending_with(".mat", ".npy") == [("a", "b", "x.MAT"), ("y.npy",)]
         assert files.read(("a", "b", "x.MAT")) == b"1"

@@ -101,12 +101,21 @@ def test_other_processes_read_it_too(tmp_path):
 def test_a_file_that_shrinks_is_an_error_and_no_crash(tmp_path):
     path = write(tmp_path / "a.npz")
     stored = open_stored(path)
-    os.truncate(path, stored.offset + X[0].nbytes)
-    np.testing.assert_array_equal(stored[0], X[0])
-    with pytest.raises(DataError, match="shorter"):
-        stored[5]
     path.unlink()
     np.testing.assert_array_equal(stored[0], X[0])  # it is still open
+    path = write(tmp_path / "b.npz")
+    stored = open_stored(path)
+    os.truncate(path, stored.offset + X[0].nbytes)
+    with pytest.raises(DataError, match="written to"):
+        stored[5]
+    path = write(tmp_path / "c.npz")
+    stored = open_stored(path)
+    state = path.stat()
+    os.truncate(path, stored.offset + X[0].nbytes)
+    stored._file._state = (path.stat().st_size, path.stat().st_mtime_ns)  # between two looks
+    with pytest.raises(DataError, match="shorter"):
+        stored[5]
+    assert state.st_size > path.stat().st_size
 
 
 def test_what_cannot_be_read_in_parts(tmp_path):
@@ -168,10 +177,10 @@ def test_a_writer_goes_on(tmp_path):
         for i in range(4):
             writer.add(f"s{i}", X[i : i + 1], y="a")
         writer.flush()
-        writer.add("s4", X[4:5], y="a")  # never flushed: lost, and written again
+        writer.add("s4", X[4:5], y="a")  # flushed when it is closed
     with StoreWriter(path, {"a": 1}) as writer:
-        assert writer.done == ["s0", "s1", "s2", "s3"]
-        for i in range(4, 10):
+        assert writer.done == ["s0", "s1", "s2", "s3", "s4"]
+        for i in range(5, 10):
             writer.add(f"s{i}", X[i : i + 1], y="a")
         writer.add("none", X[:0], y="a")
         assert writer.empty == ["none"]
@@ -196,6 +205,15 @@ def test_a_writer_takes_up_only_what_is_its_own(tmp_path):
     (tmp_path / "a.npz.part.json").write_text("{}\n")
     with pytest.raises(DataError, match="damaged"):
         StoreWriter(path, {"a": 1})
+    (tmp_path / "a.npz.part.json").write_text("")  # killed before a word of it was written
+    (tmp_path / "a.npz.part").write_bytes(bytes(500))
+    with StoreWriter(path, {"a": 1}) as writer:
+        writer.add("s0", X[:1], y="a")
+        writer.finish({})
+    np.testing.assert_array_equal(np.load(path)["X"], X[:1])
+    with pytest.raises(FileExistsError, match="by now"):
+        StoreWriter(path, {"a": 1})
+    path.unlink()
     (tmp_path / "a.npz.part").unlink()
     with StoreWriter(path, {"a": 1}) as writer:  # a note without matrices is of no use
         assert writer.done == []

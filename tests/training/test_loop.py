@@ -6,7 +6,7 @@ import torch
 from spdnet import SPDNet
 from spdnet.testing import assert_on_stiefel
 from spdnet.training import RECIPES, LabelledMatrices, Trainer, build, evaluate
-from spdnet.training.loop import batches, describe, weighted_loss
+from spdnet.training.loop import batches, describe, weighted_losses
 from tests.cases import random_spd
 
 QUICK = RECIPES["default"].changed(epochs=6, batch_size=8)
@@ -104,18 +104,20 @@ def test_weights():
     data = problem()
     logits = torch.randn(40, 2, dtype=torch.float64)
     ones = LabelledMatrices(data.X, data.y, torch.ones(40, dtype=torch.float64))
-    torch.testing.assert_close(weighted_loss(logits, ones), weighted_loss(logits, data))
+    torch.testing.assert_close(weighted_losses(logits, ones), weighted_losses(logits, data))
     half = torch.arange(40) < 20
     some = LabelledMatrices(data.X, data.y, 2 * half.double())
     chosen = data[torch.arange(20)]
-    torch.testing.assert_close(weighted_loss(logits, some), weighted_loss(logits[:20], chosen))
+    torch.testing.assert_close(
+        weighted_losses(logits, some).mean(), weighted_losses(logits[:20], chosen).mean()
+    )
 
 
 def test_evaluation_counts_every_matrix_once_and_changes_nothing():
     data = problem(41)
     model = build(QUICK, (5, 3), 2, data).train()
     state = copy.deepcopy(model.state_dict())
-    results = {evaluate(model, data, size) for size in (7, 41, 100)}
+    results = {evaluate(model, data, batch_size=size) for size in (7, 41, 100)}
     assert max(r[0] for r in results) == pytest.approx(min(r[0] for r in results))
     assert len({r[1] for r in results}) == 1
     assert model.training
@@ -145,7 +147,7 @@ def test_label_smoothing():
     data = problem()
     logits = torch.randn(40, 2, dtype=torch.float64)
     expected = torch.nn.functional.cross_entropy(logits, data.y, label_smoothing=0.1)
-    torch.testing.assert_close(weighted_loss(logits, data, 0.1), expected)
+    torch.testing.assert_close(weighted_losses(logits, data, 0.1).mean(), expected)
     losses = []
     for smoothing in (0.0, 0.1):
         recipe = QUICK.changed(label_smoothing=smoothing)

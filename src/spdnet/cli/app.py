@@ -239,6 +239,13 @@ def train(
     resume: Annotated[
         bool, typer.Option("--resume", rich_help_panel=RUN, help="Go on with the run in --out.")
     ] = False,
+    devices: Annotated[
+        int,
+        typer.Option(
+            rich_help_panel=RUN,
+            help="Processes that divide each batch among them, each with a GPU or with the CPU.",
+        ),
+    ] = 1,
 ) -> None:
     """Train and evaluate a network; everything ends up in a run folder.
 
@@ -251,16 +258,18 @@ def train(
     Or, with signals and groups in it: spdnet train eeg.npz --model tsmnet
 
     Or, after an interruption: spdnet train --resume --out runs/digits
+
+    Or, on many machines: torchrun --nnodes 2 --nproc-per-node 8 -m spdnet train big.npz --out big
     """
     given = {
         name: value
         for name, value in locals().items()
-        if name not in ("settings", "out", "resume") and value is not None
+        if name not in ("settings", "out", "resume", "devices") and value is not None
     }
     with _errors():
         from spdnet.cli.training import run_training
 
-        run_training(given, settings, out, resume)
+        run_training(given, settings, out, resume, devices)
 
 
 @app.command()

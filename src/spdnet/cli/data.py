@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,6 @@ from rich.progress import (
     Progress,
     TextColumn,
     TimeRemainingColumn,
-    TransferSpeedColumn,
 )
 
 from spdnet._checks import require_choice
@@ -25,6 +25,8 @@ from spdnet.datasets.published import bring_in, fetch
 from spdnet.datasets.sources import Source, divided, matrix_sources, sequence_sources
 
 KINDS = ("matrices", "sequences")
+#: settings that sequences alone have
+_OWN: dict[str, Any] = {**asdict(Descriptor()), "size": 20, "every": 1}
 
 
 def run_build(path: Path, out: Path, given: dict[str, Any]) -> None:
@@ -38,6 +40,10 @@ def run_build(path: Path, out: Path, given: dict[str, Any]) -> None:
     sources: list[Source]
     descriptor = None
     if kind == "matrices":
+        changed = [k for k, v in {**given, "size": size, "every": every}.items() if v != _OWN[k]]
+        if changed:
+            flags = ", ".join(f"--{name.replace('_', '-')}" for name in changed)
+            raise ValueError(f"build: expected {flags} with --of sequences, got --of matrices")
         sources = matrix_sources(path, None if index is None else read_index(index))
     else:
         if index is not None:
@@ -73,14 +79,19 @@ def run_import(name: str, path: Path, index: Path | None) -> None:
 def run_fetch(name: str) -> None:
     """Download, and bring in."""
     console = Console(stderr=True)
-    columns = (TextColumn("downloading"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
     with Progress(*columns, TimeRemainingColumn(), console=console) as progress:
-        task = progress.add_task("", total=None)
+        task = progress.add_task("downloading", total=None)
 
         def count(done: int, total: int | None) -> None:
             progress.update(task, completed=done, total=total)
 
-        file = fetch(name, on_bytes=count)
+        archive = progress.add_task("importing", total=None, visible=False)
+
+        def read(done: int, total: int) -> None:
+            progress.update(archive, completed=done, total=total, visible=True)
+
+        file = fetch(name, on_bytes=count, on_source=read)
     typer.echo(f"file: {file}")
 
 

@@ -1,5 +1,6 @@
 """``spdnet train``."""
 
+import os
 import shlex
 from contextlib import suppress
 from pathlib import Path
@@ -7,17 +8,26 @@ from typing import Any
 
 from rich.console import Console
 
+from spdnet._checks import require_count
 from spdnet.cli.display import Display
 from spdnet.experiments import RunFolder, train
 from spdnet.experiments.settings import Settings, from_mapping, read_toml
 from spdnet.report import write_report
 from spdnet.report.page import PARTS
+from spdnet.training import Fabric, make_fabric
+from spdnet.training.device import under_torchrun
 
 
-def run_training(given: dict[str, Any], file: Path | None, out: Path | None, resume: bool) -> None:
+def run_training(
+    given: dict[str, Any], file: Path | None, out: Path | None, resume: bool, devices: int
+) -> None:
     """Train with the settings given, those of a file, or those of the run that is resumed."""
     console = Console(highlight=False, markup=False, emoji=False)
+    require_count("train", "devices", devices)
     given = _parsed(given)
+    restarted = under_torchrun() and int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
+    if restarted and out is not None and RunFolder(out).exists:
+        resume, given, file = True, {}, None  # the same command, after a process has died
     if resume:
         folder, settings = _resumed(given, file, out)
     else:
@@ -29,7 +39,11 @@ def run_training(given: dict[str, Any], file: Path | None, out: Path | None, res
         console.print(f"{folder.path} is finished")
         found = folder.results()
     else:
-        found = _train(console, settings, folder, resume)
+        fabric = make_fabric(settings.device, 0 if under_torchrun() else devices)
+        fabric.launch()
+        found = _train(console, settings, folder, resume, fabric)
+        if not fabric.is_global_zero:
+            return
     for one in (*folder.seeds(), folder):
         if not one.report_file.exists():  # killed while it was written
             write_report(one)
@@ -38,10 +52,19 @@ def run_training(given: dict[str, Any], file: Path | None, out: Path | None, res
     console.print(f"report:     {folder.report_file}", soft_wrap=True)
 
 
-def _train(console: Console, settings: Settings, folder: RunFolder, resume: bool) -> dict[str, Any]:
+def _train(
+    console: Console, settings: Settings, folder: RunFolder, resume: bool, fabric: Fabric
+) -> dict[str, Any]:
     display = Display(console)
     try:
-        return train(settings, folder, resume=resume, watch=display, on_finished=write_report)
+        return train(
+            settings,
+            folder,
+            resume=resume,
+            watch=display,
+            on_finished=write_report,
+            fabric=fabric,
+        )
     except KeyboardInterrupt:
         display.close()
         if folder.exists:

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -79,10 +80,11 @@ class Descriptor:
                 require_count("Descriptor", name, getattr(self, name))
         if self.clip_length is not None:
             require_number("Descriptor", "clip_length", self.clip_length, above=0)
-            if self.clip_length >= 1 and self.clip_length != int(self.clip_length):
+            whole = self.clip_length >= 2 and self.clip_length == int(self.clip_length)
+            if self.clip_length >= 1 and not whole:
                 raise ValueError(
-                    f"Descriptor: expected clip_length as a number of frames, or a share below 1, "
-                    f"got {self.clip_length}"
+                    f"Descriptor: expected clip_length as a number of frames, at least two, or a "
+                    f"share below 1, got {self.clip_length}"
                 )
         given = [name for name in ("clip_stride", "clips") if getattr(self, name) is not None]
         if len(given) > 1 or (given and self.clip_length is None):
@@ -182,6 +184,8 @@ def build(
     DataError, FileExistsError
     """
     path = Path(path)
+    if not sources:
+        raise DataError("build: expected something to build from, got nothing")
     require_choice("build", "dtype", dtype, DTYPES)
     require_choice("build", "bad", bad, REMEDIES)
     if path.suffix != ".npz":
@@ -196,6 +200,9 @@ def build(
                     "got none: what is cut or learnt before the division leaks; say which part to "
                     "hold out"
                 )
+    name, times = Counter(source.name for source in sources).most_common(1)[0]
+    if times > 1:
+        raise DataError(f"build: expected sources of different names, got {times} called {name!r}")
     settings = None if descriptor is None else asdict(descriptor)
     plan = {"descriptor": settings, "dtype": dtype, "bad": bad, "sources": _digest(sources)}
     with StoreWriter(path, plan) as writer:
@@ -214,10 +221,10 @@ def build(
 
 
 def _digest(sources: Sequence[Source]) -> str:
-    """Of names, classes and parts."""
+    """Of names, classes, parts, and the state of the files."""
     sha = hashlib.sha256()
     for s in sources:
-        sha.update(json.dumps([s.name, s.y, s.split, s.group]).encode())
+        sha.update(json.dumps([s.name, s.y, s.split, s.group, s.stamp]).encode())
     return sha.hexdigest()
 
 
@@ -240,6 +247,8 @@ def _matrices(
 ) -> NDArray[Any]:
     """The SPD matrices ``(k, n, n)`` of a source; none if they were dropped."""
     values = _loaded(source)
+    if values.dtype.kind not in "biuf":
+        raise DataError(f"build: expected real numbers in {source.name}, got {values.dtype}")
     try:
         if descriptor is None:
             X = values[None]

@@ -1,5 +1,6 @@
 """Files below a folder or in an archive, read without trusting their names."""
 
+import os
 import stat
 import zipfile
 import zlib
@@ -31,12 +32,22 @@ class Files:
     root: Path
     members: dict[tuple[str, ...], str]
 
-    def __len__(self) -> int:
-        return len(self.members)
-
     def ending_with(self, *suffixes: str) -> list[tuple[str, ...]]:
-        """Those with certain suffixes, whatever their case, in order."""
-        return sorted(parts for parts in self.members if parts[-1].lower().endswith(suffixes))
+        """Those with certain suffixes, whatever their case, in order; hidden ones do not count."""
+        return sorted(
+            parts
+            for parts in self.members
+            if parts[-1].lower().endswith(suffixes)
+            and not parts[-1].startswith(".")
+            and "__MACOSX" not in parts
+        )
+
+    def stamp(self, parts: tuple[str, ...]) -> str:
+        """Changes when the file does."""
+        if self.root.is_dir():
+            return stamp_of(self.root.joinpath(*parts))
+        info = self._archive.getinfo(self.members[parts])
+        return f"{info.file_size} {info.CRC}"
 
     def find(self, end: tuple[str, ...]) -> tuple[str, ...] | None:
         """The file whose path ends so, whatever the case; the one that is least deep."""
@@ -100,6 +111,17 @@ def open_files(path: str | Path) -> Files:
         raise DataError(
             f"read: expected a folder or a zip archive, but {path} is neither, or damaged: {error}"
         ) from error
+
+
+def stamp_of(path: Path) -> str:
+    """Changes when a file, or what a folder lists, does."""
+    about = path.stat()
+    return f"{path.resolve()} {about.st_size} {about.st_mtime_ns}"
+
+
+def text(name: str) -> str:
+    """A file name as text that can be written anywhere."""
+    return os.fsencode(name).decode("utf-8", "replace")
 
 
 def safe_parts(name: str) -> tuple[str, ...] | None:

@@ -1,4 +1,4 @@
-"""Frames of images, videos and marker files, and fewer numbers a frame, before covariances."""
+"""Frames of images and videos, before covariances."""
 
 import re
 import warnings

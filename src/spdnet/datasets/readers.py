@@ -1,7 +1,6 @@
 """Labelled matrices and signals from files: ``.npz``, ``.npy`` with labels, folders of classes."""
 
 import io
-import os
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -12,6 +11,7 @@ import numpy
 from numpy.typing import NDArray
 
 from spdnet.datasets.errors import DataError
+from spdnet.datasets.files import text
 from spdnet.datasets.matlab import load_mat
 from spdnet.datasets.store import StoredArray, open_stored
 
@@ -194,7 +194,7 @@ def _read_folder(
         )
     for split in present or [""]:
         for file in sorted(filter(_is_data, (folder / split).glob("*/*"))):
-            found.append((split, _text(file.parent.name), file))
+            found.append((split, text(file.parent.name), file))
     with_classes = bool(found)
     if not found and not labelled:
         found = [("", "", file) for file in sorted(filter(_is_data, folder.glob("*")))]
@@ -217,17 +217,12 @@ def _read_folder(
         numpy.stack(matrices),
         numpy.array([c for _, c, _ in found]) if with_classes else None,
         numpy.array([split for split, _, _ in found]) if present else None,
-        names=numpy.array([_text(str(file.relative_to(folder))) for _, _, file in found]),
+        names=numpy.array([text(str(file.relative_to(folder))) for _, _, file in found]),
     )
 
 
 def _is_data(path: Path) -> bool:
     return path.suffix.lower() in SUFFIXES and path.is_file()
-
-
-def _text(name: str) -> str:
-    """A file name as text that can be written anywhere."""
-    return os.fsencode(name).decode("utf-8", "replace")
 
 
 def read_matrix(file: Path) -> NDArray[Any]:

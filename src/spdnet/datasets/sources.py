@@ -1,17 +1,17 @@
 """What matrices are built from: files of matrices, or sequences of frames, one after another."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from spdnet.datasets.errors import DataError
-from spdnet.datasets.files import Files, open_files
+from spdnet.datasets.files import Files, open_files, stamp_of, text
 from spdnet.datasets.frames import (
     IMAGE_SUFFIXES,
     VIDEO_SUFFIXES,
@@ -28,7 +28,7 @@ from spdnet.datasets.split import hold_out
 PARTS = {
     **dict.fromkeys(("train", "training"), "train"),
     **dict.fromkeys(("val", "valid", "validation"), "val"),
-    **dict.fromkeys(("test", "testing", "control", "handheld", "query", "target"), "test"),
+    **dict.fromkeys(("test", "testing"), "test"),
 }
 _HDM05 = re.compile(r"HDM_(?P<actor>[a-z]+)_(?P<action>.+)_(?P<take>\d+)_(?P<rate>\d+)$")
 
@@ -48,6 +48,8 @@ class Source:
     split : {"train", "val", "test"}, optional
     group : str, optional
         What must not be divided, such as the video of a clip, or a subject.
+    stamp : str
+        Changes when the file does, or how it is read.
     """
 
     name: str
@@ -55,40 +57,54 @@ class Source:
     y: str | None = None
     split: str | None = None
     group: str | None = None
+    stamp: str = ""
 
 
-def matrix_sources(path: str | Path, index: Index | None = None) -> list[Source]:
+def matrix_sources(
+    path: str | Path,
+    index: Index | None = None,
+    *,
+    clips: bool = False,
+    parts: Mapping[str, str] = PARTS,
+) -> list[Source]:
     r"""One source for each ``.mat`` or ``.npy`` file of a folder or a zip archive, at any depth.
 
-    The class is the last folder that is not the name of a part, such as ``train``. A clip
-    ``video_3.mat`` belongs to the group ``video`` of its folder.
+    The class is the folder of the file; a folder above it may name the part, such as ``train``.
 
     Parameters
     ----------
     path : path
     index : Index, optional
         Gives the files, their classes and parts instead.
+    clips : bool
+        Whether ``video_3.mat`` is a clip of the group ``video``.
+    parts : mapping
+        From names of folders, in small letters, to the parts they stand for.
     """
     files = open_files(path)
     if index is not None:
         return _indexed(files, index)
     sources = []
-    for parts in files.ending_with(".mat", ".npy"):
-        split, y = _place(parts[:-1])
-        group = "/".join([*parts[:-1], _without_clip(parts[-1].rsplit(".", 1)[0])])
-        load = partial(_matrix, files, parts)
-        sources.append(Source("/".join(parts), load, y, split, group))
-    return _labelled(sources, path, ".mat or .npy files")
+    for file in files.ending_with(".mat", ".npy"):
+        source = _source(files, file, partial(_matrix, files, file), parts)
+        if clips:
+            source = replace(source, group=re.sub(r"_\d+$", "", source.name.rsplit(".", 1)[0]))
+        sources.append(source)
+    return _labelled(sources, path, ".mat or .npy files", parts)
 
 
 def sequence_sources(
-    path: str | Path, *, size: tuple[int, int] = (20, 20), every: int = 1
+    path: str | Path,
+    *,
+    size: tuple[int, int] = (20, 20),
+    every: int = 1,
+    parts: Mapping[str, str] = PARTS,
 ) -> list[Source]:
     """One source for each sequence of frames.
 
     ==================================  ====================================================
     ``file.npz``                        ``frames (sum of T, ...)``, ``lengths (N,)``, ``label``;
-                                        optional ``classes``, ``subject``, ``split``, ``name``
+                                        optional ``classes``, ``split``, ``name``
     ``<class>/*.amc`` with ``.asf``     joints of motion capture; HDM05's names tell the class
     ``<class>/*.c3d``                   markers of motion capture
     ``<class>/*.mp4`` and the like      videos, to small grey frames
@@ -105,37 +121,47 @@ def sequence_sources(
         Of the grey frames of videos.
     every : int
         Take every so-many-th frame.
+    parts : mapping
+        See :func:`matrix_sources`.
     """
     path = Path(path)
     if path.suffix.lower() == ".npz" and path.is_file():
         return [_thinned(source, every) for source in _packed(path)]
     files = open_files(path)
-    if not path.is_dir():
-        sources = [_features(files, p) for p in files.ending_with(".npy", ".mat")]
-        return _labelled([_thinned(s, every) for s in sources], path, "files of features")
-    sources = _motions(files)
-    sources += [_file_of(files, p, lambda f: read_c3d(f)[0]) for p in files.ending_with(".c3d")]
-    read = partial(read_video, size=size, every=every)
-    videos = [_file_of(files, p, read) for p in files.ending_with(*VIDEO_SUFFIXES)]
-    folders = sorted({parts[:-1] for parts in files.ending_with(*IMAGE_SUFFIXES)})
-    images = partial(read_images, size=size)
-    sources += [_file_of(files, p, images) for p in folders if p]
-    if not sources and not videos:
-        sources = [_features(files, p) for p in files.ending_with(".npy", ".mat")]
-    sources = [*(_thinned(source, every) for source in sources), *videos]
-    return _labelled(sources, path, "motions, videos, images or files of features")
+    found: list[Source] = []
+    if path.is_dir():
+        found = _motions(files, parts)
+        for file in files.ending_with(".c3d"):
+            found.append(_source(files, file, partial(_markers, path.joinpath(*file)), parts))
+        for file in files.ending_with(*VIDEO_SUFFIXES):
+            read = partial(read_video, path.joinpath(*file), size=size)
+            found.append(_source(files, file, read, parts))
+        for folder in sorted({file[:-1] for file in files.ending_with(*IMAGE_SUFFIXES)} - {()}):
+            read = partial(read_images, path.joinpath(*folder), size=size)
+            found.append(_source(files, folder, read, parts))
+    elif files.ending_with(".amc", ".c3d", *VIDEO_SUFFIXES, *IMAGE_SUFFIXES):
+        raise DataError(f"build: expected motions and videos in a folder, got {path}; unpack it")
+    if not found:
+        for file in files.ending_with(".npy", ".mat"):
+            found.append(_source(files, file, partial(_matrix, files, file), parts))
+    found = [replace(_thinned(s, every), stamp=f"{s.stamp} {size} {every}") for s in found]
+    return _labelled(found, path, "motions, videos, images or files of features", parts)
 
 
 def divided(sources: list[Source], fraction: float, *, seed: int = 0) -> list[Source]:
     """The sources with a random part of them, in whole groups, named ``test``, the others
     ``train``.
     """
+    named = next((source.name for source in sources if source.split is not None), None)
+    if named is not None:
+        raise DataError(
+            f"build: expected folders that name no parts, to draw some at random, got {named}; "
+            "leave test out"
+        )
     y = numpy.array([source.y for source in sources])
     groups = None
     if all(source.group is not None for source in sources):
         groups = numpy.array([source.group for source in sources])
-    if groups is not None and len(set(groups.tolist())) == len(sources):
-        groups = None  # each is a group of its own
     held = hold_out(y, fraction, groups=groups, seed=seed)
     return [
         replace(source, split="test" if test else "train")
@@ -143,25 +169,32 @@ def divided(sources: list[Source], fraction: float, *, seed: int = 0) -> list[So
     ]
 
 
-def _place(folders: tuple[str, ...]) -> tuple[str | None, str | None]:
-    """The part and the class that the folders of a file tell."""
-    split = next((PARTS[f.lower()] for f in folders if f.lower() in PARTS), None)
-    classes = [f for f in folders if f.lower() not in PARTS]
-    return split, classes[-1] if classes else None
+def _source(
+    files: Files,
+    parts: tuple[str, ...],
+    load: Callable[[], NDArray[Any]],
+    names: Mapping[str, str],
+) -> Source:
+    """What the folders of a file tell: its class, and above that its part."""
+    folders = [text(part) for part in parts[:-1]]
+    split = next((names[f.lower()] for f in folders[:-1] if f.lower() in names), None)
+    y = folders[-1] if folders else None
+    if y is not None and y.lower() in names and split is None:
+        split, y = names[y.lower()], None  # the folder of a part, without one for the class
+    name = text("/".join(parts))
+    return Source(name, load, y, split, name, files.stamp(parts))
 
 
-def _without_clip(stem: str) -> str:
-    return re.sub(r"_\d+$", "", stem)
-
-
-def _labelled(sources: list[Source], path: str | Path, what: str) -> list[Source]:
+def _labelled(
+    sources: list[Source], path: str | Path, what: str, names: Mapping[str, str]
+) -> list[Source]:
     if not sources:
         raise DataError(f"build: expected {what} in {path}, got none")
     without = [source.name for source in sources if source.y is None]
     if without:
         raise DataError(
-            f"build: expected every file of {path} below a folder named after its class, got "
-            f"{without[0]}"
+            f"build: expected every file of {path} in a folder named after its class, got "
+            f"{without[0]}; folders called {', '.join(names)} are parts of the data"
         )
     parts = {source.split for source in sources}
     if None in parts and len(parts) > 1:
@@ -188,46 +221,41 @@ def _indexed(files: Files, index: Index) -> list[Source]:
             )
         load = partial(_matrix, files, found)
         about = (str(index.y[i]), str(index.split[i]), str(index.groups[i]))
-        sources.append(Source("/".join(parts), load, *about))
+        sources.append(Source("/".join(parts), load, *about, files.stamp(found)))
     return sources
 
 
-def _features(files: Files, parts: tuple[str, ...]) -> Source:
-    split, y = _place(parts[:-1])
-    name = "/".join(parts)
-    return Source(name, partial(_matrix, files, parts), y, split, name)
-
-
-def _file_of(files: Files, parts: tuple[str, ...], read: Callable[[Path], NDArray[Any]]) -> Source:
-    split, y = _place(parts[:-1])
-    name = "/".join(parts)
-    return Source(name, partial(read, files.root.joinpath(*parts)), y, split, name)
-
-
-def _motions(files: Files) -> list[Source]:
-    """Acclaim motions with the skeleton of their folder, or of the actor, or the only one."""
+def _motions(files: Files, names: Mapping[str, str]) -> list[Source]:
+    """Acclaim motions, each with the skeleton whose name its own begins with, or that lies beside
+    it, or that is the only one.
+    """
     skeletons = {parts: parts[-1].rsplit(".", 1)[0] for parts in files.ending_with(".asf")}
     sources = []
     for parts in files.ending_with(".amc"):
-        stem, (split, y) = parts[-1].rsplit(".", 1)[0], _place(parts[:-1])
-        known = _HDM05.match(stem)
+        stem = parts[-1].rsplit(".", 1)[0]
         near = [s for s, name in skeletons.items() if stem.startswith(name)]
-        near = near or [s for s in skeletons if s[:-1] == parts[:-1]] or list(skeletons)
-        if len(near) == 0 or (len(near) > 1 and len({s[-1] for s in near}) > 1):
+        near = [s for s in near if len(s[-1]) == max(len(n[-1]) for n in near)]
+        beside = [s for s in near or skeletons if s[:-1] == parts[:-1]]
+        near = beside or near or list(skeletons)
+        if len({s[-1] for s in near}) != 1:
             raise DataError(
-                f"build: expected one skeleton (.asf) for {'/'.join(parts)}, beside it or called "
-                f"like the beginning of its name, got {len(near)}"
+                f"build: expected one skeleton (.asf) for {text('/'.join(parts))}, beside it or "
+                f"called like the beginning of its name, got {len(near)}"
             )
         load = partial(_joints, files.root.joinpath(*near[0]), files.root.joinpath(*parts))
-        if known:
-            y = known["action"]
-        sources.append(Source("/".join(parts), load, y, split, "/".join(parts)))
+        source = _source(files, parts, load, names)
+        known = _HDM05.match(stem)
+        sources.append(replace(source, y=known["action"]) if known else source)
     return sources
 
 
 def _joints(skeleton: Path, motion: Path) -> NDArray[Any]:
     known: Skeleton = read_asf(skeleton)
     return read_amc(motion, known)
+
+
+def _markers(file: Path) -> NDArray[Any]:
+    return read_c3d(file)[0]
 
 
 def _thinned(source: Source, every: int) -> Source:
@@ -261,20 +289,11 @@ def _packed(path: Path) -> list[Source]:
     if "classes" in arrays and y.dtype.kind in "iu":
         y = arrays["classes"][y]
     ends = numpy.cumsum(lengths)
+    stamp = stamp_of(path)
     sources = []
     for i, (a, b) in enumerate(zip(ends - lengths, ends, strict=True)):
         name = str(arrays["name"][i]) if "name" in arrays else f"{path.stem}/{i}"
         split = str(arrays["split"][i]) if "split" in arrays else None
         load = partial(numpy.asarray, frames[a:b])
-        sources.append(Source(name, load, str(y[i]), split, name))
+        sources.append(Source(name, load, str(y[i]), split, name, stamp))
     return sources
-
-
-def as_sources(X: ArrayLike, y: ArrayLike, split: ArrayLike | None = None) -> list[Source]:
-    """Sequences of equal length ``(N, T, d)`` in memory."""
-    frames, labels = numpy.asarray(X), numpy.asarray(y)
-    parts = [None] * len(labels) if split is None else [str(s) for s in numpy.asarray(split)]
-    return [
-        Source(str(i), partial(numpy.asarray, frames[i]), str(labels[i]), parts[i], str(i))
-        for i in range(len(labels))
-    ]

@@ -70,20 +70,24 @@ def _by_group(
     rng: numpy.random.Generator,
 ) -> NDArray[numpy.bool_]:
     _, group = numpy.unique(groups, return_inverse=True)
+    if group.max() + 1 == len(group):  # each is a group of its own
+        return _by_class(codes, fraction, rng)
     table = numpy.zeros((group.max() + 1, codes.max() + 1))
     numpy.add.at(table, (group, codes), 1)
     total = table.sum(0)
     best, best_miss = None, numpy.inf
     for _ in range(_TRIES):
         chosen = numpy.zeros(len(table), dtype=bool)
+        have = numpy.zeros(len(total))
         for g in rng.permutation(len(table)):
-            with_it = table[chosen].sum(0) + table[g]
+            with_it = have + table[g]
             # stop at the fraction; never take the last members of a class
             if with_it.sum() <= max(fraction * len(codes), table.sum(1).min()) and (
                 with_it < total
             ).all(where=total > 0):
                 chosen[g] = True
-        miss = numpy.abs(table[chosen].sum(0) / total - fraction).sum()
+                have = with_it
+        miss = numpy.abs(have / total - fraction).sum()
         if chosen.any() and miss < best_miss:
             best, best_miss = chosen, miss
     if best is None:

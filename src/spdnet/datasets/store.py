@@ -152,15 +152,25 @@ class _File:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._descriptor = os.open(path, os.O_RDONLY)
+        self._state = self._now()
 
     def fill(self, buffer: NDArray[numpy.uint8], offset: int) -> None:
         """Read as many bytes as there is room for."""
+        if self._now() != self._state:
+            raise DataError(
+                f"read: expected {self.path} as it was when it was opened, but it has been "
+                "written to"
+            )
         done = 0
         while done < len(buffer):
             got = os.preadv(self._descriptor, [buffer[done:].data], offset + done)
             if got == 0:
                 raise DataError(f"read: expected {self.path} as it was, but it has become shorter")
             done += got
+
+    def _now(self) -> tuple[int, int]:
+        about = os.fstat(self._descriptor)
+        return about.st_size, about.st_mtime_ns
 
     def __del__(self) -> None:
         if hasattr(self, "_descriptor"):

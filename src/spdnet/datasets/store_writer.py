@@ -22,6 +22,7 @@ from spdnet.datasets.errors import DataError
 _HEADER = 128  # bytes of the header of X
 _FIRST_ROW = 64 + _HEADER
 _BLOCK = 2**24  # bytes that are checked, or written, at a time
+_LINES = 1000  # sources that are written at a time
 
 
 class StoreWriter:
@@ -51,6 +52,7 @@ class StoreWriter:
         self._dtype: numpy.dtype[Any] | None = None
         self._columns: list[dict[str, Any]] = []
         self._waiting: list[NDArray[Any]] = []
+        self._bytes = 0  # that wait
         self._lines: list[str] = []
         self.done: list[str] = []
         plan = dict(json.loads(json.dumps(plan)))
@@ -66,10 +68,14 @@ class StoreWriter:
                 f"build: expected to be the only one that writes {self.path}, but another process "
                 "does"
             ) from None
-        if self._journal.exists():
+        if not self._is_ours() or self.path.exists():
+            self._handle.close()
+            raise FileExistsError(f"build: expected a new file, but {self.path} is there by now")
+        if self._journal.exists() and self._journal.stat().st_size:
             self._go_on(plan)
         else:
             self._handle.truncate(0)
+            self._handle.seek(0)
             with self._journal.open("w", encoding="utf-8") as journal:
                 journal.write(json.dumps({"plan": plan}) + "\n")
 
@@ -111,9 +117,10 @@ class StoreWriter:
             **columns,
         }
         self._waiting.append(numpy.ascontiguousarray(X))
+        self._bytes += X.nbytes
         self._lines.append(json.dumps(line) + "\n")
         self._note(line)
-        if sum(x.nbytes for x in self._waiting) >= _BLOCK:
+        if self._bytes >= _BLOCK or len(self._lines) >= _LINES:
             self.flush()
 
     def flush(self) -> None:
@@ -130,7 +137,7 @@ class StoreWriter:
             journal.writelines(self._lines)
             journal.flush()
             os.fsync(journal.fileno())
-        self._waiting, self._lines = [], []
+        self._waiting, self._lines, self._bytes = [], [], 0
 
     def finish(self, provenance: Mapping[str, Any]) -> Path:
         """Close the file and give it its name.
@@ -172,6 +179,7 @@ class StoreWriter:
     def close(self) -> None:
         """Let go of the file; what was flushed stays, and where nothing was, nothing stays."""
         if not self._handle.closed:
+            self.flush()
             if self._handle.tell() == 0:
                 self._part.unlink(missing_ok=True)
                 self._journal.unlink(missing_ok=True)
@@ -189,6 +197,13 @@ class StoreWriter:
             if all(c.get(name) is not None for c in self._columns)
         }
         return {**values, "provenance": numpy.array(json.dumps(dict(provenance)))}
+
+    def _is_ours(self) -> bool:
+        """Whether the file that is locked still has its name: another may have finished it."""
+        try:
+            return os.path.samestat(os.fstat(self._handle.fileno()), os.stat(self._part))
+        except FileNotFoundError:
+            return False
 
     def _note(self, line: dict[str, Any]) -> None:
         self._columns.append(line)

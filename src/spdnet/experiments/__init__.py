@@ -2,8 +2,9 @@
 
 from spdnet.experiments.compare import Comparison, compare
 from spdnet.experiments.comparison_folder import ComparisonFolder
-from spdnet.experiments.reproduce import ReproductionFolder, reproduce
+from spdnet.experiments.reproduce import reproduce
 from spdnet.experiments.reproduction import Reproduction
+from spdnet.experiments.reproduction_folder import ReproductionFolder
 from spdnet.experiments.run_folder import RunFolder
 from spdnet.experiments.settings import Settings
 from spdnet.experiments.train import train

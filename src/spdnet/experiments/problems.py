@@ -1,5 +1,6 @@
 """The data of an experiment, the paper's or others in their place, and how they are divided."""
 
+import zipfile
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -12,6 +13,7 @@ from spdnet.datasets import (
     DataError,
     Descriptor,
     LabelledArrays,
+    build,
     hold_out,
     load_digits_spd,
     read,
@@ -58,6 +60,19 @@ class Problem:
             return self.matrices.split
         parts = [source.split for source in self.sequences]
         return None if None in parts else numpy.array(parts)
+
+    @property
+    def groups(self) -> NDArray[Any] | None:
+        """What must not be divided."""
+        if self.matrices is not None:
+            return self.matrices.groups
+        return numpy.array([source.group or source.name for source in self.sequences])
+
+    def division(self, protocol: str) -> str:
+        """The protocol as it is on these data."""
+        if self.split is None and protocol == "fixed":
+            return "one random half"
+        return protocol
 
     def some(self, index: NDArray[numpy.int64]) -> "Problem":
         """Some of the sequences or matrices."""
@@ -106,47 +121,55 @@ def load_problem(wanted: Reproduction, experiment: Experiment) -> Problem:
 
 
 def divide(
-    problem: Problem, experiment: Experiment, wanted: Reproduction, repeat: int
+    problem: Problem, experiment: Experiment, wanted: Reproduction, repeat: int, file: Path
 ) -> LabelledArrays:
     """The matrices of one repeat, each in the part ``train`` or ``test``.
 
-    Sequences are divided first; then those to train on are cut into clips.
+    Sequences are divided first; then those to train on are cut into clips, and all matrices are
+    written to a file, in which they stay where they are many.
     """
-    seed = wanted.seed + repeat
-    test = _held_out(problem, experiment.protocol, seed)
-    if problem.matrices is not None:
-        data = problem.matrices
-        split = numpy.where(test, "test", "train")
-        return LabelledArrays(data.X, problem.y, split, data.groups, data.names)
-    descriptor = _descriptor(experiment.descriptor, wanted)
-    matrices, counts = [], []
-    for source, held in zip(problem.sequences, test, strict=True):
-        frames = source.load()
-        X = descriptor(frames)[None] if held else descriptor.cut(frames)
-        matrices.append(X)
-        counts.append(len(X))
-    names = numpy.array([source.name for source in problem.sequences])
-    groups = numpy.arange(len(names))
-    return LabelledArrays(
-        numpy.concatenate(matrices),
-        *(
-            numpy.repeat(values, counts)
-            for values in (problem.y, numpy.where(test, "test", "train"), groups, names)
-        ),
-    )
+    test = held_out(problem, experiment.protocol, wanted.seed + repeat)
+    if problem.matrices is None:
+        descriptor = _descriptor(experiment.descriptor, wanted, problem.standin)
+        sources = [
+            replace(source, split="test" if held else "train")
+            for source, held in zip(problem.sequences, test, strict=True)
+        ]
+        if not file.exists():
+            build(sources, file, descriptor)
+        return read(file)
+    split = numpy.where(test, "test", "train")
+    if problem.matrices.names is None:
+        return replace(problem.matrices, split=split)
+    # of a sequence that is tested on, the whole alone, which comes before its clips
+    first = numpy.zeros(len(test), dtype=bool)
+    first[numpy.unique(problem.matrices.names, return_index=True)[1]] = True
+    kept = problem.some(numpy.flatnonzero(~test | first)).matrices
+    assert kept is not None  # they are matrices
+    return replace(kept, split=split[~test | first])
 
 
 def tasks(data: LabelledArrays, measures: list[str]) -> dict[str, NDArray[numpy.bool_]]:
-    """The test matrices of each task of verification: those with its name in their own.
+    """The test matrices of each task of verification: those in a folder of its name.
 
-    Without such names, all of them are one task, the first.
+    Without such folders, there is one task, ``all``.
     """
     assert data.split is not None  # divide() has named the parts
     test = data.split == "test"
     names = numpy.array([""] * len(data)) if data.names is None else data.names
-    found = {m: test & numpy.array([m in str(n).lower() for n in names]) for m in measures}
+    folders = [set(str(name).lower().split("/")) for name in names]
+    found = {m: test & numpy.array([m in f for f in folders]) for m in measures}
     found = {m: chosen for m, chosen in found.items() if chosen.any()}
-    return found or {measures[0]: test}
+    if not found:
+        return {"all": test}
+    times = sum(chosen.astype(int) for chosen in found.values())
+    if (times[test] != 1).any():
+        stray = names[test][times[test] != 1][0]
+        raise DataError(
+            f"reproduce: expected every test matrix in a folder of one of {', '.join(found)}, got "
+            f"{stray}"
+        )
+    return found
 
 
 def generated(name: str, *, quick: bool = False, seed: int = 0) -> Problem:
@@ -163,7 +186,7 @@ def generated(name: str, *, quick: bool = False, seed: int = 0) -> Problem:
     seed : int
     """
     # dimensions, classes, sequences of each, frames
-    full = {"afew": (400, 7, 132, 50), "hdm05": (93, 130, 18, 120), "pasc": (400, 265, 12, 40)}
+    full = {"afew": (400, 7, 40, 50), "hdm05": (93, 130, 10, 120), "pasc": (400, 20, 8, 40)}
     small = {"afew": (20, 4, 8, 30), "hdm05": (15, 5, 8, 40), "pasc": (16, 12, 8, 30)}
     d, n_classes, each, frames = (small if quick else full)[name]
     make = partial(_made_up, d, frames, seed)
@@ -189,9 +212,9 @@ def _made_up(d: int, frames: int, seed: int, c: int, i: int, noise: float) -> ND
 
 def _from_file(path: Path, title: str, *, standin: bool) -> Problem:
     """A file of sequences, or of matrices."""
-    if path.suffix.lower() == ".npz" and path.is_file():
-        with numpy.load(path, allow_pickle=False) as file:
-            sequences = "frames" in file.files
+    if path.suffix.lower() == ".npz" and zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as file:
+            sequences = "frames.npy" in file.namelist()
         if sequences:
             return Problem(title, standin, tuple(sequence_sources(path)))
     data = read(path)
@@ -199,8 +222,10 @@ def _from_file(path: Path, title: str, *, standin: bool) -> Problem:
         X = numpy.asarray(data.X)
         parts = [None] * len(X) if data.split is None else [str(s) for s in data.split]
         assert data.y is not None  # read with labels
+        groups = numpy.arange(len(X)) if data.groups is None else data.groups
+        loads = [partial(numpy.transpose, signal) for signal in X]
         sources = tuple(
-            Source(str(i), partial(numpy.transpose, X[i]), str(data.y[i]), parts[i], str(i))
+            Source(str(i), loads[i], str(data.y[i]), parts[i], str(groups[i]))
             for i in range(len(X))
         )
         return Problem(title, standin, sources)
@@ -229,26 +254,43 @@ def _few(problem: Problem, each: int) -> NDArray[numpy.int64]:
     return numpy.array(kept)
 
 
-def _descriptor(descriptor: Descriptor, wanted: Reproduction) -> Descriptor:
+def _descriptor(descriptor: Descriptor, wanted: Reproduction, standin: bool) -> Descriptor:
     changes: dict[str, Any] = {"root": wanted.root}
+    if standin:
+        changes["pca"] = None  # they have as few dimensions as they have
     if not wanted.clips:
         changes |= {"clip_length": None, "clip_stride": None, "clips": None}
     return replace(descriptor, **changes)
 
 
-def _held_out(problem: Problem, protocol: str, seed: int) -> NDArray[numpy.bool_]:
-    """Which sequences, or matrices, are tested on."""
+def held_out(problem: Problem, protocol: str, seed: int) -> NDArray[numpy.bool_]:
+    """Which sequences, or matrices, are tested on.
+
+    Raises
+    ------
+    DataError
+        There is nothing to train on, to test on, or to verify.
+    """
     y, split = problem.y, problem.split
     if split is not None and protocol != "random-halves":
         test = split != "train"
-        if not test.any() or test.all():
-            raise DataError(
-                "reproduce: expected matrices to train on and others to test on, got only one kind"
-            )
-        return test
-    if protocol == "verification":  # people who are not trained on
+    elif protocol == "verification":  # people who are not trained on
         names = numpy.unique(y)
         rng = numpy.random.default_rng(seed)
-        return numpy.isin(y, rng.permutation(names)[: len(names) // 2])
-    groups = None if problem.matrices is None else problem.matrices.groups
-    return hold_out(y, 0.5, groups=groups, seed=seed)
+        test = numpy.isin(y, rng.permutation(names)[: len(names) // 2])
+    else:
+        test = hold_out(y, 0.5, groups=problem.groups, seed=seed)
+    if not test.any() or test.all() or len(set(y[~test].tolist())) < 2:
+        raise DataError(
+            f"reproduce: expected something to test on, and two classes to train on, got "
+            f"{int(test.sum())} to test on, and {len(set(y[~test].tolist()))} classes with "
+            f"{int((~test).sum())} members to train on"
+        )
+    if protocol == "verification":
+        counts = numpy.unique(y[test], return_counts=True)[1]
+        if len(counts) < 2 or counts.max() < 2:
+            raise DataError(
+                f"reproduce: expected two people to verify, and one of them twice, got "
+                f"{len(counts)} with at most {counts.max()}"
+            )
+    return test

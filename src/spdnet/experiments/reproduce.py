@@ -3,10 +3,8 @@ moment and gone on with.
 """
 
 import json
-import re
 from collections.abc import Callable
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import numpy
@@ -14,15 +12,16 @@ import torch
 from numpy.typing import NDArray
 
 from spdnet import metrics
-from spdnet.baselines.estimator import log_vectors
-from spdnet.datasets import LabelledArrays
+from spdnet.baselines.estimator import log_vectors, subsample
+from spdnet.datasets import LabelledArrays, StoredArray
 from spdnet.experiments.cell import Task, fit_and_score
 from spdnet.experiments.data import Matrices, Preprocessing, prepare
 from spdnet.experiments.methods import METHODS, Method, Where
-from spdnet.experiments.problems import Problem, divide, load_problem, tasks
+from spdnet.experiments.problems import Problem, divide, held_out, load_problem, tasks
 from spdnet.experiments.reproduction import Experiment, Reproduction, Row
+from spdnet.experiments.reproduction_folder import ReproductionFolder
 from spdnet.experiments.reproduction_tables import as_csv, as_text
-from spdnet.experiments.run_folder import RunFolder, environment, is_draft, read_json, write
+from spdnet.experiments.run_folder import RunFolder, read_json, write
 from spdnet.experiments.settings import Settings
 from spdnet.experiments.train import Watch, train_one
 from spdnet.experiments.trained import Trained
@@ -31,78 +30,8 @@ from spdnet.training.network import in_pieces
 
 #: shown beside every network, whatever is asked for
 ALWAYS = ("nn-log-euclidean", "ridge")
-
-
-class ReproductionFolder:
-    """A reproduction on disk.
-
-    ======================  ==================================================
-    ``reproduction.json``   what is reproduced
-    ``environment.json``    versions, machine, command
-    ``DATA/NETWORK/*``      a run folder for each repeat
-    ``DATA/methods/*``      one file for each other method and repeat
-    ``results.json``        the table with all that is known
-    ``table.txt .csv``      the table to read and to compute with
-    ``report.html``         the same for people, with plots
-    ======================  ==================================================
-
-    Parameters
-    ----------
-    path : path
-    """
-
-    def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
-
-    @property
-    def results_file(self) -> Path:
-        """The table with all that is known."""
-        return self.path / "results.json"
-
-    @property
-    def report_file(self) -> Path:
-        """The report."""
-        return self.path / "report.html"
-
-    def begin(self, wanted: dict[str, Any]) -> None:
-        """See that nothing is here, or this reproduction; more repeats and baselines may come."""
-        file = self.path / "reproduction.json"
-        may_change = ("repeats", "baselines", "device")
-        if file.is_file():
-            before = read_json(file, "spdnet reproduce writes it")
-            for name, value in wanted.items():
-                if before.get(name) != value and name not in may_change:
-                    raise ValueError(
-                        f"reproduce: expected the reproduction that {self.path} holds, with {name} "
-                        f"= {before.get(name)!r}, got {value!r}; name another folder"
-                    )
-        elif self.path.exists() and not all(map(is_draft, self.path.iterdir())):
-            raise FileExistsError(
-                f"reproduce: expected a new folder or one of a reproduction, but {self.path} holds "
-                "something else; name another"
-            )
-        self.path.mkdir(parents=True, exist_ok=True)
-        write(file, json.dumps(wanted, indent=1) + "\n")
-        if not (self.path / "environment.json").is_file():
-            text = json.dumps(environment(wanted["seed"]), indent=2)
-            write(self.path / "environment.json", text + "\n")
-
-    def run_of(self, data: str, row: Row, repeat: int) -> RunFolder:
-        """The folder of a network in one repeat."""
-        name = re.sub(r"[^a-z0-9]+", "-", row.title.lower()).strip("-")
-        return RunFolder(self.path / data / name / f"repeat-{repeat + 1}")
-
-    def cell_of(self, data: str, method: str, repeat: int) -> Path:
-        """The file of another method in one repeat."""
-        return self.path / data / "methods" / f"{method}-{repeat + 1}.json"
-
-    def results(self) -> dict[str, Any]:
-        """What :func:`reproduce` wrote."""
-        return read_json(self.results_file, "spdnet reproduce writes it")
-
-    def environment(self) -> dict[str, Any]:
-        """Versions, machine and command."""
-        return read_json(self.path / "environment.json", "spdnet reproduce writes it")
+#: bytes of matrices that other methods are given at most, of those that are on disk
+_ROOM = 2**30
 
 
 def reproduce(
@@ -136,13 +65,17 @@ def reproduce(
     watch = Watch() if watch is None else watch
     experiments = wanted.experiments()
     problems = [load_problem(wanted, experiment) for experiment in experiments]
+    runs = [
+        _Run(wanted, experiment, problem, folder, watch)
+        for experiment, problem in zip(experiments, problems, strict=True)
+    ]
+    for run in runs:
+        for repeat in range(run.repeats):  # complain before anything is written
+            held_out(run.problem, run.experiment.protocol, wanted.seed + repeat)
     plain = asdict(wanted)
     folder.begin(plain)
     with RunFolder(folder.path).locked():
-        found = [
-            _Run(wanted, experiment, problem, folder, watch).run()
-            for experiment, problem in zip(experiments, problems, strict=True)
-        ]
+        found = [run.run() for run in runs]
         results = {**plain, "title": wanted.title, "experiments": found}
         write(folder.results_file, json.dumps(results, indent=1, allow_nan=False) + "\n")
         write(folder.path / "table.txt", as_text(results))
@@ -178,8 +111,10 @@ class _Run:
         cells: dict[str, list[dict[str, Any]]] = {}
         sizes: dict[str, Any] = {}
         for repeat in range(self.repeats):
-            data = divide(self.problem, self.experiment, self.wanted, repeat)
+            file = self.folder.matrices_of(self.experiment.data, repeat)
+            data = divide(self.problem, self.experiment, self.wanted, repeat, file)
             ready = self._ready(data)
+            self.folder.require_digest(self.experiment.data, repeat, ready.digest)
             if repeat == 0:
                 sizes = self._sizes(ready, data)
                 self.watch.say(self._introduction(sizes))
@@ -189,6 +124,7 @@ class _Run:
             for row in self.experiment.rows:
                 cell = self._network(row, ready, data, repeat)
                 cells.setdefault(row.title, []).append(cell)
+            file.unlink(missing_ok=True)  # they can be made again
         paper = {b["method"]: b["paper"] for b in self.experiment.baselines}
         rows = [
             _row(METHODS[name].title, "method", paper.get(name, {}), cells[name])
@@ -201,12 +137,14 @@ class _Run:
             for c in self.experiment.cited
             if self.wanted.baselines
         ]
-        rows += [_row(r.title, "network", r.paper, cells[r.title]) for r in self.experiment.rows]
+        for r in self.experiment.rows:
+            found = _row(r.title, "network", r.paper, cells[r.title])
+            rows.append(found | {"timed": r.is_timed})
         return {
             "data": self.experiment.data,
             "what": self.problem.title,
             "standin": self.problem.standin,
-            "protocol": self.experiment.protocol,
+            "protocol": self.problem.division(self.experiment.protocol),
             "repeats": self.repeats,
             "epochs": self.epochs,
             "minutes": self.experiment.minutes,
@@ -252,57 +190,61 @@ class _Run:
         return (
             f"{self.problem.title}{instead}: matrices of {sizes['size']} x {sizes['size']}, "
             f"{sizes['classes']} classes, {sizes['n_train']} to train on, {sizes['n_test']} to "
-            f"test on; {self.experiment.protocol}, {self.repeats} repeats, {self.epochs} epochs"
+            f"test on; {self.problem.division(self.experiment.protocol)}, {self.repeats} "
+            f"repeat{'' if self.repeats == 1 else 's'}, {self.epochs} epochs"
         )
 
     def _network(
         self, row: Row, ready: Matrices, data: LabelledArrays, repeat: int
     ) -> dict[str, Any]:
+        """What a network comes to; an error is what was found, and the other rows go on."""
+        dims = row.dims_for(ready.X.shape[-1])
+        try:
+            return {"dims": list(dims), **self._trained(row, dims, ready, data, repeat)}
+        except Exception as error:  # reported in its row
+            text = f"{type(error).__name__}: {error}"
+            self.watch.end()
+            self.watch.say(f"{row.title}: {text}")
+            return {"error": text, "dims": list(dims)}
+
+    def _trained(
+        self,
+        row: Row,
+        dims: tuple[int, ...],
+        ready: Matrices,
+        data: LabelledArrays,
+        repeat: int,
+    ) -> dict[str, Any]:
         """Train, or go on, or read what was found."""
         folder = self.folder.run_of(self.experiment.data, row, repeat)
-        dims = row.dims_for(ready.X.shape[-1])
         if folder.finished:
             found = folder.results()
         else:
-            settings = Settings(
-                data=self.wanted.standin or self.experiment.data,
-                recipe=self.wanted.recipe,
-                dims=dims,
-                epochs=self.epochs,
-                eps=row.eps,
-                log=row.log,
-                seed=self.wanted.seed + repeat,
-                device=self.wanted.device,
-                dtype=self.wanted.dtype,
-                baseline=False,
-            )
             self.watch.say(f"repeat {repeat + 1} of {self.repeats}: {row.title}")
             learn = ready
             if self.verifies:
                 assert ready.split is not None  # divide() has named the parts
                 learn = _only(ready, ready.split == "train")
-            try:
-                found = train_one(
-                    settings,
-                    learn,
-                    self.preprocessing,
-                    folder,
-                    folder.exists,
-                    self.watch,
-                    curves=not self.verifies,
-                    judged=not self.verifies,
-                )
-            except FloatingPointError as error:
-                self.watch.say(f"{row.title}: {error}")
-                return {"error": str(error), "dims": list(dims)}
+            found = train_one(
+                self._settings(row, dims, repeat),
+                learn,
+                self.preprocessing,
+                folder,
+                folder.exists,
+                self.watch,
+                curves=not self.verifies,
+                judged=not self.verifies,
+            )
         history = folder.metrics()
         cell: dict[str, Any] = {
             "error": None,
-            "dims": list(dims),
             "seconds": float(numpy.median([epoch["seconds"] for epoch in history])),
             "history": history,
             "device": found["device"],
         }
+        clipped = [layer["clipped"] for layer in found["spectra"] if "clipped" in layer]
+        if clipped:
+            cell["clipped"] = max(clipped)
         if not self.verifies:
             return {**cell, "accuracy": found["parts"]["test"]["accuracy"]}
         trained = Trained.load(folder.path, device=self.wanted.device)
@@ -315,6 +257,20 @@ class _Run:
                 return in_pieces(function, X, check=False).flatten(1).double().cpu().numpy()
 
         return {**cell, **self._verify(lambda chosen: _cosines(embed(chosen)), ready, data)}
+
+    def _settings(self, row: Row, dims: tuple[int, ...], repeat: int) -> Settings:
+        return Settings(
+            data=self.wanted.standin or self.experiment.data,
+            recipe=self.wanted.recipe,
+            dims=dims,
+            epochs=self.epochs,
+            eps=row.eps,
+            log=row.log,
+            seed=self.wanted.seed + repeat,
+            device=self.wanted.device,
+            dtype=self.wanted.dtype,
+            baseline=False,
+        )
 
     def _method(
         self, name: str, method: Method | None, ready: Matrices, data: LabelledArrays, repeat: int
@@ -335,12 +291,8 @@ class _Run:
                 lambda chosen: _cosines(log_vectors(chosen.tensor[:].double()).numpy()), ready, data
             )
         else:
-            assert ready.y is not None
-            assert ready.split is not None
             device = str(make_fabric(self.wanted.device).device)
             where = Where(ready.X.shape[-1], self.wanted.seed + repeat, device)
-            codes = numpy.unique(ready.y, return_inverse=True)[1].reshape(-1)
-            task = Task(numpy.asarray(ready.X), codes, ready.split == "test", None)
             score = None
             if self.verifies:
 
@@ -349,7 +301,9 @@ class _Run:
                         lambda chosen: estimator.similarity(chosen.X[:], chosen.X[:]), ready, data
                     )
 
+            task, note = _task(ready)
             found = fit_and_score(method, task, where, score=score)
+            found["notes"] = [note] if note else []
             if found["error"]:
                 self.watch.say(f"{title}: {found['error']}")
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -379,6 +333,21 @@ class _Run:
 _COSINE = "log-Euclidean cosine"
 
 
+def _task(ready: Matrices) -> tuple[Task, str]:
+    """What a method is fitted to and scored on, in memory; and a note if it is not all there is."""
+    assert ready.y is not None  # divide() has given it
+    assert ready.split is not None
+    codes = numpy.unique(ready.y, return_inverse=True)[1].reshape(-1)
+    held = ready.split == "test"
+    if not isinstance(ready.X, StoredArray) or ready.X.nbytes <= _ROOM:
+        return Task(numpy.asarray(ready.X), codes, held, None), ""
+    learn = numpy.flatnonzero(~held)
+    few = learn[subsample(codes[learn], max(1, _ROOM * len(codes) // ready.X.nbytes))]
+    places = numpy.sort(numpy.concatenate([few, numpy.flatnonzero(held)]))
+    task = Task(ready.X[places], codes[places], held[places], None)
+    return task, f"fitted to {len(few)} of {len(learn)} matrices, as many as are held in memory"
+
+
 def _only(ready: Matrices, chosen: NDArray[numpy.bool_]) -> Matrices:
     """Some matrices, and no classes but theirs."""
     part = ready.some(numpy.flatnonzero(chosen))
@@ -399,7 +368,7 @@ def _row(
 ) -> dict[str, Any]:
     """Mean and deviation over the repeats that did not fail."""
     good = [cell for cell in cells if cell["error"] is None]
-    names = ("accuracy", "control", "handheld")
+    names = ("accuracy", "control", "handheld", "all")
     ours = {}
     for name in names:
         values = [cell[name] for cell in good if name in cell]
@@ -416,7 +385,8 @@ def _row(
         "of": len(cells),
         "errors": list(dict.fromkeys(cell["error"] for cell in cells if cell["error"])),
     }
-    for name in ("dims", "history", "roc", "equal_error", "device"):
+    row["notes"] = list(dict.fromkeys(note for cell in good for note in cell.get("notes", [])))
+    for name in ("dims", "history", "roc", "equal_error", "device", "clipped"):
         if good and name in good[0]:
             row[name] = good[0][name]  # of the first repeat
     if good and "seconds" in good[0]:

@@ -1,12 +1,13 @@
 """What an experiment of the paper is: recipes as TOML files, and what a person may change."""
 
 import tomllib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
 from spdnet._checks import require_choice, require_count, require_number
 from spdnet.datasets import Descriptor
+from spdnet.datasets.published import PUBLISHED
 from spdnet.experiments.settings import DTYPES
 from spdnet.training import RECIPES
 
@@ -37,6 +38,11 @@ class Row:
     eps: float | None = None
     log: bool = True
 
+    @property
+    def is_timed(self) -> bool:
+        """Whether it is the network of which the paper tells the time."""
+        return len(self.dims) == 4 and self.log and self.eps in (None, 1e-4)
+
     def dims_for(self, n: int) -> tuple[int, ...]:
         """Sizes in the same ratios for matrices of size ``n``, never below 2."""
         if n == self.dims[0]:
@@ -57,8 +63,6 @@ class Experiment:
     minutes : float
         That an epoch of SPDNet-3BiRe takes in the paper.
     rows : tuple of Row
-    descriptor : Descriptor
-        Of sequences, where there are any.
     baselines : tuple of dict
         ``method``, a name of :data:`METHODS`, and ``paper``.
     cited : tuple of dict
@@ -71,9 +75,13 @@ class Experiment:
     minutes: float
     rows: tuple[Row, ...]
     repeats: int = 1
-    descriptor: Descriptor = field(default_factory=Descriptor)
     baselines: tuple[dict[str, Any], ...] = ()
     cited: tuple[dict[str, Any], ...] = ()
+
+    @property
+    def descriptor(self) -> Descriptor:
+        """Of sequences, where there are any."""
+        return PUBLISHED[self.data].descriptor
 
     @property
     def measures(self) -> list[str]:
@@ -170,5 +178,4 @@ def _read(name: str) -> dict[str, Any]:
 def _experiment(table: dict[str, Any]) -> Experiment:
     rows = tuple(Row(**{**row, "dims": tuple(row["dims"])}) for row in table["rows"])
     lists = {name: tuple(table.get(name, ())) for name in ("baselines", "cited")}
-    descriptor = Descriptor(**table.get("descriptor", {}))
-    return Experiment(**{**table, **lists, "rows": rows, "descriptor": descriptor})
+    return Experiment(**{**table, **lists, "rows": rows})

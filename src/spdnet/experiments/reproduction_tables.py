@@ -9,9 +9,9 @@ def heading(results: dict[str, Any], experiment: dict[str, Any]) -> str:
     """What was run on what; other data than the paper's are called so."""
     what = f"{experiment['what']}"
     if experiment["standin"]:
-        what += f", STAND-IN for {experiment['data']}: not the paper's data"
+        what = f"STAND-IN for {experiment['data']}, not the paper's data: {what}"
     if results["quick"]:
-        what += "; QUICK form: the figures mean nothing"
+        what = f"QUICK form, the figures mean nothing; {what}"
     return what
 
 
@@ -49,14 +49,27 @@ def epoch_seconds(row: dict[str, Any]) -> str:
 
 
 def paper_seconds(experiment: dict[str, Any], row: dict[str, Any]) -> str:
-    """Of one epoch in the paper, which tells it of networks with three BiMaps."""
-    return f"{60 * experiment['minutes']:g}" if len(row.get("dims", ())) == 4 else "-"
+    """Of one epoch in the paper, where it tells it."""
+    return f"{60 * experiment['minutes']:g}" if row.get("timed") else "-"
 
 
 def shown_measures(experiment: dict[str, Any]) -> list[str]:
     """Those that there are figures for."""
     found = {name for row in experiment["rows"] for name in row.get("ours", {})}
-    return [name for name in experiment["measures"] if name in found] or experiment["measures"]
+    known = [name for name in experiment["measures"] if name in found]
+    return known or (["all"] if "all" in found else experiment["measures"])
+
+
+def notes(experiment: dict[str, Any]) -> list[str]:
+    """What a reader should know besides the figures."""
+    rows = experiment["rows"]
+    found = [f"failed: {row['title']}: {error}" for row in rows for error in row.get("errors", [])]
+    found += [f"not run: {row['title']}: {row['why']}" for row in rows if "why" in row]
+    found += [f"{row['title']}: {note}" for row in rows for note in row.get("notes", [])]
+    clipped = [row["clipped"] for row in rows if "clipped" in row]
+    if clipped and max(clipped) == 0:
+        found.append("no ReEig raised an eigenvalue: on these matrices its threshold plays no part")
+    return found
 
 
 def as_text(results: dict[str, Any]) -> str:
@@ -80,10 +93,7 @@ def as_text(results: dict[str, Any]) -> str:
                     line += " " * (2 + len(measure))
             theirs = paper_seconds(experiment, row)
             lines.append(line + f"{epoch_seconds(row):>12}{theirs:>10}")
-        lines += [
-            f"failed: {r['title']}: {e}" for r in experiment["rows"] for e in r.get("errors", [])
-        ]
-        lines += [f"not run: {r['title']}: {r['why']}" for r in experiment["rows"] if "why" in r]
+        lines += notes(experiment)
         unit = (
             measure_name(measures[0]) if len(measures) == 1 else "verification rate, % at FAR 0.01"
         )
@@ -104,18 +114,22 @@ def sizes(results: dict[str, Any], experiment: dict[str, Any]) -> str:
 
 
 def as_csv(results: dict[str, Any]) -> str:
-    """One row for each figure."""
+    """One row for each figure, in percent."""
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")
-    table.writerow(["data", "standin", "method", "measure", "paper", "repeat", "value"])
+    table.writerow(
+        ["data", "standin", "quick", "method", "measure", "paper", "repeat", "value", "s_per_epoch"]
+    )
     for experiment in results["experiments"]:
+        what = experiment["what"] if experiment["standin"] else ""
+        what = f"'{what}" if what.startswith(("=", "+", "-", "@")) else what  # no formula
         for row in experiment["rows"]:
-            for measure in experiment["measures"]:
-                about = [experiment["data"], experiment["what"] if experiment["standin"] else ""]
-                about += [row["title"], measure, row["paper"].get(measure, "")]
+            for measure in shown_measures(experiment):
+                about = [experiment["data"], what, results["quick"], row["title"], measure]
+                about += [row["paper"].get(measure, "")]
                 values = row.get("ours", {}).get(measure, {}).get("values", [])
                 for i, value in enumerate(values, 1):
-                    table.writerow([*about, i, 100 * value])
+                    table.writerow([*about, i, 100 * value, row.get("seconds", "")])
                 if not values:
-                    table.writerow([*about, "", ""])
+                    table.writerow([*about, "", "", ""])
     return text.getvalue()

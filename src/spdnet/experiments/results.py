@@ -65,7 +65,7 @@ def baseline(
     started, train = time.perf_counter(), parts["train"]
     if isinstance(X, StoredArray):
         codes = numpy.unique(y[train], return_inverse=True)[1]
-        train = train[subsample(codes, max(1, IN_MEMORY * len(X) // X.nbytes))]
+        train = train[subsample(codes, max(1, IN_MEMORY // 2 * len(X) // X.nbytes))]
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model = LogEuclideanClassifier().fit(X[train], y[train])

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -17,7 +18,7 @@ from spdnet.experiments.data import Matrices, Preprocessing, load_arrays, prepar
 from spdnet.experiments.run_folder import RunFolder
 from spdnet.experiments.settings import Settings
 from spdnet.experiments.trained import Trained
-from spdnet.training import LabelledMatrices, Trainer, build, make_fabric
+from spdnet.training import Fabric, LabelledMatrices, Trainer, build, make_fabric
 from spdnet.training.device import threads_for
 from spdnet.training.network import require_two
 
@@ -56,10 +57,12 @@ def train(
     resume: bool = False,
     watch: Watch | None = None,
     on_finished: Callable[[RunFolder], object] | None = None,
+    fabric: Fabric | None = None,
 ) -> dict[str, Any]:
     """Train a network, or several, and evaluate.
 
-    Nothing is written before the data have been read and found good.
+    Nothing is written before the data have been read and found good. Of several processes that
+    train together, the first one writes and tells, and evaluates at the end.
 
     Parameters
     ----------
@@ -71,11 +74,13 @@ def train(
     watch : Watch, optional
     on_finished : callable, optional
         Called with each folder whose results are written, for example to write the report.
+    fabric : Fabric, optional
+        That has been launched, for several processes; one for ``settings.device`` when not given.
 
     Returns
     -------
     dict
-        What is in ``results.json``.
+        What is in ``results.json``; empty in all processes but the first.
 
     Raises
     ------
@@ -84,8 +89,9 @@ def train(
     FloatingPointError
         The loss is not finite; the last good checkpoint is kept.
     """
-    watch = Watch() if watch is None else watch
-    if not (resume or folder.numbered or folder.is_free):
+    fabric = make_fabric(settings.device) if fabric is None else fabric
+    watch = Watch() if watch is None or not fabric.is_global_zero else watch
+    if fabric.is_global_zero and not (resume or folder.numbered or folder.is_free):
         raise FileExistsError(
             f"train: expected a new folder, but {folder.path} is not empty; name another, or go on "
             "with the run in it with --resume"
@@ -99,13 +105,15 @@ def train(
     for run in _repeats(settings):
         _divide(data, run)  # complain before anything is written
     dims = _dims(settings, preprocessing.n)
-    make_fabric(settings.device)
     settings = settings.with_absolute_paths()
-    folder.create(replace(settings, dims=dims))
-    with folder.locked():
+    if fabric.is_global_zero:
+        folder.create(replace(settings, dims=dims))
+    fabric.barrier()  # from here on the others find what the first one has written
+    common = (data, preprocessing, folder)
+    with folder.locked() if fabric.is_global_zero else nullcontext():
         if settings.repeat == 1:
-            return train_one(settings, data, preprocessing, folder, resume, watch, on_finished)
-        return _train_many(settings, data, preprocessing, folder, watch, on_finished)
+            return train_one(settings, *common, resume, watch, on_finished, fabric=fabric)
+        return _train_many(settings, *common, watch, on_finished, fabric)
 
 
 def _repeats(settings: Settings) -> list[Settings]:
@@ -120,16 +128,22 @@ def _train_many(
     folder: RunFolder,
     watch: Watch,
     on_finished: Callable[[RunFolder], object] | None,
+    fabric: Fabric,
 ) -> dict[str, Any]:
     runs = _repeats(settings)
     found = []
     for i, run in enumerate(runs, 1):
         one = folder.of_seed(run.seed)
-        if one.finished:
+        finished, exists = one.finished, one.exists
+        fabric.barrier()  # all have looked before one writes
+        if finished:
             found.append(one.results())
             continue
         watch.say(f"repeat {i} of {settings.repeat}, seed {run.seed}")
-        found.append(train_one(run, data, preprocessing, one, one.exists, watch, on_finished))
+        common = (data, preprocessing, one)
+        found.append(train_one(run, *common, exists, watch, on_finished, fabric=fabric))
+    if not fabric.is_global_zero:
+        return {}
     summary = _summary(found, [run.seed for run in runs])
     folder.write_results(summary)
     if on_finished is not None:
@@ -148,12 +162,14 @@ def train_one(
     *,
     curves: bool = False,
     judged: bool = True,
+    fabric: Fabric | None = None,
 ) -> dict[str, Any]:
     """Train one network on data that are ready.
 
     With ``curves``, the test part is scored after each epoch, by which nothing is decided. What is
     not ``judged`` here needs no test part: it is judged elsewhere.
     """
+    fabric = make_fabric(settings.device) if fabric is None else fabric
     recipe = settings.make_recipe()
     codes, parts, notes = _divide(data, settings)
     dims = _dims(settings, preprocessing.n)
@@ -174,7 +190,7 @@ def train_one(
         test=pieces["test"] if curves and len(pieces["test"]) else None,
         patience=settings.patience,
         seed=settings.seed,
-        fabric=make_fabric(settings.device),
+        fabric=fabric,
         index=torch.from_numpy(data.index[parts["train"]]),
     )
     trained = Trained(model, data.classes, preprocessing, recipe, own, domains)
@@ -182,22 +198,28 @@ def train_one(
     watch.say(_introduction(data, parts, dims, settings))
     for note in notes if judged else ():
         watch.say(f"note: {note}")
-    folder.create(replace(settings, dims=dims))
     files = folder.checkpoints()
-    if resume and files.any():
+    going_on = resume and files.any()
+    fabric.barrier()  # all have looked before one writes
+    if fabric.is_global_zero:
+        folder.create(replace(settings, dims=dims))
+    if going_on:
         state, faults = files.load_last(needs=common)
         for fault in faults:
             watch.say(f"warning: {fault}; going on from the one before")
         _require_same(state, common, folder)
-        if faults:
+        fabric.barrier()  # all have read before one is set aside
+        if faults and fabric.is_global_zero:
             files.set_aside_last()
         trainer.load_state_dict(state["trainer"])
         watch.say(f"going on after epoch {trainer.progress.epoch}")
-    else:
+    elif fabric.is_global_zero:
         files.save_last({**common, "trainer": trainer.state_dict()})
 
     def save(trainer: Trainer) -> None:
         progress = trainer.progress
+        if not fabric.is_global_zero:
+            return
         if progress.best_epoch == progress.epoch:
             files.save_best({**common, "model": model.state_dict(), "epoch": progress.epoch})
         files.save_last({**common, "trainer": trainer.state_dict()})
@@ -209,12 +231,16 @@ def train_one(
         progress = trainer.run(save, watch.batch)
     finally:
         watch.end()
+    if not fabric.is_global_zero:
+        fabric.barrier()  # the first one has the results
+        return {}
     folder.write_metrics(progress.history)  # killed between checkpoint and table
     with threads_for(preprocessing.n):
         found = _results(settings, data, codes, parts, trained, trainer, notes, watch)
     folder.write_results(found)
     if on_finished is not None:
         on_finished(folder)
+    fabric.barrier()
     return found
 
 

@@ -16,6 +16,7 @@ from spdnet._checks import (
 from spdnet.linalg import symmetrize
 from spdnet.nn.geometry import is_rounding, make_geometry
 from spdnet.nn.layer import SPDLayer
+from spdnet.nn.processes import are_many, of_all_processes
 
 
 class SPDBatchNorm(SPDLayer):
@@ -176,7 +177,7 @@ class SPDBatchNorm(SPDLayer):
         if check:
             require_symmetric("SPDBatchNorm", X)
         F = self._geometry.coordinates(X, check)
-        if self.training and X.numel() > 0:
+        if self.training and (X.numel() > 0 or are_many()):
             frame, v = self._update(F.detach())
         else:
             frame, v = self._geometry.frame(self.running_mean), self.running_var
@@ -227,26 +228,3 @@ class SPDBatchNorm(SPDLayer):
             f"{self.n}, metric={self.metric!r}, variance={self.variance!r}, "
             f"momentum={self.momentum}, affine={self.affine}, power={self.power:g}"
         )
-
-
-def of_all_processes(F: Tensor) -> Tensor:
-    """The entries ``(N, ...)`` of all processes of a distributed training, in their order.
-
-    Those of other processes are constants.
-    """
-    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
-        return F
-    world = torch.distributed.get_world_size()
-    if world == 1:
-        return F
-    size = torch.tensor([len(F)], device=F.device)
-    sizes = [torch.empty_like(size) for _ in range(world)]
-    torch.distributed.all_gather(sizes, size)
-    longest = max(int(s) for s in sizes)
-    padded = F.new_zeros(longest, *F.shape[1:])
-    padded[: len(F)] = F.detach()
-    parts = [torch.empty_like(padded) for _ in range(world)]
-    torch.distributed.all_gather(parts, padded)
-    parts = [part[: int(s)] for part, s in zip(parts, sizes, strict=True)]
-    parts[torch.distributed.get_rank()] = F
-    return torch.cat(parts)

@@ -14,9 +14,9 @@ from spdnet._checks import (
     require_square,
     require_symmetric,
 )
-from spdnet.nn.batch_norm import of_all_processes
 from spdnet.nn.geometry import is_rounding, make_geometry
 from spdnet.nn.layer import SPDLayer
+from spdnet.nn.processes import are_many, of_all_processes
 
 
 class SPDDomainBatchNorm(SPDLayer):
@@ -258,7 +258,7 @@ class SPDDomainBatchNorm(SPDLayer):
         X = X.to(self.running_mean.dtype)  # half types are lifted
         domain = self._domains(X, domain, check)
         F = self._geometry.coordinates(X, check)
-        if self.training and X.numel() > 0:
+        if self.training and (X.numel() > 0 or are_many()):
             M, v = self._update(F, domain)
         else:
             M, v = self.eval_mean, self.eval_var

@@ -3,6 +3,7 @@
 import io
 import re
 import warnings
+from html import escape
 from typing import Any
 
 import matplotlib
@@ -158,7 +159,7 @@ def beside_the_paper(rows: list[dict[str, Any]], measure: str, title: str) -> st
         axes.plot([], [], "D", color=TRAIN, label="ours")
         axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
         axes.set_xlabel("accuracy, %" if measure == "accuracy" else f"{measure}, % at FAR 0.01")
-        axes.set_title(title, fontsize=9)
+        axes.set_title(title, fontsize=9, wrap=True)
         axes.set_yticks(range(len(rows)), [row["title"] for row in rows])
         axes.invert_yaxis()
         return _svg(figure, f"Ours beside the paper: {title}")
@@ -192,7 +193,7 @@ def verification(rows: list[dict[str, Any]], task: str, title: str) -> str:
     if not rows:
         return ""
     with matplotlib.rc_context(_STYLE):
-        figure = Figure(figsize=(4.8, 3.4))
+        figure = Figure(figsize=(6.4, 3.4))
         axes = figure.subplots()
         for i, row in enumerate(rows):
             curve = row["roc"][task]
@@ -202,7 +203,7 @@ def verification(rows: list[dict[str, Any]], task: str, title: str) -> str:
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axes.set(xlabel="false acceptance rate", ylabel="verification rate", ylim=(0, 1.02))
         axes.set_title(f"{task}: {title}", fontsize=9, wrap=True)
-        axes.legend()
+        axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
         return _svg(figure, f"ROC of {task}: {title}")
 
 
@@ -238,7 +239,7 @@ def _svg(figure: Figure, title: str, narrowest: float = 0.0) -> str:
     svg = re.sub(r'(id="|url\(#|href="#)', rf"\g<1>f{_Ids.count}-", svg)
     full = width * 4 / 3
     style = f"max-width:{full:.0f}px;min-width:{narrowest * full:.0f}px"
-    return svg.replace("<svg", f'<svg role="img" aria-label="{title}" style="{style}"', 1)
+    return svg.replace("<svg", f'<svg role="img" aria-label="{escape(title)}" style="{style}"', 1)
 
 
 class _Ids:

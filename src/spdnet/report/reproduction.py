@@ -9,6 +9,7 @@ from spdnet.experiments.reproduction_tables import (
     epoch_seconds,
     heading,
     measure_name,
+    notes,
     our_figure,
     paper_figure,
     paper_seconds,
@@ -67,18 +68,17 @@ def _experiment(found: dict[str, Any], experiment: dict[str, Any], plots: dict[s
         for measure in measures:
             cells += [paper_figure(row, measure), our_figure(row, measure)]
         rows.append((*cells, epoch_seconds(row), paper_seconds(experiment, row)))
-    notes = [f"{r['title']}: {e}" for r in experiment["rows"] for e in r.get("errors", [])]
-    notes += [f"{r['title']} was not run: {r['why']}" for r in experiment["rows"] if "why" in r]
     title = heading(found, experiment)
     warning = f'<p class="note">{escape(title)}</p>' if experiment["standin"] else ""
     curves = "".join(svg for name, svg in plots.items() if name.startswith(("curves", "roc")))
     points = "".join(svg for name, svg in plots.items() if not name.startswith(("curves", "roc")))
     return section(
         experiment["what"] if experiment["standin"] else experiment["data"],
-        f"{sizes(found, experiment)}; ± is the standard deviation over the repeats.",
+        f"{sizes(found, experiment)}; ± is the standard deviation over the repeats; curves are of "
+        "the first repeat.",
         warning
         + table(tuple(head), rows, "plain numbers")
-        + "".join(f'<p class="note">{escape(note)}</p>' for note in notes)
+        + "".join(f'<p class="note">{escape(note)}</p>' for note in notes(experiment))
         + points
         + f'<div class="pictures wide">{curves}</div>',
     )

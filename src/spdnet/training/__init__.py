@@ -1,5 +1,7 @@
 """Training: recipes, the loop, checkpoints."""
 
+from lightning_fabric import Fabric
+
 from spdnet.training import checkpoint
 from spdnet.training.data import DiskTensor, LabelledMatrices
 from spdnet.training.device import make_fabric
@@ -11,6 +13,7 @@ from spdnet.training.recipe import RECIPES, Recipe, choose_dims
 __all__ = [
     "RECIPES",
     "DiskTensor",
+    "Fabric",
     "GraphedStep",
     "LabelledMatrices",
     "Network",

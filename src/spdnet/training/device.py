@@ -1,6 +1,7 @@
 """Where a training runs."""
 
 import logging
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 
@@ -25,14 +26,22 @@ def threads_for(n: int) -> Iterator[None]:
         yield
 
 
-def make_fabric(device: str = "auto") -> Fabric:
-    """A Fabric for one device.
+def under_torchrun() -> bool:
+    """Whether this process is one of several that ``torchrun`` has started."""
+    return "TORCHELASTIC_RUN_ID" in os.environ and int(os.environ.get("WORLD_SIZE", "1")) > 1
+
+
+def make_fabric(device: str = "auto", devices: int = 1) -> Fabric:
+    """A Fabric for one device, or for several processes that train together.
 
     Parameters
     ----------
     device : str
         ``"auto"`` takes a CUDA device where there is one; otherwise ``"cpu"``, ``"cuda"``,
         ``"cuda:1"``.
+    devices : int
+        Processes on this machine, each with a device, or with the CPU; they begin when
+        ``launch()`` is called. 0 for those that ``torchrun`` has started, on all machines.
 
     Examples
     --------
@@ -55,12 +64,27 @@ def make_fabric(device: str = "auto") -> Fabric:
             f"device: expected a device of this machine, which has {torch.cuda.device_count()} "
             f"CUDA devices, got {device!r}; use 'auto'"
         )
+    if devices != 1 and where.index is not None:
+        raise ValueError(
+            f"device: expected 'auto', 'cpu' or 'cuda' with several processes, got {device!r}"
+        )
+    if where.type == "cuda" and devices > torch.cuda.device_count():
+        raise ValueError(
+            f"devices: expected at most the {torch.cuda.device_count()} CUDA devices of this "
+            f"machine, got {devices}"
+        )
     # its advice on the precision of matrix products is not for matrices that are decomposed
     logger = logging.getLogger("lightning_fabric.utilities.rank_zero")
     level = logger.level
     logger.setLevel(logging.WARNING)
     try:
-        devices = 1 if where.index is None else [where.index]
-        return Fabric(accelerator=where.type, devices=devices)
+        if devices == 0:
+            local = int(os.environ["LOCAL_WORLD_SIZE"])
+            nodes = int(os.environ["WORLD_SIZE"]) // local
+            return Fabric(accelerator=where.type, devices=local, num_nodes=nodes, strategy="ddp")
+        if devices > 1:
+            return Fabric(accelerator=where.type, devices=devices, strategy="ddp")
+        own = 1 if where.index is None else [where.index]
+        return Fabric(accelerator=where.type, devices=own)
     finally:
         logger.setLevel(level)

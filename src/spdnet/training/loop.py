@@ -58,6 +58,10 @@ class Trainer:
     The data have been checked before: the steps do not look at them again. The order of the batches
     depends on ``seed`` and the epoch alone, and nothing else is random.
 
+    Several processes divide each batch among them: ``batch_size`` is that of all together, so that
+    their number changes neither the learning rate nor, but for rounding, the course of the
+    training. All of them have all of the data, and the same weights at all times.
+
     Parameters
     ----------
     model : Network
@@ -120,7 +124,7 @@ class Trainer:
         self._net, self._optimizer = self.fabric.setup(model, optimizer)
         # small batches on a GPU are bound by launches, unless the step is a graph
         plain = isinstance(model, SPDNet) and not model.norms and not isinstance(recipe.eps, str)
-        plain = plain and train.weight is None
+        plain = plain and train.weight is None and self.fabric.world_size == 1
         self._graphed = GraphedStep(model, optimizer, self._loss) if on_cuda and plain else None
 
     def run(
@@ -191,47 +195,61 @@ class Trainer:
         for layer in self.model.modules():
             if isinstance(layer, SPDDomainBatchNorm):
                 layer.anneal(epoch + 1, recipe.epochs)
-        order = batches(len(train), recipe.batch_size, self.seed, epoch)
-        for number, (batch, part) in enumerate(read_ahead(train, order)):
+        order = list(batches(len(train), recipe.batch_size, self.seed, epoch))
+        world, rank = self.fabric.world_size, self.fabric.global_rank
+        own = (batch.tensor_split(world)[rank] for batch in order)
+        for number, (batch, (_, part)) in enumerate(
+            zip(order, read_ahead(train, own), strict=True)
+        ):
             done = (epoch + number / per_epoch) / recipe.epochs
             lr = _learning_rate(recipe, done)
             for group in self._optimizer.param_groups:
                 group["lr"] = lr
             with self._place(f"batch {number + 1}", batch):
-                loss, hits = self._step(part)
-            total += loss * len(part)
+                loss, hits = self._step(part, len(batch))
+            total += loss * len(batch)
             correct += hits
             self.progress.step += 1
             if on_batch is not None:
                 on_batch(self, number + 1, per_epoch)
+        correct = int(self._sum(torch.tensor(correct)))
         row = {"epoch": epoch + 1, "loss": total / len(train), "accuracy": correct / len(train)}
         with self._place("its end"):
             for name, parameter in self.model.named_parameters():
                 _require_finite(parameter, name)
             if self.val is not None:
                 known = adapted(self.model, self.val.X, self.val.domain)
-                row["val_loss"], row["val_accuracy"] = evaluate(known, self.val)
+                row["val_loss"], row["val_accuracy"] = evaluate(known, self.val, self.fabric)
                 _require_finite(row["val_loss"], "validation loss")
         row |= {"lr": lr, "seconds": time.perf_counter() - started}
         if self.test is not None:
             known = adapted(self.model, self.test.X, self.test.domain)
-            row["test_loss"], row["test_accuracy"] = evaluate(known, self.test)
+            row["test_loss"], row["test_accuracy"] = evaluate(known, self.test, self.fabric)
         self.progress.history.append(row)
         _note_best(self.progress, self.model)
 
-    def _step(self, part: LabelledMatrices) -> tuple[float, int]:
-        """Update the weights by a batch; its loss before that, and how many were right."""
+    def _step(self, part: LabelledMatrices, size: int) -> tuple[float, int]:
+        """Update the weights by a batch of a size, of which this process has a part; the loss of
+        the batch before that, and how many of the part were right.
+        """
         if self._graphed is not None and len(part) == self.recipe.batch_size:
             loss, hits = self._graphed(part.X[:], part.y)
             _require_finite(loss, "loss")
             return loss, hits
         self._optimizer.zero_grad()
         logits = self._net(*part.inputs, check=False)
-        value = weighted_loss(logits, part, self.recipe.label_smoothing)
-        _require_finite(value, "loss")
+        world = self.fabric.world_size
+        losses = weighted_losses(logits, part, self.recipe.label_smoothing)
+        value = losses.sum() / (size / world)  # the mean over the processes is that of the batch
+        loss = self._sum(value.detach()).item() / world
+        _require_finite(loss, "loss")  # in all processes, or in none
         self.fabric.backward(value)
         self._optimizer.step()
-        return value.item(), int((logits.argmax(-1) == part.y).sum())
+        return loss, int((logits.argmax(-1) == part.y).sum())
+
+    def _sum(self, value: Tensor) -> Tensor:
+        """Over all processes."""
+        return sum_over(self.fabric, value)
 
     def _loss(self, logits: Tensor, y: Tensor) -> Tensor:
         return cross_entropy(logits, y, label_smoothing=self.recipe.label_smoothing)
@@ -298,21 +316,44 @@ def batches(n: int, size: int, seed: int, epoch: int) -> Iterator[Tensor]:
 
 @torch.no_grad()
 def evaluate(
-    model: torch.nn.Module, data: LabelledMatrices, batch_size: int = 256
+    model: torch.nn.Module,
+    data: LabelledMatrices,
+    fabric: Fabric | None = None,
+    batch_size: int = 256,
 ) -> tuple[float, float]:
-    """Loss and accuracy over all matrices, each counted once; in evaluation mode."""
+    """Loss and accuracy over all matrices, each counted once; in evaluation mode.
+
+    Several processes of a ``fabric`` divide the matrices among them.
+    """
     was_training = model.training
     model.eval()
-    logits = in_pieces(model, *data.inputs, size=batch_size, check=False)
+    part = data
+    if fabric is not None and fabric.world_size > 1:
+        places = torch.arange(len(data)).tensor_split(fabric.world_size)[fabric.global_rank]
+        part = data.part(places)
+    found = torch.zeros(2, dtype=torch.float64, device=data.y.device)
+    if len(part):
+        logits = in_pieces(model, *part.inputs, size=batch_size, check=False)
+        found[0] = weighted_losses(logits, part).double().sum()
+        found[1] = (logits.argmax(-1) == part.y).sum()
     model.train(was_training)
-    loss = weighted_loss(logits, data).item()
-    return loss, (logits.argmax(-1) == data.y).double().mean().item()
+    loss, right = (sum_over(fabric, found) / len(data)).tolist()
+    return loss, right
 
 
-def weighted_loss(logits: Tensor, data: LabelledMatrices, label_smoothing: float = 0.0) -> Tensor:
-    """Mean cross-entropy, weighted where the data have weights."""
+def sum_over(fabric: Fabric | None, value: Tensor) -> Tensor:
+    """The sum over the processes; of one, the value itself."""
+    if fabric is None or fabric.world_size == 1:
+        return value
+    total = fabric.all_reduce(value, reduce_op="sum")
+    assert isinstance(total, Tensor)  # as it was given
+    return total
+
+
+def weighted_losses(logits: Tensor, data: LabelledMatrices, label_smoothing: float = 0.0) -> Tensor:
+    """Cross-entropy of each, weighted where the data have weights."""
     losses = cross_entropy(logits, data.y, reduction="none", label_smoothing=label_smoothing)
-    return losses.mean() if data.weight is None else (losses * data.weight).mean()
+    return losses if data.weight is None else losses * data.weight
 
 
 def _learning_rate(recipe: Recipe, done: float) -> float:

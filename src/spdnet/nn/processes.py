@@ -1,0 +1,44 @@
+"""What a layer sees of the other processes of a distributed training."""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def are_many() -> bool:
+    """Whether several processes train one network together."""
+    there = torch.distributed.is_available() and torch.distributed.is_initialized()
+    return there and torch.distributed.get_world_size() > 1
+
+
+def of_all_processes(F: Tensor) -> Tensor:
+    """The entries ``(N, ...)`` of all processes of a distributed training, in their order.
+
+    The derivative of a sum of losses, one of each process, is that of all of them together.
+    """
+    return _Gather.apply(F) if are_many() else F
+
+
+class _Gather(torch.autograd.Function):
+    """Entries of all processes forwards, their gradients backwards."""
+
+    @staticmethod
+    def forward(ctx: Any, F: Tensor) -> Tensor:
+        world, rank = torch.distributed.get_world_size(), torch.distributed.get_rank()
+        size = torch.tensor([len(F)], device=F.device)
+        found = [torch.empty_like(size) for _ in range(world)]
+        torch.distributed.all_gather(found, size)
+        sizes = [int(s) for s in found]
+        padded = F.new_zeros(max(sizes), *F.shape[1:])
+        padded[: len(F)] = F
+        parts = [torch.empty_like(padded) for _ in range(world)]
+        torch.distributed.all_gather(parts, padded)
+        ctx.own = slice(sum(sizes[:rank]), sum(sizes[: rank + 1]))
+        return torch.cat([part[:n] for part, n in zip(parts, sizes, strict=True)])
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        total = grads[0].clone()
+        torch.distributed.all_reduce(total)
+        return total[ctx.own]
