@@ -1,5 +1,6 @@
 """The commands. Heavy libraries are loaded by the command that needs them."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -602,6 +603,8 @@ def _errors() -> Iterator[None]:
     except (FloatingPointError, OSError, MemoryError) as error:
         _fail(error, 1)
     except RuntimeError as error:
+        if "gloo" in str(error).lower() or "nccl" in str(error).lower():
+            _fail(_LostProcessError(), 1)
         if "out of memory" not in str(error):
             raise
         _fail(error, 1)
@@ -609,9 +612,26 @@ def _errors() -> Iterator[None]:
         raise typer.Exit(130) from None
 
 
+class _LostProcessError(Exception):
+    """Another process of a distributed training does not answer."""
+
+    def __str__(self) -> str:
+        return (
+            "train: expected the other processes of this training to answer, but one has ended or "
+            "cannot be reached; its own message may say why. The last checkpoint is whole: go on "
+            "with --resume and --out"
+        )
+
+
 def _fail(error: Exception, code: int) -> NoReturn:
-    """Say what is wrong and leave."""
-    typer.echo(f"error: {_text(error)}", err=True)
+    """Say what is wrong and leave; of several processes that were given the same bad input, the
+    first one says it.
+    """
+    rank = os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0"))
+    if rank == "0":
+        typer.echo(f"error: {_text(error)}", err=True)
+    elif code != 2:
+        typer.echo(f"error in process {rank}: {_text(error)}", err=True)
     raise typer.Exit(code) from error
 
 

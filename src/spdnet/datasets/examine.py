@@ -85,17 +85,17 @@ def _examine_all(
     X = X if isinstance(X, StoredArray) else numpy.asarray(X)
     if X.ndim != 3 or X.shape[-1] != X.shape[-2]:
         raise ValueError(f"examine: expected X of shape (N, n, n), got {X.shape}")
-    states, conditions = [], []
+    # all at once: small results between large temporaries would keep their memory from reuse
+    state = torch.full((len(X),), -1)
+    conditions = torch.full((len(X),), torch.nan, dtype=torch.float64)
     size = max(1, _PIECE // (8 * X.shape[-1] ** 2 + 1))
     for start in range(0, len(X), size):
-        state, condition = look(X[start : start + size])
-        states.append(state)
-        conditions.append(condition)
+        part = slice(start, start + size)
+        state[part], conditions[part] = look(X[part])
         if on_matrix is not None:
             on_matrix(min(start + size, len(X)), len(X))
-    found = torch.cat(states) if states else torch.zeros(0)
-    faults = {name: (found == i).nonzero()[:, 0].numpy() for i, name in enumerate(FAULTS)}
-    return Examination(faults, torch.cat(conditions).numpy() if conditions else numpy.zeros(0))
+    faults = {name: (state == i).nonzero()[:, 0].numpy() for i, name in enumerate(FAULTS)}
+    return Examination(faults, conditions.numpy())
 
 
 def _find_faults(X: NDArray[Any]) -> tuple[Tensor, Tensor]:

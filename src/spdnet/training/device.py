@@ -81,6 +81,7 @@ def make_fabric(device: str = "auto", devices: int = 1) -> Fabric:
         if devices == 0:
             local = int(os.environ["LOCAL_WORLD_SIZE"])
             nodes = int(os.environ["WORLD_SIZE"]) // local
+            _meet("nccl" if where.type == "cuda" else "gloo")
             return Fabric(accelerator=where.type, devices=local, num_nodes=nodes, strategy="ddp")
         if devices > 1:
             return Fabric(accelerator=where.type, devices=devices, strategy="ddp")
@@ -88,3 +89,24 @@ def make_fabric(device: str = "auto", devices: int = 1) -> Fabric:
         return Fabric(accelerator=where.type, devices=own)
     finally:
         logger.setLevel(level)
+
+
+def _meet(backend: str) -> None:
+    """Join the processes that ``torchrun`` has started.
+
+    Each start has its own part of their common store: after a restart, the addresses of processes
+    that have died would be there still.
+    """
+    if torch.distributed.is_initialized():
+        return
+    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    of_the_agent = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    store = torch.distributed.TCPStore(  # type: ignore[attr-defined]
+        os.environ["MASTER_ADDR"],
+        int(os.environ["MASTER_PORT"]),
+        world,
+        is_master=rank == 0 and not of_the_agent,
+    )
+    start = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    own = torch.distributed.PrefixStore(f"start {start}", store)  # type: ignore[attr-defined]
+    torch.distributed.init_process_group(backend, store=own, rank=rank, world_size=world)
