@@ -57,9 +57,9 @@ def curves(folder):
     "flags",
     [
         (),
-        ("--recipe", "paper", "--batch-size", 7),
+        pytest.param(("--recipe", "paper", "--batch-size", 7), marks=pytest.mark.slow),
         ("--norm", "affine_invariant", "--batch-size", 9),
-        ("--eps", "30%"),
+        pytest.param(("--eps", "30%"), marks=pytest.mark.slow),
         ("--model", "tsmnet", "--dims", "4,3", "--batch-size", 12),
     ],
     ids=str,
@@ -108,10 +108,10 @@ def workers_of(pid):
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/self/task"), reason="needs /proc")
-@pytest.mark.parametrize("restarts", [0, 1])
+@pytest.mark.parametrize("restarts", [pytest.param(0, marks=pytest.mark.slow), 1])
 def test_a_process_that_dies(data, restarts):
     """The job ends with a usable checkpoint, or begins again from it by itself."""
-    flags = ("--no-baseline", "--epochs", 400, "--device", "cpu", "--out", data / "run")
+    flags = ("--no-baseline", "--epochs", 150, "--device", "cpu", "--out", data / "run")
     command = [*START, "--max-restarts", restarts, *TORCHRUN[len(START) :], "train", data / "a.npz"]
     process = subprocess.Popen(
         [str(c) for c in [*command, *flags]],
@@ -144,7 +144,7 @@ def test_a_process_that_dies(data, restarts):
         )
         assert resumed.returncode == 0, resumed.stderr
     found = curves(data / "run")
-    assert len(found) == 400
+    assert len(found) == 150
     whole = [
         *SPDNET,
         "train",
