@@ -331,8 +331,10 @@ def test_a_build_does_not_go_on_with_other_files(tmp_path):
     packed = [s.stamp for s in matrix_sources(zipped(folder, tmp_path / "a.zip"))]
     np.save(file, 3 * np.load(file))
     assert packed != [s.stamp for s in matrix_sources(zipped(folder, tmp_path / "a.zip"))]
-    one, other = (sequence_sources(folder, every=n)[0].stamp for n in (1, 2))
-    assert one != other
+    np.savez(tmp_path / "s.npz", frames=np.ones((4, 2)), lengths=[2, 2], label=[0, 1])
+    for path in (folder, tmp_path / "s.npz"):
+        one, other = (sequence_sources(path, every=n)[0].stamp for n in (1, 2))
+        assert one != other
 
 
 def test_names_that_are_no_text(tmp_path):

@@ -126,7 +126,9 @@ def sequence_sources(
     """
     path = Path(path)
     if path.suffix.lower() == ".npz" and path.is_file():
-        return [_thinned(source, every) for source in _packed(path)]
+        return [
+            replace(_thinned(s, every), stamp=f"{s.stamp} every {every}") for s in _packed(path)
+        ]
     files = open_files(path)
     found: list[Source] = []
     if path.is_dir():

@@ -1,6 +1,7 @@
 """The data of an experiment, the paper's or others in their place, and how they are divided."""
 
 import zipfile
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -121,12 +122,19 @@ def load_problem(wanted: Reproduction, experiment: Experiment) -> Problem:
 
 
 def divide(
-    problem: Problem, experiment: Experiment, wanted: Reproduction, repeat: int, file: Path
+    problem: Problem,
+    experiment: Experiment,
+    wanted: Reproduction,
+    repeat: int,
+    file: Path,
+    *,
+    on_source: Callable[[int, int], None] | None = None,
 ) -> LabelledArrays:
     """The matrices of one repeat, each in the part ``train`` or ``test``.
 
     Sequences are divided first; then those to train on are cut into clips, and all matrices are
-    written to a file, in which they stay where they are many.
+    written to a file, in which they stay where they are many. ``on_source`` is called with how many
+    sequences are done, and how many there are.
     """
     test = held_out(problem, experiment.protocol, wanted.seed + repeat)
     if problem.matrices is None:
@@ -136,7 +144,7 @@ def divide(
             for source, held in zip(problem.sequences, test, strict=True)
         ]
         if not file.exists():
-            build(sources, file, descriptor)
+            build(sources, file, descriptor, on_source=on_source)
         return read(file)
     split = numpy.where(test, "test", "train")
     if problem.matrices.names is None:

@@ -112,7 +112,14 @@ class _Run:
         sizes: dict[str, Any] = {}
         for repeat in range(self.repeats):
             file = self.folder.matrices_of(self.experiment.data, repeat)
-            data = divide(self.problem, self.experiment, self.wanted, repeat, file)
+            data = divide(
+                self.problem,
+                self.experiment,
+                self.wanted,
+                repeat,
+                file,
+                on_source=self.watch.file,
+            )
             ready = self._ready(data)
             self.folder.require_digest(self.experiment.data, repeat, ready.digest)
             if repeat == 0:
