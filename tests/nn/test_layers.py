@@ -366,3 +366,10 @@ def test_repr_shows_the_settings():
     assert repr(ReEig("10%")) == "ReEig(eps='10%', momentum=0.1)"
     assert repr(SpectralActivation()) == "SpectralActivation('softplus', eps=0.0001, beta=10000.0)"
     assert repr(SpectralActivation("sigmoid")) == "SpectralActivation('sigmoid', beta=1.0)"
+
+
+def test_a_threshold_of_zero_leaves_spd_matrices_as_they_are():
+    X = random_spd(5, 4)
+    torch.testing.assert_close(ReEig(0.0)(X), X, rtol=0, atol=0)
+    half = torch.diag(torch.tensor([2.0, -1.0], dtype=torch.float64))
+    torch.testing.assert_close(ReEig(0.0)(half), half.clamp(min=0))
