@@ -211,7 +211,13 @@ def test_runs_get_names_of_their_own(tmp_path, monkeypatch):
 
 
 def start(*arguments):
-    command = [sys.executable, "-u", "-m", "spdnet", *map(str, arguments)]
+    """A process that Ctrl-C reaches, also where it does not reach the tests themselves."""
+    code = (
+        "import runpy, signal;"
+        "signal.signal(signal.SIGINT, signal.default_int_handler);"
+        "runpy.run_module('spdnet', run_name='__main__', alter_sys=True)"
+    )
+    command = [sys.executable, "-u", "-c", code, *map(str, arguments)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
