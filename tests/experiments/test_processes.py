@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from spdnet.experiments import RunFolder
-from spdnet.training import checkpoint, make_fabric
+from spdnet.training import make_fabric
 from tests.cases import random_spd
 
 START = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
@@ -171,4 +171,3 @@ def test_what_cannot_be_several():
     with pytest.raises(ValueError, match="several processes"):
         make_fabric("cuda:0" if torch.cuda.is_available() else "cpu:0", 2)
     assert make_fabric("cpu").world_size == 1
-    assert checkpoint.CheckpointError.__doc__

@@ -180,6 +180,17 @@ def without_times(rows):
     return [{k: v for k, v in row.items() if k != "seconds"} for row in rows]
 
 
+def require_equal_runs(run, straight):
+    """Bit for bit: the table of epochs, and both checkpoints."""
+    assert without_times(RunFolder(run).metrics()) == without_times(RunFolder(straight).metrics())
+    for name in ("best.pt", "last.pt"):
+        a, b = (checkpoint.load(f / "checkpoints" / name) for f in (run, straight))
+        for state in (a, b):
+            state.get("trainer", {}).pop("history", None)
+            state.get("trainer", {}).pop("random_state", None)
+        assert checkpoint._digest(a) == checkpoint._digest(b)
+
+
 def recordings(folder, n=90, groups=3, name="signals.npz", **more):
     """Two classes that differ in one source, seen by sensors of another scale in each group."""
     rng = np.random.default_rng(0)

@@ -25,6 +25,7 @@ from spdnet.experiments.run_folder import RunFolder, read_json, write
 from spdnet.experiments.settings import Settings
 from spdnet.experiments.train import Watch, train_one
 from spdnet.experiments.trained import Trained
+from spdnet.experiments.verification import cosines, only, verify
 from spdnet.training import make_fabric
 from spdnet.training.network import in_pieces
 
@@ -231,7 +232,7 @@ class _Run:
             learn = ready
             if self.verifies:
                 assert ready.split is not None  # divide() has named the parts
-                learn = _only(ready, ready.split == "train")
+                learn = only(ready, ready.split == "train")
             found = train_one(
                 self._settings(row, dims, repeat),
                 learn,
@@ -263,7 +264,7 @@ class _Run:
                 X = chosen.tensor.to(weight.device)
                 return in_pieces(function, X, check=False).flatten(1).double().cpu().numpy()
 
-        return {**cell, **self._verify(lambda chosen: _cosines(embed(chosen)), ready, data)}
+        return {**cell, **self._verified(lambda chosen: cosines(embed(chosen)), ready, data)}
 
     def _settings(self, row: Row, dims: tuple[int, ...], repeat: int) -> Settings:
         return Settings(
@@ -294,8 +295,8 @@ class _Run:
         self.watch.say(f"repeat {repeat + 1} of {self.repeats}: {title}")
         if method is None:
             found: dict[str, Any] = {"error": None, "warnings": []}
-            found |= self._verify(
-                lambda chosen: _cosines(log_vectors(chosen.tensor[:].double()).numpy()), ready, data
+            found |= self._verified(
+                lambda chosen: cosines(log_vectors(chosen.tensor[:].double()).numpy()), ready, data
             )
         else:
             device = str(make_fabric(self.wanted.device).device)
@@ -304,7 +305,7 @@ class _Run:
             if self.verifies:
 
                 def score(estimator: Any, X: Any) -> dict[str, float]:
-                    return self._verify(
+                    return self._verified(
                         lambda chosen: estimator.similarity(chosen.X[:], chosen.X[:]), ready, data
                     )
 
@@ -317,24 +318,10 @@ class _Run:
         write(file, json.dumps(found, indent=1) + "\n")
         return found
 
-    def _verify(
+    def _verified(
         self, similarity: Callable[[Matrices], NDArray[Any]], ready: Matrices, data: LabelledArrays
     ) -> dict[str, Any]:
-        """Verification rates at a false acceptance rate of 0.01, all against all, by task."""
-        found: dict[str, Any] = {"roc": {}, "equal_error": {}}
-        for name, chosen in tasks(data, self.experiment.measures).items():
-            part = _only(ready, chosen)
-            assert part.y is not None  # divide() has given it
-            places = numpy.triu_indices(len(part.y), 1)  # each pair once, none with itself
-            scores = similarity(part)[places]
-            same = (part.y[:, None] == part.y[None, :])[places]
-            found[name] = metrics.verification_rate(scores, same, far=0.01)
-            found["equal_error"][name] = metrics.equal_error_rate(scores, same)
-            curve = metrics.roc(scores, same)
-            at = numpy.geomspace(1e-4, 1, 101)
-            rates = numpy.interp(at, curve.far, curve.rate)
-            found["roc"][name] = {"far": at.tolist(), "rate": rates.tolist()}
-        return found
+        return verify(similarity, ready, tasks(data, self.experiment.measures))
 
 
 _COSINE = "log-Euclidean cosine"
@@ -353,21 +340,6 @@ def _task(ready: Matrices) -> tuple[Task, str]:
     places = numpy.sort(numpy.concatenate([few, numpy.flatnonzero(held)]))
     task = Task(ready.X[places], codes[places], held[places], None)
     return task, f"fitted to {len(few)} of {len(learn)} matrices, as many as are held in memory"
-
-
-def _only(ready: Matrices, chosen: NDArray[numpy.bool_]) -> Matrices:
-    """Some matrices, and no classes but theirs."""
-    part = ready.some(numpy.flatnonzero(chosen))
-    assert part.y is not None  # divide() has given it
-    there = set(part.y.tolist())
-    return Matrices(**{**vars(part), "classes": [name for name in part.classes if name in there]})
-
-
-def _cosines(features: NDArray[Any]) -> NDArray[Any]:
-    """Cosines ``(N, N)`` of the angles between rows."""
-    length = numpy.linalg.norm(features, axis=1, keepdims=True)
-    unit = features / numpy.where(length > 0, length, 1)
-    return unit @ unit.T
 
 
 def _row(
