@@ -15,7 +15,7 @@ from spdnet.experiments.settings import Settings, from_mapping, read_toml
 from spdnet.report import write_report
 from spdnet.report.page import PARTS
 from spdnet.training import Fabric, make_fabric
-from spdnet.training.device import under_torchrun
+from spdnet.training.device import leave, under_torchrun
 
 
 def run_training(
@@ -42,6 +42,7 @@ def run_training(
         fabric = make_fabric(settings.device, 0 if under_torchrun() else devices)
         fabric.launch()
         found = _train(console, settings, folder, resume, fabric)
+        leave(fabric)
         if not fabric.is_global_zero:
             return
     for one in (*folder.seeds(), folder):

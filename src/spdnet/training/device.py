@@ -73,22 +73,30 @@ def make_fabric(device: str = "auto", devices: int = 1) -> Fabric:
             f"devices: expected at most the {torch.cuda.device_count()} CUDA devices of this "
             f"machine, got {devices}"
         )
-    # its advice on the precision of matrix products is not for matrices that are decomposed
-    logger = logging.getLogger("lightning_fabric.utilities.rank_zero")
-    level = logger.level
-    logger.setLevel(logging.WARNING)
-    try:
-        if devices == 0:
-            local = int(os.environ["LOCAL_WORLD_SIZE"])
-            nodes = int(os.environ["WORLD_SIZE"]) // local
-            _meet("nccl" if where.type == "cuda" else "gloo")
-            return Fabric(accelerator=where.type, devices=local, num_nodes=nodes, strategy="ddp")
-        if devices > 1:
-            return Fabric(accelerator=where.type, devices=devices, strategy="ddp")
+    logging.getLogger("lightning_fabric.utilities.rank_zero").addFilter(_is_no_advice)
+    if devices == 1:
         own = 1 if where.index is None else [where.index]
         return Fabric(accelerator=where.type, devices=own)
-    finally:
-        logger.setLevel(level)
+    if hasattr(torch.autograd.graph, "set_warn_on_accumulate_grad_stream_mismatch"):
+        # Fabric makes the network parallel on a stream of its own, which costs nothing here
+        torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(False)
+    nodes = 1
+    if devices == 0:
+        devices = int(os.environ["LOCAL_WORLD_SIZE"])
+        nodes = int(os.environ["WORLD_SIZE"]) // devices
+        _meet("nccl" if where.type == "cuda" else "gloo")
+    return Fabric(accelerator=where.type, devices=devices, num_nodes=nodes, strategy="ddp")
+
+
+def leave(fabric: Fabric) -> None:
+    """Part from the other processes, after the last thing that is done together."""
+    if fabric.world_size > 1:
+        torch.distributed.destroy_process_group()
+
+
+def _is_no_advice(record: logging.LogRecord) -> bool:
+    """Advice on the precision of matrix products is not for matrices that are decomposed."""
+    return "set_float32_matmul_precision" not in record.getMessage()
 
 
 def _meet(backend: str) -> None:
