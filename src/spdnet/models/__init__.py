@@ -3,6 +3,7 @@
 from spdnet.models.branches import MultiBranchSPDNet
 from spdnet.models.conv import ConvSPDNet, O2PNet, SmallConvNet
 from spdnet.models.named import SPDNetBN, SPDNetLieBN, SPDNetMLR
+from spdnet.models.signals import SignalNet
 from spdnet.models.spdnet import SPDNet
 from spdnet.models.tsmnet import TSMNet
 
@@ -14,6 +15,7 @@ __all__ = [
     "SPDNetBN",
     "SPDNetLieBN",
     "SPDNetMLR",
+    "SignalNet",
     "SmallConvNet",
     "TSMNet",
 ]

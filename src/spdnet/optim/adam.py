@@ -8,7 +8,13 @@ from torch.optim.adam import adam
 
 from spdnet._checks import require_number
 from spdnet.manifolds.stiefel import inner, retract, transport
-from spdnet.optim.riemannian import RiemannianOptimizer, gradients, stacked_gradient, write_back
+from spdnet.optim.riemannian import (
+    RiemannianOptimizer,
+    gradient_by_manifold,
+    gradients,
+    stacked_gradient,
+    write_back,
+)
 
 
 class RiemannianAdam(RiemannianOptimizer):
@@ -18,8 +24,8 @@ class RiemannianAdam(RiemannianOptimizer):
     moment is one number for each matrix, the running mean of the squared norm of the Riemannian
     gradient: a number for each entry would not respect the geometry, because the entries have no
     meaning of their own there. A step then has a length of about ``lr`` for the whole matrix.
-    Weight decay never touches it. All other parameters are updated by :class:`torch.optim.Adam`'s
-    own code.
+    Weight decay never touches it. The same holds for a ``geoopt.ManifoldParameter`` and its own
+    manifold. All other parameters are updated by :class:`torch.optim.Adam`'s own code.
 
     Parameters
     ----------
@@ -143,6 +149,24 @@ class RiemannianAdam(RiemannianOptimizer):
         write_back(params, moved)
         moments = transport(W, moved, m, group["metric"])
         write_back([s["exp_avg"] for s in states], moments)
+
+    def _step_by_manifold(self, group: dict[str, Any], p: Any) -> None:
+        G, (beta1, beta2) = gradient_by_manifold(group, p), group["betas"]
+        norm2 = p.manifold.component_inner(p, G)
+        state = self._state(p, group, torch.zeros_like(norm2))
+        state["step"] += 1
+        steps = state["step"] if group["capturable"] else state["step"].item()
+        m = torch.lerp(state["exp_avg"], G, 1 - beta1)
+        v = torch.lerp(state["exp_avg_sq"], norm2, 1 - beta2)
+        state["exp_avg_sq"].copy_(v)
+        if group["amsgrad"]:
+            v = torch.maximum(state["max_exp_avg_sq"], v)
+            state["max_exp_avg_sq"].copy_(v)
+        scale = (v / (1 - beta2**steps)).sqrt() + group["eps"]
+        direction = m / (1 - beta1**steps) / scale
+        moved, carried = p.manifold.retr_transp(p, -group["lr"] * direction, m)
+        p.copy_(moved)
+        state["exp_avg"].copy_(carried)
 
     def _state(self, p: Tensor, group: dict[str, Any], second_moment: Tensor) -> dict[str, Any]:
         """The state of a parameter; made on first use, with a second moment of the given shape."""

@@ -13,12 +13,16 @@ from spdnet._precision import working_dtype
 from spdnet.manifolds import stiefel
 from spdnet.manifolds.stiefel import StiefelParameter
 
+#: what a manifold that a parameter brings has to do, under the names of geoopt
+VERBS = ("component_inner", "egrad2rgrad", "retr", "retr_transp")
+
 
 class RiemannianOptimizer(torch.optim.Optimizer):
-    """Steps Stiefel parameters on their manifold and all others as torch does.
+    """Steps Stiefel parameters on their manifold, parameters of geoopt on theirs, and all others as
+    torch does.
 
     A subclass says how: ``_step_euclidean`` for plain parameters, ``_step_stiefel`` for Stiefel
-    parameters of one shape, dtype and device.
+    parameters of one shape, dtype and device, ``_step_by_manifold`` for one that brings a manifold.
     """
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
@@ -32,6 +36,14 @@ class RiemannianOptimizer(torch.optim.Optimizer):
         require_choice(who, "retraction", group["retraction"], stiefel.RETRACTIONS)
         self._check_group(group)
         super().add_param_group(param_group)
+        for p in self.param_groups[-1]["params"]:
+            lacking = [verb for verb in VERBS if not hasattr(_manifold(p), verb)]
+            if _manifold(p) is not None and lacking:
+                self.param_groups.pop()
+                raise TypeError(
+                    f"{who}: expected the manifold of a parameter to be one of geoopt, got "
+                    f"{_manifold(p)!r}, which lacks {', '.join(lacking)}"
+                )
 
     # traced, a Stiefel parameter would lose its type and be stepped as a plain one
     @_disable_dynamo
@@ -50,9 +62,13 @@ class RiemannianOptimizer(torch.optim.Optimizer):
                 loss = closure()
         for group in self.param_groups:
             params = [p for p in group["params"] if p.grad is not None]
-            self._step_euclidean(group, [p for p in params if not _is_stiefel(p)])
+            with_manifold = [p for p in params if _manifold(p) is not None]
+            plain = [p for p in params if not _is_stiefel(p) and _manifold(p) is None]
+            self._step_euclidean(group, plain)
             for batch in _equal_shapes([p for p in params if _is_stiefel(p)]):
                 self._step_stiefel(group, batch)
+            for p in with_manifold:
+                self._step_by_manifold(group, p)
         return loss
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -72,6 +88,9 @@ class RiemannianOptimizer(torch.optim.Optimizer):
     def _step_stiefel(self, group: dict[str, Any], params: list[Tensor]) -> None:
         raise NotImplementedError
 
+    def _step_by_manifold(self, group: dict[str, Any], p: Any) -> None:
+        raise NotImplementedError
+
 
 def gradients(params: Sequence[Tensor]) -> list[Tensor]:
     """The gradients of parameters that have one."""
@@ -86,6 +105,12 @@ def stacked_gradient(group: dict[str, Any], params: list[Tensor]) -> tuple[Tenso
     return W, -G if group["maximize"] else G
 
 
+def gradient_by_manifold(group: dict[str, Any], p: Any) -> Tensor:
+    """The Riemannian gradient to descend along, of a parameter that brings its manifold."""
+    G: Tensor = p.manifold.egrad2rgrad(p, p.grad)
+    return -G if group["maximize"] else G
+
+
 def _stack(tensors: Sequence[Tensor]) -> Tensor:
     return tensors[0][None] if len(tensors) == 1 else torch.stack(list(tensors))
 
@@ -98,6 +123,11 @@ def write_back(targets: Sequence[Tensor], values: Tensor) -> None:
 
 def _is_stiefel(p: Tensor) -> bool:
     return isinstance(p, StiefelParameter)
+
+
+def _manifold(p: Tensor) -> Any:
+    """That of a ``geoopt.ManifoldParameter``; None for all others."""
+    return getattr(p, "manifold", None)
 
 
 def _equal_shapes(params: list[Tensor]) -> Iterator[list[Tensor]]:

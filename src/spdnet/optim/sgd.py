@@ -8,7 +8,13 @@ from torch.optim.sgd import sgd
 
 from spdnet._checks import require_number
 from spdnet.manifolds.stiefel import retract, transport
-from spdnet.optim.riemannian import RiemannianOptimizer, gradients, stacked_gradient, write_back
+from spdnet.optim.riemannian import (
+    RiemannianOptimizer,
+    gradient_by_manifold,
+    gradients,
+    stacked_gradient,
+    write_back,
+)
 
 
 class RiemannianSGD(RiemannianOptimizer):
@@ -16,8 +22,8 @@ class RiemannianSGD(RiemannianOptimizer):
 
     A Stiefel parameter ``W`` with Riemannian gradient ``G`` moves to ``retract(W, -lr * G)``. Its
     momentum buffer is a tangent vector: it starts from the Riemannian gradient and is carried
-    along. Weight decay never touches it. All other parameters are updated by
-    :class:`torch.optim.SGD`'s own code.
+    along. Weight decay never touches it. The same holds for a ``geoopt.ManifoldParameter`` and its
+    own manifold. All other parameters are updated by :class:`torch.optim.SGD`'s own code.
 
     Parameters
     ----------
@@ -126,6 +132,17 @@ class RiemannianSGD(RiemannianOptimizer):
             [self.state[p]["momentum_buffer"] for p in params],
             transport(W, moved, buffer, group["metric"]),
         )
+
+    def _step_by_manifold(self, group: dict[str, Any], p: Any) -> None:
+        G, momentum = gradient_by_manifold(group, p), group["momentum"]
+        if momentum == 0:
+            p.copy_(p.manifold.retr(p, -group["lr"] * G))
+            return
+        buffer = self._momentum(p, G, group)
+        direction = G + momentum * buffer if group["nesterov"] else buffer
+        moved, carried = p.manifold.retr_transp(p, -group["lr"] * direction, buffer)
+        p.copy_(moved)
+        self.state[p]["momentum_buffer"].copy_(carried)
 
     def _momentum(self, p: Tensor, G: Tensor, group: dict[str, Any]) -> Tensor:
         """The momentum of one parameter with its gradient taken in."""

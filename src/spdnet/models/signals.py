@@ -1,0 +1,115 @@
+"""The networks for signals, under the argument names of EEG libraries."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor, nn
+
+from spdnet._checks import require_choice, require_count, require_number, require_shrinking
+from spdnet.models.spdnet import SPDNet
+from spdnet.models.tsmnet import TSMNet
+from spdnet.nn import CovPool
+
+MODELS = ("tsmnet", "spdnet")
+
+
+class SignalNet(nn.Module):
+    """TSMNet, or SPDNet on the covariance, made by ``n_chans``, ``n_outputs`` and ``n_times``.
+
+    The names by which braindecode and what is built on it make every network: an ``EEGClassifier``
+    of braindecode reads them off the data. All the rest is :class:`spdnet.models.TSMNet` or
+    :class:`spdnet.SPDNet`.
+
+    Parameters
+    ----------
+    n_chans : int
+        Channels of the signals.
+    n_outputs : int
+        Classes.
+    n_times : int, optional
+        Length of the signals. Both networks take any; when given, others are refused.
+    model : {"tsmnet", "spdnet"}
+    dims : sequence of int, optional
+        Sizes of the matrices. For ``tsmnet``, of the covariance and after the BiMap, ``(40, 20)``.
+        For ``spdnet``, after each BiMap, up to ``(64, 64)``; ``n_chans`` may come first.
+    gain : float
+        By which signals are multiplied, such as 1e6 for volts: the thresholds of the ReEigs are
+        absolute, and covariances of volts would lie below them.
+    **settings
+        Of the network; the SPDNet has a bias here unless told otherwise.
+
+    Attributes
+    ----------
+    network : TSMNet or SPDNet
+
+    Examples
+    --------
+    >>> import torch
+    >>> from spdnet.models import SignalNet
+    >>> SignalNet(n_chans=8, n_outputs=3, n_times=100)(torch.randn(10, 8, 100)).shape
+    torch.Size([10, 3])
+    """
+
+    def __init__(
+        self,
+        n_chans: int,
+        n_outputs: int,
+        n_times: int | None = None,
+        *,
+        model: str = "tsmnet",
+        dims: Sequence[int] | None = None,
+        gain: float = 1.0,
+        **settings: Any,
+    ) -> None:
+        super().__init__()
+        require_count("SignalNet", "n_chans", n_chans)
+        require_count("SignalNet", "n_outputs", n_outputs)
+        if n_times is not None:
+            require_count("SignalNet", "n_times", n_times)
+        require_choice("SignalNet", "model", model, MODELS)
+        require_number("SignalNet", "gain", gain, above=0)
+        self.n_chans = n_chans
+        self.n_outputs = n_outputs
+        self.n_times = n_times
+        self.gain = gain
+        self.network: TSMNet | SPDNet
+        sizes: tuple[int, ...]
+        if model == "tsmnet":
+            sizes = (40, 20) if dims is None else require_shrinking("SignalNet", dims)
+            if len(sizes) != 2:
+                raise ValueError(
+                    "SignalNet: expected two dims with model='tsmnet', of the covariance and after "
+                    f"the BiMap, got {sizes}"
+                )
+            self.network = TSMNet(
+                *(n_chans, n_outputs), spatial_filters=sizes[0], dim=sizes[1], **settings
+            )
+        else:
+            sizes = (n_chans, *(min(n_chans, 64),) * 2) if dims is None else tuple(dims)
+            sizes = sizes if sizes[:1] == (n_chans,) else (n_chans, *sizes)
+            self.pool = CovPool()
+            self.network = SPDNet(sizes, n_outputs, **{"bias": True, **settings})
+
+    def reset_parameters(self) -> None:
+        """Draw new weights, and forget all statistics."""
+        self.network.reset_parameters()
+
+    def forward(self, X: Tensor, domain: Tensor | None = None) -> Tensor:
+        """Logits ``(B, n_outputs)`` of signals ``(B, n_chans, n_times)``.
+
+        With domains ``(B,)`` for a TSMNet that was made with ``n_domains``.
+        """
+        n_times = self.n_times
+        right = isinstance(X, Tensor) and X.ndim == 3 and X.shape[1] == self.n_chans
+        if not right or n_times not in (None, X.shape[2]):
+            shape = tuple(X.shape) if isinstance(X, Tensor) else type(X).__name__
+            length = "n_times" if n_times is None else n_times
+            raise ValueError(
+                f"SignalNet: expected signals (B, {self.n_chans}, {length}), got {shape}"
+            )
+        X = self.gain * X
+        if isinstance(self.network, TSMNet):
+            return self.network(X, domain)
+        if domain is not None:
+            raise ValueError("SignalNet: expected domains with model='tsmnet' only")
+        return self.network(self.pool(X))
