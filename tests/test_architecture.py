@@ -19,7 +19,7 @@ FLOORS = [
     {"nn", "optim"},
     {"models"},
     {"datasets", "testing", "training", "metrics"},
-    {"estimator", "baselines"},
+    {"estimator", "baselines", "plots"},
     {"experiments"},
     {"report"},
     {"cli"},
@@ -29,7 +29,7 @@ FLOORS = [
 ALLOWED = {
     "torch": None,
     "numpy": None,
-    "scipy": {"datasets", "baselines"},
+    "scipy": {"linalg", "datasets", "baselines"},
     "sklearn": {"datasets", "metrics", "estimator", "baselines", "experiments"},
     "pooch": {"datasets"},
     "requests": {"datasets"},
@@ -38,7 +38,7 @@ ALLOWED = {
     "PIL": {"datasets"},
     "c3d": {"datasets"},
     "lightning_fabric": {"training"},
-    "matplotlib": {"report"},
+    "matplotlib": {"plots", "report"},
     "typer": {"cli"},
     "rich": {"cli"},
 }

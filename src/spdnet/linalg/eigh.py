@@ -1,14 +1,17 @@
 """The batched symmetric eigensolver, and which solver runs where.
 
 On the CPU, LAPACK with threads over the batch; on CUDA, cuSOLVER's batched solver; elsewhere the
-solver of torch. All are behind one operator, ``spdnet::eigh``, which compilation, export and
-vmap see as a whole.
+solver of torch. Where LAPACK fails on a matrix, slower iterations take over, and a warning is
+logged; cuSOLVER's failures are NaN, at which trainings stop. All are behind one operator,
+``spdnet::eigh``, which compilation, export and vmap see as a whole.
 """
 
+import logging
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 
 from spdnet._autograd import is_differentiated
 from spdnet._checks import require_square, require_symmetric
@@ -16,6 +19,8 @@ from spdnet._precision import accurate_dtype, without_autocast, working_dtype
 from spdnet.linalg import cusolver
 from spdnet.linalg.symmetric import symmetrize
 from spdnet.linalg.threads import over_slices
+
+_LOG = logging.getLogger(__name__)
 
 
 def eigh(X: Tensor, *, accurate: bool = False, check: bool = True) -> tuple[Tensor, Tensor]:
@@ -91,10 +96,31 @@ def _on_cpu(X: Tensor) -> tuple[Tensor, Tensor]:
 
     def solve(part: slice) -> None:
         vectors = U[part]
-        torch.linalg.eigh(vectors, out=(s[part], vectors))
+        try:
+            torch.linalg.eigh(vectors, out=(s[part], vectors))
+        except LinAlgError:
+            _solve_singly(A[part], s[part], vectors)
 
     over_slices(solve, len(A), cost=n**3)
     return s.reshape(X.shape[:-1]), _unflatten(U, X)
+
+
+def _solve_singly(A: Tensor, s: Tensor, U: Tensor) -> None:
+    """One matrix after the other; those that divide and conquer fails on, by QR iterations.
+
+    Matrices that are not finite stay an error: no solver has an answer.
+    """
+    from scipy.linalg import eigh as qr_iterations  # slow to load, and hardly ever needed
+
+    for i, X in enumerate(symmetrize(A)):
+        try:
+            s[i], U[i] = torch.linalg.eigh(X)
+        except LinAlgError as error:
+            if not X.isfinite().all():
+                raise
+            _LOG.warning("eigh: %s; solved by QR iterations instead", error)
+            values, vectors = qr_iterations(X.numpy(), driver="ev")
+            s[i], U[i] = torch.from_numpy(values), torch.from_numpy(vectors)
 
 
 @torch.library.impl(_LIBRARY, "eigh", "CUDA")

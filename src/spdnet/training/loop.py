@@ -264,7 +264,9 @@ class Trainer:
             some = "" if batch is None else f" (matrices {_some(self.index[batch.cpu()])})"
             raise FloatingPointError(
                 f"training: {what} in epoch {self.progress.epoch + 1}, {where}{some}; lower the "
-                f"learning rate of {self.recipe.lr:g}, or look for nearly singular matrices"
+                f"learning rate of {self.recipe.lr:g}, raise the threshold eps of "
+                f"{self.recipe.eps}, or look for matrices that are nearly singular or much larger "
+                "than others with spdnet data info"
             ) from error
 
 
