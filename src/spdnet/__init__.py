@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         models,
         nn,
         optim,
+        plots,
         testing,
         training,
     )
@@ -33,6 +34,7 @@ __all__ = [
     "models",
     "nn",
     "optim",
+    "plots",
     "testing",
     "training",
 ]

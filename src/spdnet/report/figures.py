@@ -7,32 +7,16 @@ from html import escape
 from typing import Any
 
 import matplotlib
-import numpy
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+from matplotlib.ticker import FuncFormatter
 
-TRAIN, VAL, BASELINE = "#2563eb", "#db2777", "#d97706"
-_INK, _GRID = "#334155", "#e2e8f0"
+from spdnet import plots
+from spdnet.plots import BASELINE, INK, TRAIN
+
 _STYLE: Any = {
+    **plots.STYLE,
     "svg.fonttype": "none",  # text stays text: small, sharp, to be searched
-    "font.family": "sans-serif",
-    "font.size": 10,
-    "text.color": _INK,
-    "axes.labelcolor": _INK,
-    "axes.edgecolor": "#94a3b8",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.color": _GRID,
-    "axes.axisbelow": True,
-    "xtick.color": _INK,
-    "ytick.color": _INK,
-    "legend.frameon": False,
-    "figure.constrained_layout.use": True,
-    "text.parse_math": False,  # a class may be called $1$
 }
-_MANY_CLASSES = 25
-_LONG = 16
 
 
 def learning_curves(history: list[dict[str, float]], best_epoch: int) -> list[str]:
@@ -40,49 +24,28 @@ def learning_curves(history: list[dict[str, float]], best_epoch: int) -> list[st
     pictures: list[str] = []
     if not history:
         return pictures
-    for key, title in (("loss", "Loss"), ("accuracy", "Accuracy")):
+    validated = "val_loss" in history[0]
+    for measure, title in (("loss", "Loss"), ("accuracy", "Accuracy")):
         with matplotlib.rc_context(_STYLE):
             figure = Figure(figsize=(4.8, 3.2))
-            axes = figure.subplots()
-            epochs = [row["epoch"] for row in history]
-            marker = "o" if len(history) == 1 else None
-            axes.plot(epochs, [r[key] for r in history], marker=marker, color=TRAIN, label="train")
-            if f"val_{key}" in history[0]:
-                values = [row[f"val_{key}"] for row in history]
-                axes.plot(epochs, values, marker=marker, color=VAL, label="validation")
-                axes.axvline(best_epoch, color=_INK, lw=0.8, ls=":", label="best epoch")
-            if key == "loss":
-                _logarithmic(axes)
-            axes.set(title=title, xlabel="epoch")
-            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-            axes.legend()
+            axes = plots.learning_curves(
+                history,
+                measure,
+                parts=["train", "val"] if validated else ["train"],
+                best_epoch=best_epoch if validated else None,
+                ax=figure.subplots(),
+            )
+            axes.set(title=title, ylabel="")
             pictures.append(_svg(figure, f"{title} over the epochs"))
     return pictures
 
 
 def confusion(counts: list[list[int]], classes: list[str]) -> str:
     """True classes in rows, predicted ones in columns; the shade is the share of the row."""
-    table = numpy.array(counts, dtype=float)
-    share = table / numpy.maximum(table.sum(1, keepdims=True), 1)
-    few = len(classes) <= _MANY_CLASSES
-    with matplotlib.rc_context({**_STYLE, "axes.grid": False}):
-        size = min(max(3.2, 0.42 * len(classes) + 1.2), 9.0)
+    with matplotlib.rc_context(_STYLE):
+        size = plots.side_of(len(classes))
         figure = Figure(figsize=(size, size))
-        axes = figure.subplots()
-        axes.imshow(share, cmap="Blues", vmin=0, vmax=1)
-        axes.set(xlabel="predicted", ylabel="true")
-        if few:
-            names = [_short(name) for name in classes]
-            axes.set_xticks(
-                range(len(names)), names, rotation=60, ha="right", rotation_mode="anchor"
-            )
-            axes.set_yticks(range(len(names)), names)
-            for (i, j), count in numpy.ndenumerate(table):
-                if count:
-                    color = "white" if share[i, j] > 0.5 else _INK
-                    axes.text(
-                        j, i, f"{count:.0f}", ha="center", va="center", color=color, fontsize=8
-                    )
+        plots.confusion(counts, classes, ax=figure.subplots())
         return _svg(figure, "Confusion matrix", narrowest=0.9)
 
 
@@ -90,15 +53,9 @@ def spectrum(entry: dict[str, Any]) -> str:
     """Eigenvalues in descending order: median, and the band from 5 to 95 percent."""
     with matplotlib.rc_context(_STYLE):
         figure = Figure(figsize=(3.2, 2.5))
-        axes = figure.subplots()
-        places = numpy.arange(1, len(entry["median"]) + 1)
-        axes.fill_between(places, entry["low"], entry["high"], color=TRAIN, alpha=0.2, lw=0)
-        marker = "o" if len(places) == 1 else None
-        axes.plot(places, entry["median"], marker=marker, color=TRAIN)
-        if entry["layer"] != "LogEig":
-            _logarithmic(axes)
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
-        axes.set(title=f"{entry['layer']} ({len(places)} x {len(places)})")
+        axes = plots.spectra(entry, log=entry["layer"] != "LogEig", ax=figure.subplots())
+        n = len(entry["median"])
+        axes.set(title=f"{entry['layer']} ({n} x {n})", xlabel="", ylabel="")
         return _svg(figure, f"Eigenvalues after {entry['layer']}")
 
 
@@ -130,7 +87,7 @@ def comparison(rows: list[dict[str, Any]]) -> str:
         places = range(len(rows))
         for place, row in zip(places, rows, strict=True):
             values = [100 * v for v in row["accuracy"]["values"] if v is not None]
-            color = TRAIN if row["method"].startswith("spdnet") else _INK
+            color = TRAIN if row["method"].startswith("spdnet") else INK
             axes.plot(values, [place] * len(values), ".", color=color, ms=4, alpha=0.5)
             axes.plot(100 * row["accuracy"]["mean"], place, "D", color=color, ms=5)
         axes.set(xlabel="accuracy, %")
@@ -173,16 +130,21 @@ def training_curves(rows: list[dict[str, Any]], key: str, title: str) -> str:
     with matplotlib.rc_context(_STYLE):
         figure = Figure(figsize=(4.8, 3.4))
         axes = figure.subplots()
+        measure, part = ("loss", "train") if key == "loss" else ("accuracy", "test")
         for i, row in enumerate(rows):
-            scale = 100 if key == "test_accuracy" else 1
-            values = [scale * epoch[key] for epoch in row["history"]]
-            epochs = [epoch["epoch"] for epoch in row["history"]]
-            axes.plot(epochs, values, lw=1.2, color=f"C{i}", label=row["title"])
-        if key == "loss":
-            _logarithmic(axes)
-        axes.set(xlabel="epoch", ylabel="training loss" if key == "loss" else "test accuracy, %")
+            plots.learning_curves(
+                row["history"],
+                measure,
+                parts=[part],
+                ax=axes,
+                label=row["title"],
+                lw=1.2,
+                color=f"C{i}",
+            )
+        axes.set(ylabel="training loss" if key == "loss" else "test accuracy, %")
+        if key != "loss":
+            axes.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g}"))
         axes.set_title(title, fontsize=9, wrap=True)
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.legend()
         return _svg(figure, f"{key.replace('_', ' ')} over the epochs: {title}")
 
@@ -197,28 +159,11 @@ def verification(rows: list[dict[str, Any]], task: str, title: str) -> str:
         axes = figure.subplots()
         for i, row in enumerate(rows):
             curve = row["roc"][task]
-            axes.plot(curve["far"], curve["rate"], lw=1.2, color=f"C{i}", label=row["title"])
-        axes.axvline(0.01, color=_INK, lw=0.8, ls=":")
-        axes.set_xscale("log")
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        axes.set(xlabel="false acceptance rate", ylabel="verification rate", ylim=(0, 1.02))
+            rates = curve["far"], curve["rate"]
+            plots.roc(rates, label=row["title"], color=f"C{i}", ax=axes)
         axes.set_title(f"{task}: {title}", fontsize=9, wrap=True)
         axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
         return _svg(figure, f"ROC of {task}: {title}")
-
-
-def _logarithmic(axes: Any) -> None:
-    """A logarithmic axis whose numbers are plain text."""
-    axes.set_yscale("log")
-    low, high = axes.get_ylim()
-    subs = (1.0, 2.0, 5.0) if high < 100 * low else (1.0,)
-    axes.yaxis.set_major_locator(LogLocator(subs=subs, numticks=8))
-    axes.yaxis.set_minor_locator(NullLocator())
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= _LONG else name[: _LONG - 1] + "…"
 
 
 def _svg(figure: Figure, title: str, narrowest: float = 0.0) -> str:

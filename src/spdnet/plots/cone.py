@@ -1,0 +1,102 @@
+"""The cone of 2 by 2 SPD matrices."""
+
+from typing import Any
+
+import numpy
+from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
+
+from spdnet._checks import (
+    require_positive_semidefinite,
+    require_square,
+    require_symmetric,
+)
+from spdnet.plots.classes import MANY_CLASSES, by_class
+from spdnet.plots.style import INK, in_style, panels, tensor_of
+
+
+@in_style
+def cone(X: Any, y: Any = None, *, ax: Any = None) -> Any:
+    r"""Matrices of 2 by 2 as points in the cone of SPD matrices.
+
+    .. math:: \begin{pmatrix} a & b \\ b & c \end{pmatrix} \mapsto
+        \bigl( \tfrac{a - c}{2}, \; b, \; \tfrac{a + c}{2} \bigr)
+
+    The height is the mean of the two eigenvalues, the distance from the axis half their difference.
+    On the axis are the multiples of the identity, on the boundary, :math:`a c = b^2`, the singular
+    matrices.
+
+    Parameters
+    ----------
+    X : array or Tensor, shape (n, 2, 2) or (stages, n, 2, 2)
+        Positive semi-definite. With stages, such as the matrices before and after a layer, the path
+        of each is drawn from the first, a ring, to the last, a dot.
+    y : array or Tensor, shape (n,), optional
+        Classes, which become colours.
+    ax : Axes, optional
+        With ``projection="3d"``.
+
+    Returns
+    -------
+    Axes
+
+    Examples
+    --------
+    >>> import numpy
+    >>> from spdnet import plots
+    >>> ax = plots.cone([[[3.0, 1.0], [1.0, 2.0]], [[1.0, 0.0], [0.0, 1.0]]], ["wide", "round"])
+    >>> [text.get_text() for text in ax.get_legend().get_texts()]
+    ['round', 'wide']
+    """
+    stages = _stages(X)  # (stages, n, 2, 2)
+    a, b, c = stages[..., 0, 0], stages[..., 0, 1], stages[..., 1, 1]
+    points = numpy.stack([(a - c) / 2, b, (a + c) / 2])  # (3, stages, n)
+    groups = list(by_class("cone", y, points.shape[-1]))
+    if ax is None:
+        ax = panels(size=(5.4, 4.2), projection="3d")[0]
+    elif getattr(ax, "name", None) != "3d":
+        raise ValueError(
+            "cone: expected ax with three dimensions, got one with two; make it with "
+            "plots.panels(projection='3d')"
+        )
+    _draw_cone(ax, float(points[2].max()))
+    for name, chosen, color in groups:
+        if len(stages) > 1:
+            for i in numpy.flatnonzero(chosen):
+                ax.plot(*points[:, :, i], color=color, lw=0.8, alpha=0.5)
+            first = points[:, 0, chosen]
+            ax.scatter(*first, s=14, facecolors="white", edgecolors=color, depthshade=False)
+        ax.scatter(*points[:, -1, chosen], s=14, color=color, label=name, depthshade=False)
+    ax.set(xlabel="(a - c) / 2", ylabel="b", zlabel="(a + c) / 2")
+    if y is not None and len(groups) <= MANY_CLASSES:
+        ax.legend(loc="upper left")
+    return ax
+
+
+def _draw_cone(ax: Any, top: float) -> None:
+    """The boundary up to a height, lightly, and the axis of the multiples of the identity."""
+    angle = numpy.linspace(0, 2 * numpy.pi, 73)
+    height = 1.05 * top * numpy.linspace(0, 1, 5)[:, None]
+    u, v, w = height * numpy.cos(angle), height * numpy.sin(angle), height + 0 * angle
+    ax.plot_surface(u, v, w, color="#94a3b8", alpha=0.1, lw=0, shade=False)
+    for ring in range(1, len(height)):
+        ax.plot(u[ring], v[ring], w[ring], color="#94a3b8", lw=0.6, alpha=0.6)
+    ax.plot([0, 0], [0, 0], [0, w[-1, 0]], color=INK, lw=0.8, ls=":")
+    for axis in (ax.xaxis, ax.yaxis, ax.zaxis):
+        axis.set_pane_color("white")
+        axis.set_major_locator(MaxNLocator(4))
+    ax.set_box_aspect((1, 1, 0.8), zoom=1.05)
+    ax.view_init(elev=16, azim=-55)
+
+
+def _stages(X: Any) -> NDArray[numpy.float64]:
+    """Matrices ``(stages, n, 2, 2)``."""
+    matrices = tensor_of("cone", X, "X")
+    require_square("cone", matrices, n=2)
+    require_symmetric("cone", matrices)
+    require_positive_semidefinite("cone", matrices)
+    if matrices.ndim not in (3, 4):
+        raise ValueError(
+            f"cone: expected X of shape (n, 2, 2) or (stages, n, 2, 2), got {tuple(matrices.shape)}"
+        )
+    return matrices.numpy() if matrices.ndim == 4 else matrices[None].numpy()

@@ -1,0 +1,70 @@
+"""Features in a plane."""
+
+from typing import Any
+
+import numpy
+from matplotlib.axes import Axes
+from numpy.typing import NDArray
+
+from spdnet.linalg import Log, spectral_map, vech
+from spdnet.plots.classes import MANY_CLASSES, by_class
+from spdnet.plots.style import axes, in_style, tensor_of
+
+
+@in_style
+def embedding(features: Any, y: Any = None, *, ax: Axes | None = None) -> Axes:
+    """Features in the plane of their two principal components, coloured by class.
+
+    Parameters
+    ----------
+    features : array or Tensor, shape (n, d) or (n, m, m)
+        Vectors, such as ``transform`` of :class:`spdnet.SPDNetClassifier` gives; or SPD matrices,
+        which are compared by their logarithms, in the log-Euclidean metric.
+    y : array or Tensor, shape (n,), optional
+        Classes; up to 25 are in the legend.
+    ax : Axes, optional
+
+    Returns
+    -------
+    Axes
+        Its labels say how much of the variance each component has.
+
+    Examples
+    --------
+    >>> from spdnet import plots
+    >>> ax = plots.embedding([[0.0, 0.0], [3.0, 0.0], [0.0, 1.0], [3.0, 1.0]], [0, 1, 0, 1])
+    >>> ax.get_xlabel()
+    'first component, 90 %'
+    """
+    vectors = _vectors(features)
+    groups = list(by_class("embedding", y, len(vectors)))
+    centered = vectors - vectors.mean(0)
+    U, s, Vh = numpy.linalg.svd(centered, full_matrices=False)
+    sign = numpy.sign(Vh[numpy.arange(len(Vh)), numpy.abs(Vh).argmax(1)])  # the same every time
+    plane = numpy.zeros((len(vectors), 2))
+    plane[:, : len(s)] = (U * s * sign)[:, :2]
+    variance = numpy.zeros(2)
+    variance[: len(s)] = (s**2 / max(float((s**2).sum()), numpy.finfo(float).tiny))[:2]
+    ax = axes(ax)
+    for name, chosen, color in groups:
+        ax.scatter(
+            plane[chosen, 0], plane[chosen, 1], s=12, color=color, alpha=0.7, lw=0, label=name
+        )
+    first, second = (f"{100 * share:.0f} %" for share in variance)
+    ax.set(xlabel=f"first component, {first}", ylabel=f"second component, {second}")
+    if y is not None and len(groups) <= MANY_CLASSES:
+        ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), ncols=1 + (len(groups) > 13))
+    return ax
+
+
+def _vectors(features: Any) -> NDArray[numpy.float64]:
+    """Features ``(n, d)``; of matrices, the entries of their logarithms."""
+    found = tensor_of("embedding", features, "features")
+    if found.ndim == 3:
+        return vech(spectral_map(found, Log(), who="embedding", name="features")).numpy()
+    if found.ndim != 2 or not found.isfinite().all():
+        raise ValueError(
+            "embedding: expected finite features (n, d), or SPD matrices (n, m, m), got "
+            f"{tuple(found.shape)}{'' if found.isfinite().all() else ' with NaN or infinity'}"
+        )
+    return found.numpy()
