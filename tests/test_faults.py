@@ -1,17 +1,145 @@
-"""Killed at random moments, many times over: nothing that was written is lost, and the end is that
-of a run that was never killed.
+"""Files that vanish or change, matrices at the edge of what numbers can hold, and processes killed
+at random moments, many times over: nothing that was written is lost, and the end is that of a run
+to which nothing happened.
 """
 
+import logging
+import os
 import random
 import subprocess
 import sys
 import time
+from pathlib import Path
 
+import mpmath
+import numpy as np
 import pytest
+import torch
+from typer.testing import CliRunner
 
-from spdnet.experiments import RunFolder
+from spdnet import SPDNet
+from spdnet.cli import app
+from spdnet.datasets import build, read, readers
+from spdnet.datasets.sources import matrix_sources
+from spdnet.experiments import RunFolder, Settings
+from spdnet.experiments import train as train_here
+from spdnet.experiments.train import Watch
+from tests.cases import with_spectrum
 from tests.datasets.test_store import kill_until_done
-from tests.experiments.test_train import file_of, require_equal_runs
+from tests.experiments.test_train import Interrupt, file_of, quick, require_equal_runs
+
+LOG = logging.getLogger(__name__)  # pytest --log-cli-level=INFO shows it
+
+
+def command(*arguments):
+    result = CliRunner().invoke(app, [str(a) for a in arguments])
+    assert result.exception is None or isinstance(result.exception, SystemExit)
+    return result.exit_code, result.output
+
+
+def test_data_that_have_vanished(tmp_path):
+    data, run, straight = file_of(tmp_path), RunFolder(tmp_path / "run"), tmp_path / "straight"
+    with pytest.raises(KeyboardInterrupt):
+        train_here(quick(data), run, watch=Interrupt(2))
+    os.rename(data, tmp_path / "elsewhere.npz")
+    code, output = command("train", "--resume", "--out", run.path)
+    assert code == 2
+    assert "expected a file or folder at" in output.replace("\n", " ")
+    assert data in output.replace("\n", "")
+    os.rename(tmp_path / "elsewhere.npz", data)
+    assert command("train", "--resume", "--out", run.path)[0] == 0
+    train_here(quick(data), RunFolder(straight))
+    require_equal_runs(run.path, straight)
+
+
+def test_a_matrix_that_vanishes_while_a_file_is_built(tmp_path):
+    folder = tmp_path / "matrices"
+    for i in range(6):
+        (folder / f"c{i % 2}").mkdir(parents=True, exist_ok=True)
+        np.save(folder / f"c{i % 2}" / f"{i}.npy", np.eye(3) * (1 + i))
+    away, back = folder / "c1" / "3.npy", tmp_path / "3.npy"
+
+    def vanish(done, total):
+        if done == 2 and away.exists():
+            away.rename(back)
+
+    sources = matrix_sources(folder)
+    with pytest.raises((OSError, ValueError), match=r"3\.npy"):
+        build(sources, tmp_path / "a.npz", on_source=vanish)
+    back.rename(away)
+    build(sources, tmp_path / "a.npz")
+    build(sources, tmp_path / "b.npz")
+    np.testing.assert_array_equal(read(tmp_path / "a.npz").X, read(tmp_path / "b.npz").X)
+
+
+def test_matrices_that_change_while_they_are_read(tmp_path, monkeypatch):
+    """The reader works ahead in a thread of its own: what kills it stops the training, and the
+    checkpoint before it is good.
+    """
+    monkeypatch.setattr(readers, "IN_MEMORY", 1)
+    data, run, straight = file_of(tmp_path), RunFolder(tmp_path / "run"), tmp_path / "straight"
+    whole, state = Path(data).read_bytes(), os.stat(data)
+
+    class Truncate(Watch):
+        def epoch(self, trainer):
+            if trainer.progress.epoch == 2:
+                os.truncate(data, 3000)
+
+    with pytest.raises(ValueError, match="has been written to"):
+        train_here(quick(data), run, watch=Truncate())
+    assert len(run.metrics()) == 2
+    Path(data).write_bytes(whole)
+    os.utime(data, ns=(state.st_atime_ns, state.st_mtime_ns))
+    train_here(run.settings(), run, resume=True)
+    train_here(quick(data), RunFolder(straight))
+    require_equal_runs(run.path, straight)
+
+
+def ill_conditioned(condition, n=6, count=60):
+    rng = np.random.default_rng(0)
+    Q = np.linalg.qr(rng.standard_normal((count, n, n)))[0]
+    s = np.geomspace(1, 1 / condition, n) * rng.uniform(0.5, 1, (count, n))
+    s[1::2, 0] *= 3
+    X = (Q * s[:, None]) @ Q.swapaxes(1, 2)
+    return (X + X.swapaxes(1, 2)) / 2
+
+
+@pytest.mark.parametrize("more", [{}, {"recipe": "paper"}, {"norm": "log_cholesky"}], ids=str)
+def test_condition_1e12_trains(tmp_path, more):
+    np.savez(tmp_path / "a.npz", X=ill_conditioned(1e12), y=np.arange(60) % 2)
+    run = RunFolder(tmp_path / "run")
+    found = train_here(quick(str(tmp_path / "a.npz"), **more), run)
+    assert all(np.isfinite(list(row.values())).all() for row in run.metrics())
+    assert found["orthonormality"][0]["gap"] < 1e-12
+
+
+@pytest.mark.parametrize(("condition", "dtype"), [(1e17, "float64"), (1e12, "float32")])
+def test_what_cannot_be_told_from_singular_is_refused(tmp_path, condition, dtype):
+    np.savez(tmp_path / "a.npz", X=ill_conditioned(condition), y=np.arange(60) % 2)
+    settings = Settings(data=str(tmp_path / "a.npz"), device="cpu", dtype=dtype)
+    with pytest.raises(ValueError, match=r"60 singular|indefinite.*choose 'drop' or 'repair'"):
+        train_here(settings, RunFolder(tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
+
+
+def test_condition_1e12_is_right(tmp_path):
+    """Against 60 digits: ReEig leaves nothing small, so that no digit is lost after it."""
+    X = with_spectrum([1e-12, 1e-9, 1e-5, 1e-3, 0.1, 1.0])
+    torch.manual_seed(0)
+    net = SPDNet((6, 4, 3), n_classes=2, eps=1e-4, dtype=torch.float64)
+    with mpmath.workdps(60):
+        A = mpmath.matrix(X.tolist())
+        for i, bimap in enumerate(net.bimaps):
+            W = mpmath.matrix(bimap.weight.tolist())
+            s, Q = mpmath.eigsy(W.T * A * W)
+            last = i == len(net.bimaps) - 1
+            s = [mpmath.log(v) if last else max(v, mpmath.mpf(1e-4)) for v in s]
+            A = Q * mpmath.diag(s) * Q.T
+        logits = mpmath.matrix(net.classifier.weight.tolist()) * mpmath.matrix(
+            [A[i, j] for i in range(3) for j in range(3)]
+        )
+        expected = torch.tensor([[float(v) for v in logits]], dtype=torch.float64)
+    torch.testing.assert_close(net(X[None]), expected, rtol=1e-10, atol=1e-10)
 
 
 def train(*arguments):
@@ -26,6 +154,17 @@ def wait_for_run(folder, process):
         if (folder / "settings.toml").exists():
             return
         time.sleep(0.01)
+
+
+def test_the_same_command_twice(tmp_path):
+    """Bit for bit, in processes of their own, with threads that share the work."""
+    data = file_of(tmp_path, n=40, size=40)
+    for name in ("one", "two"):
+        flags = ("--epochs", 3, "--device", "cpu", "--no-baseline", "--out", tmp_path / name)
+        process = train(data, *flags)
+        _, errors = process.communicate()
+        assert process.returncode == 0, errors
+    require_equal_runs(tmp_path / "one", tmp_path / "two")
 
 
 @pytest.mark.slow
@@ -55,6 +194,7 @@ def test_a_training_killed_at_random_moments(tmp_path):
     _, errors = last.communicate()
     assert last.returncode == 0, errors
     assert kills >= 10
+    LOG.info("a training was killed %d times", kills)
     whole = train(*options, "--out", straight)
     _, errors = whole.communicate()
     assert whole.returncode == 0, errors
@@ -64,4 +204,6 @@ def test_a_training_killed_at_random_moments(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 def test_a_build_killed_at_random_moments(tmp_path, seed):
-    assert kill_until_done(tmp_path, 8, seed=seed) >= 3
+    kills = kill_until_done(tmp_path, 8, seed=seed)
+    assert kills >= 3
+    LOG.info("a build was killed %d times", kills)

@@ -105,7 +105,10 @@ def require_number(
     """``got`` is a finite number within the bounds."""
     if isinstance(got, bool) or not isinstance(got, Real):
         raise TypeError(f"{who}: expected {name} to be a number, got {got!r}")
-    value = float(got)
+    try:
+        value = float(got)
+    except OverflowError:  # a whole number of hundreds of digits
+        value = math.inf
     bounds = {">": above, ">=": at_least, "<=": at_most, "<": below}
     inside = above < value < below and at_least <= value <= at_most
     if not (math.isfinite(value) and inside):

@@ -188,6 +188,39 @@ def test_a_writer_goes_on(tmp_path):
     np.testing.assert_array_equal(np.load(path)["X"], X)
 
 
+def write_some(path):
+    with StoreWriter(path, {"a": 1}) as writer:
+        for i in range(6):
+            writer.add(f"s{i}", X[i : i + 1], y="a")
+            if i % 2:
+                writer.flush()
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
+@pytest.mark.parametrize("number", range(1, 5))
+def test_writing_that_is_broken_off_is_done_again(tmp_path, monkeypatch, error, number):
+    """Matrices or their note may be on the disk already, or a part of them."""
+    path, real, left = tmp_path / "a.npz", os.fsync, number
+
+    def fsync(file):
+        nonlocal left
+        left -= 1
+        if left == 0:
+            raise error
+        real(file)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with pytest.raises(error):
+        write_some(path)
+    with StoreWriter(path, {"a": 1}) as writer:
+        for i in range(len(writer.done), 10):
+            writer.add(f"s{i}", X[i : i + 1], y="a")
+        writer.finish({})
+    with np.load(path) as file:
+        np.testing.assert_array_equal(file["X"], X)
+        assert file["names"].tolist() == [f"s{i}" for i in range(10)]
+
+
 def test_a_writer_takes_up_only_what_is_its_own(tmp_path):
     path = tmp_path / "a.npz"
     with StoreWriter(path, {"a": 1}) as writer:

@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -88,6 +89,33 @@ def test_the_command_starts_processes_itself(data):
     assert out.count("mean and deviation of 2 repeats") == 1
 
 
+@pytest.mark.slow
+def test_two_machines(data):
+    """Each with an agent of its own that knows the address of the first."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    where = ["--nnodes", 2, "--nproc-per-node", 1, "--master-addr", "127.0.0.1"]
+    own = ["train", data / "a.npz", "--epochs", 3, "--device", "cpu", "--no-baseline", "--out"]
+    agents = []
+    for node in (0, 1):
+        command = [*START[:3], *where, "--master-port", port, "--node-rank", node, "-m", "spdnet"]
+        agents.append(
+            subprocess.Popen(
+                [str(c) for c in [*command, *own, data / "two"]],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                env={**os.environ, "OMP_NUM_THREADS": "1"},
+            )
+        )
+    texts = [agent.communicate(timeout=TIMEOUT)[0] for agent in agents]
+    assert [agent.returncode for agent in agents] == [0, 0], texts
+    assert ["test accuracy" in text for text in texts] == [True, False]
+    run(SPDNET, data / "a.npz", data / "one", "--no-baseline")
+    np.testing.assert_allclose(curves(data / "two"), curves(data / "one"), rtol=0, atol=1e-9)
+
+
 def wait_for_epoch(folder, n):
     end = time.monotonic() + TIMEOUT
     while time.monotonic() < end:
@@ -137,7 +165,7 @@ def test_a_process_that_dies(data, restarts):
         assert not faults
         assert len(state["trainer"]["history"]) >= 5
         resumed = subprocess.run(
-            [*SPDNET, "train", "--resume", "--out", str(data / "run")],
+            [*SPDNET, "train", "--resume", "--out", str(data / "run"), "--devices", "2"],
             capture_output=True,
             text=True,
             check=False,
@@ -168,6 +196,13 @@ def test_bad_input_is_told_once(data):
 
 
 def test_what_cannot_be_several():
-    with pytest.raises(ValueError, match="several processes"):
-        make_fabric("cuda:0" if torch.cuda.is_available() else "cpu:0", 2)
+    if torch.cuda.is_available():
+        with pytest.raises(ValueError, match="several processes"):
+            make_fabric("cuda:0", 2)
+        with pytest.raises(ValueError, match="expected at most the"):
+            make_fabric("cuda", 1 + torch.cuda.device_count())
+    with pytest.raises(ValueError, match="expected 'auto', 'cpu'"):
+        make_fabric("cpu:0", 2)
+    with pytest.raises(ValueError, match="processors of this machine, got 1000000"):
+        make_fabric("cpu", 1_000_000)
     assert make_fabric("cpu").world_size == 1

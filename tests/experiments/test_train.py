@@ -1,9 +1,11 @@
 import json
+import logging
 import subprocess
 import sys
 
 import numpy as np
 import pytest
+import torch
 
 from spdnet.experiments import RunFolder, Settings, Trained, train
 from spdnet.experiments.data import Preprocessing, load_arrays, prepare
@@ -408,6 +410,35 @@ def test_weights_that_are_not_finite_are_found_at_the_end_of_an_epoch(tmp_path, 
     assert all(p.isfinite().all() for p in weights)
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"trainer": {}},
+        {"trainer": 7},
+        {"network": 3},
+        {"recipe": None},
+        {"data": []},
+        {"model": {"classifier.weight": torch.zeros(1)}},
+        {"optimizer": {"state": {}, "param_groups": []}},
+        {"history": 3},
+        {"random_state": torch.zeros(3)},
+        {"seed": None, "history": [5]},
+    ],
+    ids=str,
+)
+def test_a_made_up_checkpoint_is_refused(tmp_path, change):
+    folder = RunFolder(tmp_path / "run")
+    with pytest.raises(KeyboardInterrupt):
+        train(quick(file_of(tmp_path)), folder, watch=Interrupt(2))
+    for file in (folder.checkpoints().last, folder.checkpoints().previous):
+        state = checkpoint.load(file)
+        for name, value in change.items():
+            (state if name in state else state["trainer"])[name] = value
+        checkpoint.save(state, file)
+    with pytest.raises(checkpoint.CheckpointError, match="does not fit"):
+        train(folder.settings(), folder, resume=True)
+
+
 def test_a_foreign_checkpoint_says_so(tmp_path):
     checkpoint.save({"weights": 1}, tmp_path / "a.pt")
     with pytest.raises(checkpoint.CheckpointError, match="expected that of a run of spdnet train"):
@@ -513,6 +544,7 @@ def test_killed_before_every_write(tmp_path):
         assert folder.results()["parts"] == straight.results()["parts"]
         assert not list(folder.path.rglob(".*.part"))
     assert number > 12
+    logging.getLogger(__name__).info("trainings were killed %d times", number - 1)
 
 
 def test_float32(tmp_path):

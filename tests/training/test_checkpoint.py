@@ -1,3 +1,4 @@
+import logging
 import os
 import pickle
 import random
@@ -238,3 +239,4 @@ def test_killed_many_times(tmp_path):
     for seed in range(6):
         killed += assert_ends_as_if_never_killed(tmp_path / str(seed), kills=5, seed=seed)
     assert killed > 5
+    logging.getLogger(__name__).info("trainings were killed %d times", killed)

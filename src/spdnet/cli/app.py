@@ -1,5 +1,6 @@
 """The commands. Heavy libraries are loaded by the command that needs them."""
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -454,12 +455,9 @@ def report(run: Run) -> None:
     Example: spdnet report runs/digits
     """
     with _errors():
-        from spdnet.experiments import RunFolder
-        from spdnet.report import write_report
+        from spdnet.cli.using import run_report
 
-        folder = RunFolder(run)
-        folder.settings()  # says so if it is no run
-        typer.echo(f"report: {write_report(folder)}")
+        run_report(run)
 
 
 @data_app.command()
@@ -589,6 +587,17 @@ def import_(
         run_import(name, path, index)
 
 
+_ROOM = (
+    "; free some, then give the command again, with --resume and --out for a training: what was "
+    "written before is whole"
+)
+_ADVICE = {
+    errno.ENOSPC: _ROOM,
+    errno.EDQUOT: _ROOM,
+    errno.EROFS: "; name a place that can be written to",
+}
+
+
 @contextmanager
 def _errors() -> Iterator[None]:
     """Bad input ends with exit code 2 and one message; trouble on the way, such as divergence or a
@@ -605,7 +614,7 @@ def _errors() -> Iterator[None]:
     except RuntimeError as error:
         if "gloo" in str(error).lower() or "nccl" in str(error).lower():
             _fail(_LostProcessError(), 1)
-        if "out of memory" not in str(error):
+        if not any(text in str(error) for text in ("out of memory", "can't allocate memory")):
             raise
         _fail(error, 1)
     except KeyboardInterrupt:
@@ -627,15 +636,19 @@ def _fail(error: Exception, code: int) -> NoReturn:
     """Say what is wrong and leave; of several processes that were given the same bad input, the
     first one says it.
     """
+    from spdnet.datasets.names import printable
+
     rank = os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0"))
+    text = printable(_text(error), keep="\n")
     if rank == "0":
-        typer.echo(f"error: {_text(error)}", err=True)
+        typer.echo(f"error: {text}", err=True)
     elif code != 2:
-        typer.echo(f"error in process {rank}: {_text(error)}", err=True)
+        typer.echo(f"error in process {rank}: {text}", err=True)
     raise typer.Exit(code) from error
 
 
 def _text(error: Any) -> str:
     if isinstance(error, OSError) and error.strerror:
-        return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+        where = f": {error.filename}" if error.filename else ""
+        return f"{error.strerror}{where}{_ADVICE.get(error.errno or 0, '')}"
     return str(error) or type(error).__name__

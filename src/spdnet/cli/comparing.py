@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 from rich.status import Status
 
+from spdnet.datasets.names import printable
 from spdnet.experiments import Comparison, ComparisonFolder, compare
 from spdnet.experiments.comparison_tables import as_text
 from spdnet.report import write_comparison
@@ -26,7 +27,7 @@ def run_comparison(given: dict[str, Any], out: Path | None) -> None:
         found = compare(
             settings,
             folder,
-            say=lambda text: console.print(text, soft_wrap=True),
+            say=lambda text: console.print(printable(text, keep="\n"), soft_wrap=True),
             on_cell=told.cell,
             on_finished=write_comparison,
         )
@@ -36,9 +37,8 @@ def run_comparison(given: dict[str, Any], out: Path | None) -> None:
         raise
     finally:
         told.close()
-    console.print(as_text(found), soft_wrap=True)
-    console.print(f"folder: {folder.path}", soft_wrap=True)
-    console.print(f"report: {folder.report_file}", soft_wrap=True)
+    for text in (as_text(found), f"folder: {folder.path}", f"report: {folder.report_file}"):
+        console.print(printable(text, keep="\n"), soft_wrap=True)
     if not any(row["repeats"] for row in found["rows"]):
         raise typer.Exit(1)
 
@@ -68,7 +68,7 @@ class _Teller:
             f"{100 * found['accuracy']:6.2f} %   "
             f"{found['fit_seconds'] + found['predict_seconds']:8.2f} s"
         )
-        self.console.print(f"repeat {repeat}  {title:36} {text}", soft_wrap=True)
+        self.console.print(f"repeat {repeat}  {title:36} {printable(text)}", soft_wrap=True)
 
     def close(self) -> None:
         """Take the line of what is being done away."""

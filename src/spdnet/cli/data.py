@@ -19,10 +19,14 @@ from rich.progress import (
 )
 
 from spdnet._checks import require_choice
+from spdnet.cli.display import Speed
 from spdnet.datasets import Descriptor, build
+from spdnet.datasets.files import text
 from spdnet.datasets.index import read_index
+from spdnet.datasets.names import printable
 from spdnet.datasets.published import bring_in, fetch
 from spdnet.datasets.sources import Source, divided, matrix_sources, sequence_sources
+from spdnet.experiments.pace import time_left
 
 KINDS = ("matrices", "sequences")
 #: settings that sequences alone have
@@ -50,12 +54,12 @@ def run_build(path: Path, out: Path, given: dict[str, Any]) -> None:
             raise ValueError("build: expected an index with --of matrices, got --of sequences")
         sources = sequence_sources(path, size=(size, size), every=every)
         length = given.pop("clip_length")
-        if length is not None and length >= 1:
-            length = int(length) if length == int(length) else length
+        if length is not None and length >= 1 and length.is_integer():
+            length = int(length)
         descriptor = Descriptor(**given, clip_length=length)
     if test is not None:
         sources = divided(sources, test, seed=seed)
-    about = {"from": path.resolve().name, "made": time.strftime("%Y-%m-%d %H:%M:%S %z")}
+    about = {"from": text(path.resolve().name), "made": time.strftime("%Y-%m-%d %H:%M:%S %z")}
     with _counting(kind) as count:
         build(
             sources,
@@ -66,14 +70,14 @@ def run_build(path: Path, out: Path, given: dict[str, Any]) -> None:
             provenance={**about, "test": test, "seed": seed},
             on_source=count,
         )
-    typer.echo(f"file: {out}")
+    typer.echo(f"file: {printable(str(out))}")
 
 
 def run_import(name: str, path: Path, index: Path | None) -> None:
     """Bring in what was obtained by hand."""
     with _counting("files") as count:
         file = bring_in(name, path, index=index, on_source=count)
-    typer.echo(f"file: {file}")
+    typer.echo(f"file: {printable(str(file))}")
 
 
 def run_fetch(name: str) -> None:
@@ -100,18 +104,22 @@ def _counting(what: str) -> Iterator[Any]:
     """A bar on a terminal; elsewhere a line now and then."""
     console = Console(stderr=True)
     began = time.monotonic()
-    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), Speed(), TimeRemainingColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
         task = progress.add_task("", total=None)
         told = [began]
+        first: list[int] = []  # those that an earlier attempt has done
 
         def count(done: int, total: int) -> None:
+            if not first:
+                first.append(done - 1)
             progress.update(task, completed=done, total=total)
             now = time.monotonic()
             if not console.is_terminal and (now - told[0] > 10 or done == total):
                 told[0] = now
-                speed = done / max(1e-9, now - began)
-                console.print(f"{done} of {total} {what}, {speed:.0f} a second", highlight=False)
+                speed = (done - first[0]) / max(1e-9, now - began)
+                left = time_left((total - done) / max(1e-9, speed))
+                console.print(f"{done} of {total} {what}, {speed:.0f}/s{left}", highlight=False)
 
         try:
             yield count

@@ -14,6 +14,8 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from spdnet.datasets.names import printable
+from spdnet.experiments.pace import time_left
 from spdnet.experiments.train import Watch
 from spdnet.training import Trainer
 from spdnet.training.loop import describe
@@ -31,6 +33,14 @@ class _Metrics(ProgressColumn):
         if "val_accuracy" in row:
             text.append("  val ", "dim").append(f"{100 * row['val_accuracy']:.1f} %", "bold")
         return text.append(f"  {task.fields['speed']:,.0f}/s", "dim")
+
+
+class Speed(ProgressColumn):
+    """How many a second."""
+
+    def render(self, task: Task) -> Text:
+        """Nothing before there is something to measure."""
+        return Text("" if task.speed is None else f"{task.speed:,.0f}/s", "dim")
 
 
 class Display(Watch):
@@ -53,7 +63,7 @@ class Display(Watch):
     def say(self, text: str) -> None:
         """A line of its own, above the bar."""
         self._stop_reading()
-        self.console.print(text, soft_wrap=True)
+        self.console.print(printable(text, keep="\n"), soft_wrap=True)
 
     def file(self, done: int, total: int) -> None:
         """A bar of files on a terminal."""
@@ -73,7 +83,10 @@ class Display(Watch):
             return
         if self._reading is None or self._reading.tasks[0].description != what:
             self._stop_reading()
-            self._reading = Progress(console=self.console, transient=True)
+            columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), Speed())
+            self._reading = Progress(
+                *columns, TimeRemainingColumn(), console=self.console, transient=True
+            )
             self._reading.add_task(what, total=total)
             self._reading.start()
         self._reading.update(self._reading.task_ids[0], completed=done)
@@ -110,7 +123,10 @@ class Display(Watch):
         """The numbers of an epoch."""
         self._next_plain_batch = time.monotonic() + 60
         if self._bar is None:
-            self.say(describe(trainer.progress.history[-1]))
+            row = trainer.progress.history[-1]
+            left = (trainer.recipe.epochs - trainer.progress.epoch) * row["seconds"]
+            pace = f"  {len(trainer.train) / row['seconds']:,.0f}/s{time_left(left)}"
+            self.say(describe(row) + pace)
         else:
             self._bar.update(self._bar.task_ids[0], completed=trainer.progress.epoch)
             self._show_row(trainer)

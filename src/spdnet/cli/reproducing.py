@@ -7,6 +7,7 @@ import typer
 from rich.console import Console
 
 from spdnet.cli.display import Display
+from spdnet.datasets.names import printable
 from spdnet.experiments import Reproduction, ReproductionFolder, reproduce
 from spdnet.experiments.reproduction_tables import as_text
 from spdnet.report import write_reproduction
@@ -34,9 +35,8 @@ def run_reproduction(given: dict[str, Any], out: Path | None) -> None:
     finally:
         display.close()
     console.print()
-    console.print(as_text(found), soft_wrap=True)
-    console.print(f"folder: {folder.path}", soft_wrap=True)
-    console.print(f"report: {folder.report_file}", soft_wrap=True)
+    for text in (as_text(found), f"folder: {folder.path}", f"report: {folder.report_file}"):
+        console.print(printable(text, keep="\n"), soft_wrap=True)
     rows = [row for experiment in found["experiments"] for row in experiment["rows"]]
     if not any(row.get("ours") for row in rows if row["kind"] == "network"):
         raise typer.Exit(1)

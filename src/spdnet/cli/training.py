@@ -10,6 +10,7 @@ from rich.console import Console
 
 from spdnet._checks import require_count
 from spdnet.cli.display import Display
+from spdnet.datasets.names import printable
 from spdnet.experiments import RunFolder, train
 from spdnet.experiments.settings import Settings, from_mapping, read_toml
 from spdnet.report import write_report
@@ -36,7 +37,7 @@ def run_training(
         folder = RunFolder(Path("runs") / _name(settings.data) if out is None else out)
         folder.numbered = out is None
     if resume and folder.finished:
-        console.print(f"{folder.path} is finished")
+        console.print(f"{printable(str(folder.path))} is finished")
         found = folder.results()
     else:
         fabric = make_fabric(settings.device, 0 if under_torchrun() else devices)
@@ -49,8 +50,8 @@ def run_training(
         if not one.report_file.exists():  # killed while it was written
             write_report(one)
     _print_results(console, found)
-    console.print(f"run folder: {folder.path}", soft_wrap=True)
-    console.print(f"report:     {folder.report_file}", soft_wrap=True)
+    for text in (f"run folder: {folder.path}", f"report:     {folder.report_file}"):
+        console.print(printable(text), soft_wrap=True)
 
 
 def _train(

@@ -14,12 +14,14 @@ from rich.text import Text
 
 from spdnet._checks import require_choice
 from spdnet.datasets import LabelledArrays, examine
+from spdnet.datasets.names import printable, spreadsheet_safe
 from spdnet.datasets.readers import SPLITS
 from spdnet.datasets.summary import describe
 from spdnet.experiments import Trained
 from spdnet.experiments.data import Matrices, load_arrays, prepare
 from spdnet.experiments.results import by_class, score
-from spdnet.experiments.run_folder import write
+from spdnet.experiments.run_folder import RunFolder, write
+from spdnet.report import write_report
 
 PARTS = (*SPLITS, "all")
 
@@ -29,7 +31,7 @@ def run_info(data: str, labels: str | None) -> None:
     found = _read(data, labels, labelled=None)
     console = _console()
     for line in describe(found, examine(found.X) if found.are_matrices else None):
-        console.print(line, soft_wrap=True)
+        console.print(printable(line), soft_wrap=True)
 
 
 def run_evaluation(
@@ -57,12 +59,16 @@ def run_evaluation(
     for row in by_class(logits, codes, trained.classes)["per_class"]:
         numbers = (row["precision"], row["recall"], row["f1"])
         shown = ("-" if v is None else f"{100 * v:.1f} %" for v in numbers)
-        table.add_row(Text(row["class"]), str(row["n"]), *shown)
+        table.add_row(Text(printable(row["class"])), str(row["n"]), *shown)
     console.print(table)
 
 
 def run_prediction(run: Path, data: str, out: Path, bad: str, device: str, force: bool) -> None:
-    """Write a CSV file."""
+    """Write a CSV file.
+
+    Classes and files whose names a spreadsheet would take for formulas have an apostrophe before
+    them: see :func:`spdnet.datasets.names.spreadsheet_safe`.
+    """
     if out.exists() and not force:
         raise FileExistsError(f"predict: expected a new file, but {out} exists; use --force")
     if not out.parent.is_dir():
@@ -71,21 +77,32 @@ def run_prediction(run: Path, data: str, out: Path, bad: str, device: str, force
     matrices = _prepared(trained, _read(data, None, labelled=False), bad)
     probabilities = trained.logits(matrices).double().softmax(-1).numpy()
     text = io.StringIO()
-    table = csv.writer(text, lineterminator="\n")
+    # all text in quotes, for names with ends of lines in them
+    table = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
     named = matrices.names is not None
     head = ["index", *(["file"] if named else []), "label"]
     table.writerow([*head, *(f"p({name})" for name in trained.classes)])
     for i, row in enumerate(probabilities):
-        where = [matrices.index[i], *([matrices.names[i]] if matrices.names is not None else [])]
-        table.writerow([*where, trained.classes[row.argmax()], *(f"{p:.6g}" for p in row)])
+        where: list[Any] = [matrices.index[i]]
+        if matrices.names is not None:
+            where.append(spreadsheet_safe(str(matrices.names[i])))
+        label = spreadsheet_safe(trained.classes[row.argmax()])
+        table.writerow([*where, label, *(float(f"{p:.6g}") for p in row)])
     write(out, text.getvalue())
-    typer.echo(f"{len(probabilities)} predictions: {out}")
+    typer.echo(f"{len(probabilities)} predictions: {printable(str(out))}")
+
+
+def run_report(run: Path) -> None:
+    """Write the page of a run again."""
+    folder = RunFolder(run)
+    folder.settings()  # says so if it is no run
+    typer.echo(f"report: {printable(str(write_report(folder)))}")
 
 
 def _load(run: Path, device: str) -> Trained:
     trained = Trained.load(run, device=device)
     for warning in trained.warnings:
-        typer.echo(f"warning: {warning}; using an earlier one", err=True)
+        typer.echo(f"warning: {printable(warning)}; using an earlier one", err=True)
     return trained
 
 

@@ -138,7 +138,8 @@ class Descriptor:
             return []
         if self.clips is None:
             return segment(vectors, length, self.clip_stride or max(1, length // 2))
-        starts = numpy.linspace(0, len(vectors) - length, self.clips).round().astype(int)
+        last = len(vectors) - length
+        starts = numpy.linspace(0, last, min(self.clips, last + 1)).round().astype(int)
         return [vectors[start : start + length] for start in numpy.unique(starts)]
 
     def _matrix(self, vectors: NDArray[numpy.float64]) -> NDArray[numpy.float64]:
@@ -250,17 +251,18 @@ def _matrices(
     if values.dtype.kind not in "biuf":
         raise DataError(f"build: expected real numbers in {source.name}, got {values.dtype}")
     try:
-        if descriptor is None:
-            X = values[None]
-        elif source.split == "train":
-            X = descriptor.cut(values, project)
-        else:
-            X = descriptor(values, project)[None]
-        if X.ndim != 3 or X.shape[1] != X.shape[2]:
-            raise DataError(f"expected a square matrix, got shape {X.shape[1:]}")
-        X = X.astype(dtype)
-        if bad == "drop":
-            return numpy.delete(X, examine(X).bad, axis=0)
-        return treat(X, bad)[0]
+        with numpy.errstate(all="ignore"):  # what is too large is found below, as not finite
+            if descriptor is None:
+                X = values[None]
+            elif source.split == "train":
+                X = descriptor.cut(values, project)
+            else:
+                X = descriptor(values, project)[None]
+            if X.ndim != 3 or X.shape[1] != X.shape[2] or X.shape[1] == 0:
+                raise DataError(f"expected a square matrix, got shape {X.shape[1:]}")
+            X = X.astype(dtype)
+            if bad == "drop":
+                return numpy.delete(X, examine(X).bad, axis=0)
+            return treat(X, bad)[0]
     except ValueError as error:
         raise DataError(f"build: {source.name}: {error}") from error

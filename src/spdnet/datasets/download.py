@@ -134,6 +134,7 @@ def _attempt(session: Any, url: str, shown: str, part: Path, on_bytes: _OnBytes)
     notes = part.with_suffix(".part.json")
     memory = _read(notes).get(shown, {})
     done = part.stat().st_size if part.exists() and memory else 0
+    memory = {"total": None, "validator": None, **memory}
     if done and done == memory["total"]:
         return None
     headers = {"Accept-Encoding": "identity"}
@@ -209,7 +210,7 @@ def _read(path: Path) -> dict[str, dict[str, Any]]:
         return {key: dict(entry) for key, entry in json.loads(path.read_bytes()).items()}
     except FileNotFoundError:
         return {}
-    except (ValueError, AttributeError, TypeError) as error:
+    except (ValueError, AttributeError, TypeError, RecursionError) as error:
         raise DataError(
             f"download: expected JSON with named entries in {path}, got {error}; mend or delete it"
         ) from error

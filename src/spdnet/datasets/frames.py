@@ -12,6 +12,7 @@ from spdnet.datasets.errors import DataError, decoding
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".pgm", ".ppm", ".tif", ".tiff")
 VIDEO_SUFFIXES = (".avi", ".mp4", ".m4v", ".mov", ".mkv", ".webm", ".mpg", ".mpeg", ".wmv", ".flv")
+_MOST_PIXELS = 2**26  # of a frame: 8192 by 8192
 
 
 def equalize(images: NDArray[Any]) -> NDArray[Any]:
@@ -90,6 +91,7 @@ def read_images(
             from PIL import Image
 
             with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of marks that are damaged, beside the image
                 warnings.simplefilter("error", Image.DecompressionBombWarning)
                 # Pillow knows more formats, some of which run programs
                 with Image.open(file, formats=("PNG", "JPEG", "BMP", "PPM", "TIFF")) as image:
@@ -139,6 +141,8 @@ def read_video(
             Path(file).open("rb") as handle,
             av.open(handle, "r", container_options=alone) as video,
         ):
+            # a header may tell of frames that no memory holds
+            video.streams.video[0].codec_context.options = {"max_pixels": str(_MOST_PIXELS)}
             for i, frame in enumerate(video.decode(video=0)):
                 if i % every == 0:
                     grey = Image.fromarray(frame.to_ndarray(format="gray"))

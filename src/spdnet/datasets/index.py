@@ -8,6 +8,7 @@ from typing import Any
 import numpy
 from numpy.typing import NDArray
 
+from spdnet.datasets.arrays import are_whole
 from spdnet.datasets.errors import DataError
 from spdnet.datasets.files import safe_parts
 from spdnet.datasets.matlab import load_mat
@@ -66,7 +67,7 @@ def read_index(path: str | Path | bytes, name: str | None = None) -> Index:
         table = next(s["spd"] for s in structs if isinstance(s, dict) and "spd" in s)
         names = [table["name"]] if isinstance(table["name"], str) else list(table["name"])
         labels, sets = (numpy.ravel(table[k]) for k in ("label", "set"))
-    except (StopIteration, KeyError, TypeError) as error:
+    except (StopIteration, KeyError, TypeError, ValueError) as error:
         raise DataError(
             f"read_index: expected an index of SPD data in {name}, got something else"
         ) from error
@@ -75,8 +76,10 @@ def read_index(path: str | Path | bytes, name: str | None = None) -> Index:
             f"read_index: expected a name, a label and a set of each file in {name}, got "
             f"{len(names)}, {len(labels)} and {len(sets)}"
         )
-    if not all(v.dtype.kind in "iuf" and numpy.isfinite(v).all() for v in (labels, sets)):
-        raise DataError(f"read_index: expected numbers as labels and sets in {name}, got others")
+    if not all(v.dtype.kind in "iuf" and are_whole(v).all() for v in (labels, sets)):
+        raise DataError(
+            f"read_index: expected whole numbers as labels and sets in {name}, got others"
+        )
     unknown = sorted({int(s) for s in sets} - set(_SETS))
     if unknown:
         raise DataError(f"read_index: expected sets 1 and 2 in {name}, got {unknown[0]}")

@@ -38,8 +38,10 @@ def read_c3d(file: str | Path, *, drop_unseen: bool = False) -> tuple[NDArray[An
     with decoding("read_c3d: expected a C3D file", file, "c3d"), warnings.catch_warnings():
         import c3d
 
-        # of analog channels and names; its other warnings may concern the positions
-        warnings.filterwarnings("ignore", "No analog data|missing parameter", module="c3d")
+        # what it warns of concerns the positions, unless it is one of these
+        warnings.simplefilter("error")
+        harmless = "No analog data|missing parameter|Repeated group|no pointer|incomplete reading"
+        warnings.filterwarnings("ignore", harmless)
         reader = c3d.Reader(io.BytesIO(Path(file).read_bytes()))
         M, T = int(reader.point_used), int(reader.frame_count)
         if M:  # without points nothing would end the frames of a damaged file

@@ -9,6 +9,9 @@ import numpy
 from numpy.typing import NDArray
 
 _AXES = {"x": 0, "y": 1, "z": 2}
+_ORDER = {kind + axis for kind in "TR" for axis in "XYZ"}
+#: joints of all frames together, at most: bones that never turn take no place in a file
+_MOST = 2**24
 
 
 @dataclass(frozen=True)
@@ -59,10 +62,19 @@ class Skeleton:
     @property
     def joints(self) -> list[str]:
         """The root, then the bones whose ends the joints are, parents before children."""
-        names = ["root"]
+        names, children = ["root"], self.children
         for name in names:  # grows while it is read
-            names += [child for child, parent in self.parent.items() if parent == name]
-        return ["root", *(name for name in self.bones if name in set(names))]
+            names += children.get(name, [])
+        known = set(names)
+        return ["root", *(name for name in self.bones if name in known)]
+
+    @property
+    def children(self) -> dict[str, list[str]]:
+        """The bones that begin at the end of each one, or at the root."""
+        found: dict[str, list[str]] = {}
+        for child, parent in self.parent.items():
+            found.setdefault(parent, []).append(child)
+        return found
 
 
 def read_asf(path: str | Path) -> Skeleton:
@@ -83,7 +95,9 @@ def read_asf(path: str | Path) -> Skeleton:
     sections = _sections(path)
     try:
         units = {line[0]: line[1] for line in sections["units"]}
-        unit = float(units.get("length", 1))
+        unit = _number(units.get("length", "1"))
+        if unit <= 0:
+            raise ValueError(f"unit {unit}")
         degrees = units.get("angle", "deg").startswith("deg")
         root = {line[0]: line[1:] for line in sections["root"]}
         bones = [_bone(lines, unit, degrees) for lines in _blocks(sections["bonedata"])]
@@ -91,6 +105,8 @@ def read_asf(path: str | Path) -> Skeleton:
             child: line[0] for line in _blocks(sections["hierarchy"])[0] for child in line[1:]
         }
         order = tuple(text.upper() for text in root["order"])
+        if not {"TX", "TY", "TZ"} <= set(order) <= _ORDER or len(set(order)) < len(order):
+            raise ValueError(f"order {root['order']} of the root")
         if [text.upper() for text in root.get("axis", ["XYZ"])] != ["XYZ"]:
             raise ValueError(f"axis {root['axis']} of the root")
         if any(float(v) != 0 for v in root.get("orientation", [])):
@@ -98,7 +114,7 @@ def read_asf(path: str | Path) -> Skeleton:
     except (KeyError, IndexError, ValueError) as error:
         raise ValueError(f"read_asf: expected a skeleton in {path}, got {error!r}") from error
     by_name = {bone.name: bone for bone in bones}
-    lost = [name for name in parent if name not in by_name]
+    lost = [name for name in parent if name not in by_name or name == "root"]
     if lost or len(by_name) != len(bones):
         what = f"the bone {lost[0]!r} only there" if lost else "a bone twice"
         raise ValueError(f"read_asf: expected each bone of {path} once, got {what}")
@@ -131,6 +147,11 @@ def read_amc(path: str | Path, skeleton: Skeleton) -> NDArray[Any]:
     degrees = "radians" not in header and ("degrees" in header or skeleton.degrees)
     T = len(values["root"])
     place = {name: i for i, name in enumerate(skeleton.joints)}
+    if T * len(place) > _MOST:
+        raise ValueError(
+            f"read_amc: expected at most {_MOST} joints in all frames of {path}, got {T} frames of "
+            f"{len(place)}; cut it"
+        )
     positions = numpy.zeros((T, len(place), 3))
     turned: dict[str, NDArray[Any]] = {}
     columns = dict(zip(skeleton.order, values["root"].T, strict=True))
@@ -140,9 +161,9 @@ def read_amc(path: str | Path, skeleton: Skeleton) -> NDArray[Any]:
         T,
         degrees,
     )
-    waiting = ["root"]
+    waiting, children = ["root"], skeleton.children
     for name in waiting:  # grows while it is read
-        for child in (c for c, parent in skeleton.parent.items() if parent == name):
+        for child in children.get(name, []):
             bone = skeleton.bones[child]
             own_values = values.get(child, numpy.zeros((T, 0)))
             angles = dict(zip((d[1] for d in bone.dof), own_values.T, strict=True))
@@ -156,16 +177,27 @@ def read_amc(path: str | Path, skeleton: Skeleton) -> NDArray[Any]:
 
 def _bone(lines: list[list[str]], unit: float, degrees: bool) -> Bone:
     fields = {line[0]: line[1:] for line in lines}
-    direction = numpy.array([float(v) for v in fields["direction"][:3]])
-    angles = dict(zip("xyz", ([float(v)] for v in fields["axis"][:3]), strict=True))
+    direction = numpy.array([_number(v) for v in fields["direction"][:3]])
+    angles = dict(zip("xyz", ([_number(v)] for v in fields["axis"][:3]), strict=True))
     if fields["axis"][3:] not in ([], ["XYZ"]):
         raise ValueError(f"axis {fields['axis'][3]}")
+    dof = tuple(d for d in fields.get("dof", []) if d[0] == "r")
+    if not set(dof) <= {"rx", "ry", "rz"} or len(set(dof)) < len(dof):
+        raise ValueError(f"dof {dof}")
     return Bone(
         fields["name"][0],
-        direction * float(fields["length"][0]) / unit,
+        direction * _number(fields["length"][0]) / unit,
         _rotation({k: numpy.array(v) for k, v in angles.items()}, 1, degrees)[0],
-        tuple(d for d in fields.get("dof", []) if d[0] == "r"),
+        dof,
     )
+
+
+def _number(word: str) -> float:
+    """A number that lengths and angles can have."""
+    value = float(word)
+    if not abs(value) < 1e100:
+        raise ValueError(f"the number {word}")
+    return value
 
 
 def _rotation(angles: dict[str, NDArray[Any]], T: int, degrees: bool) -> NDArray[Any]:
@@ -223,7 +255,7 @@ def _motion(path: Path, skeleton: Skeleton) -> dict[str, NDArray[Any]]:
             continue
         name = words[0]
         try:
-            numbers = [float(word) for word in words[1:]]
+            numbers = [_number(word) for word in words[1:]]
         except ValueError:
             numbers = []
         if name not in widths or len(numbers) != widths[name] or len(columns[name]) != frames - 1:

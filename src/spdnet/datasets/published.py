@@ -199,7 +199,7 @@ def _is_sequences(path: Path) -> bool:
 def _is_matrix(source: Source) -> bool:
     """Whether it holds a symmetric matrix rather than features of frames."""
     values = source.load()
-    square = values.ndim == 2 and values.shape[0] == values.shape[1]
+    square = values.ndim == 2 and values.shape[0] == values.shape[1] and values.dtype.kind in "biuf"
     return bool(square and numpy.allclose(values, values.T, equal_nan=True))
 
 
@@ -233,6 +233,11 @@ def _keep_sequences(
     frames: list[Any] = []
     for i, source in enumerate(sources, 1):
         frames.append(source.load())
+        if frames[-1].dtype.kind not in "biuf" or frames[-1].ndim < 2:
+            raise DataError(
+                f"import: expected frames (T, ...) of real numbers in {source.name}, got "
+                f"{frames[-1].dtype} of shape {frames[-1].shape}"
+            )
         if frames[-1].shape[1:] != frames[0].shape[1:]:
             raise DataError(
                 f"import: expected frames of one shape, {frames[0].shape[1:]}, got "

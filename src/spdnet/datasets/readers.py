@@ -1,7 +1,6 @@
 """Labelled matrices and signals from files: ``.npz``, ``.npy`` with labels, folders of classes."""
 
 import io
-import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 import numpy
 from numpy.typing import NDArray
 
+from spdnet.datasets.arrays import are_whole, names_in, read_npy, read_npz
 from spdnet.datasets.errors import DataError
 from spdnet.datasets.files import text
 from spdnet.datasets.matlab import load_mat
@@ -79,7 +79,8 @@ def read(
     Matrices of more than 256 MiB in a ``.npz`` file that is not compressed stay on disk, as
     :class:`StoredArray`.
 
-    Nothing in the files is run: arrays of Python objects are refused.
+    Nothing in the files is run: arrays of Python objects are refused. So is what declares more than
+    it holds, or is packed to less than a hundredth: see :mod:`spdnet.datasets.arrays`.
 
     Parameters
     ----------
@@ -122,20 +123,14 @@ def read(
 
 
 def _read_npz(path: Path, labelled: bool | None) -> LabelledArrays:
-    try:
-        with path.open("rb") as handle, numpy.load(handle, allow_pickle=False) as file:
-            needed = ("X", "y") if labelled else ("X",)
-            if any(name not in file for name in needed):
-                names = ", ".join(file.files) or "none"
-                raise DataError(
-                    f"read: expected arrays {' and '.join(needed)} in {path}, got {names}"
-                )
-            optional = {k: file[k] for k in ("y", "split", "groups", "names") if k in file}
-            return LabelledArrays(_large(path) or file["X"], **optional)
-    except (zipfile.BadZipFile, OSError, EOFError) as error:
-        raise DataError(f"read: expected a .npz file, but {path} is damaged: {error}") from error
-    except ValueError as error:
-        raise _refused(path, error) from error
+    there = names_in(path)
+    needed = ("X", "y") if labelled else ("X",)
+    if any(name not in there for name in needed):
+        names = ", ".join(there) or "none"
+        raise DataError(f"read: expected arrays {' and '.join(needed)} in {path}, got {names}")
+    X = _large(path)
+    optional = read_npz(path, ("y", "split", "groups", "names"))
+    return LabelledArrays(read_npz(path, ["X"])["X"] if X is None else X, **optional)
 
 
 def _large(path: Path) -> StoredArray | None:
@@ -149,7 +144,7 @@ def _large(path: Path) -> StoredArray | None:
 def _read_npy(path: Path, labels: str | Path | None, labelled: bool | None) -> LabelledArrays:
     if labels is None:
         if not labelled:
-            return LabelledArrays(_array(path))
+            return LabelledArrays(read_npy(path))
         raise DataError(
             f"read: expected labels beside {path.name}, got none; name a .npy or text file with "
             "one label for each matrix"
@@ -158,8 +153,8 @@ def _read_npy(path: Path, labels: str | Path | None, labelled: bool | None) -> L
     if not labels.exists():
         raise FileNotFoundError(f"read: expected labels at {labels}, got none")
     if labels.suffix == ".npy":
-        return LabelledArrays(_array(path), _array(labels))
-    return LabelledArrays(_array(path), numpy.array(_lines(labels)))
+        return LabelledArrays(read_npy(path), read_npy(labels))
+    return LabelledArrays(read_npy(path), numpy.array(_lines(labels)))
 
 
 def _lines(path: Path) -> list[str]:
@@ -240,7 +235,7 @@ def matrix_of(data: bytes, name: str) -> NDArray[Any]:
         Of the file: its suffix tells the format.
     """
     if name.lower().endswith(".npy"):
-        matrix = _array(io.BytesIO(data), name)
+        matrix = read_npy(io.BytesIO(data), name)
     else:
         named = load_mat(data, name)
         matrices = {k: v for k, v in named.items() if getattr(v, "ndim", 0) == 2 and v.size > 1}
@@ -255,29 +250,9 @@ def matrix_of(data: bytes, name: str) -> NDArray[Any]:
         is_array = isinstance(matrix, numpy.ndarray)
         what = f"shape {matrix.shape}" if is_array else type(matrix).__name__
         raise DataError(f"read: expected a matrix in {name}, got {what}")
+    if matrix.dtype.kind not in "biufc":
+        raise DataError(f"read: expected a matrix of numbers in {name}, got {matrix.dtype}")
     return matrix
-
-
-def _array(file: Path | io.BytesIO, name: str | None = None) -> NDArray[Any]:
-    path = name or file
-    try:
-        if isinstance(file, io.BytesIO):
-            return numpy.load(file, allow_pickle=False)
-        with file.open("rb") as handle:
-            return numpy.load(handle, allow_pickle=False)
-    except (OSError, EOFError) as error:
-        raise DataError(f"read: expected a .npy file, but {path} is damaged: {error}") from error
-    except ValueError as error:
-        raise _refused(path, error) from error
-
-
-def _refused(path: Any, error: ValueError) -> DataError:
-    if isinstance(error, DataError):
-        return error
-    return DataError(
-        f"read: expected arrays of numbers or text, but {path} is damaged or holds Python objects, "
-        "which are not loaded"
-    )
 
 
 def _checked(path: Path, data: LabelledArrays) -> LabelledArrays:
@@ -288,6 +263,9 @@ def _checked(path: Path, data: LabelledArrays) -> LabelledArrays:
             f"read: expected X of real numbers with shape (N, n, n) or (N, channels, time) in "
             f"{path}, got {X.dtype} with shape {X.shape}"
         )
+    if X.dtype.kind == "f" and X.dtype.itemsize > 8:
+        with numpy.errstate(all="ignore"):  # too large for it is not finite, and found as such
+            data = replace(data, X=X.astype(numpy.float64))  # torch knows no larger ones
     data = replace(
         data,
         y=_column(path, X, "y", data.y),
@@ -305,7 +283,7 @@ def _checked(path: Path, data: LabelledArrays) -> LabelledArrays:
     for name, what in (("y", "classes"), ("groups", "names or whole numbers")):
         values = getattr(data, name)
         if values is not None and values.dtype.kind == "f":
-            whole = numpy.isfinite(values) & (values == numpy.round(values))
+            whole = are_whole(values)
             if not whole.all():
                 raise DataError(
                     f"read: expected {what} in {name} of {path}, got real numbers such as "
@@ -327,8 +305,18 @@ def _column(
             f"read: expected {name} of shape {X.shape[:1]}, one for each of X, in {path}, got "
             f"{values.shape}"
         )
-    if values.dtype.kind == "S":
-        return numpy.char.decode(values, "utf-8", "replace")
+    values = as_text(values)
     if values.dtype.kind not in "biufU":
         raise DataError(f"read: expected numbers or text in {name} of {path}, got {values.dtype}")
     return values
+
+
+def as_text(values: NDArray[Any]) -> NDArray[Any]:
+    """Text with a mark in place of what no file takes for a letter; numbers as they are."""
+    if values.dtype.kind == "S":
+        return numpy.char.decode(values, "utf-8", "replace")
+    if values.dtype.kind != "U" or not values.size:
+        return values
+    codes = numpy.ascontiguousarray(values).view(numpy.uint32)
+    bad = (codes > 0x10FFFF) | ((codes >= 0xD800) & (codes < 0xE000))  # no letters, or half of one
+    return numpy.where(bad, numpy.uint32(0xFFFD), codes).view(values.dtype) if bad.any() else values

@@ -10,6 +10,8 @@ from typing import Any
 import numpy
 from numpy.typing import NDArray
 
+from spdnet._checks import require_count
+from spdnet.datasets.arrays import read_npz
 from spdnet.datasets.errors import DataError
 from spdnet.datasets.files import Files, open_files, stamp_of, text
 from spdnet.datasets.frames import (
@@ -21,7 +23,7 @@ from spdnet.datasets.frames import (
 from spdnet.datasets.index import Index
 from spdnet.datasets.markers import read_c3d
 from spdnet.datasets.motion import Skeleton, read_amc, read_asf
-from spdnet.datasets.readers import matrix_of
+from spdnet.datasets.readers import as_text, matrix_of
 from spdnet.datasets.split import hold_out
 
 #: names of folders, and the parts of a data set that they stand for
@@ -124,6 +126,7 @@ def sequence_sources(
     parts : mapping
         See :func:`matrix_sources`.
     """
+    require_count("build", "every", every)
     path = Path(path)
     if path.suffix.lower() == ".npz" and path.is_file():
         return [
@@ -272,24 +275,43 @@ def _every(load: Callable[[], NDArray[Any]], every: int) -> NDArray[Any]:
 
 def _packed(path: Path) -> list[Source]:
     """Sequences one after another in one array."""
-    try:
-        with path.open("rb") as handle, numpy.load(handle, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-    except (OSError, ValueError, EOFError, KeyError) as error:
-        raise DataError(f"build: expected a .npz file of sequences, but {path}: {error}") from error
+    arrays = read_npz(path, ("frames", "lengths", "label", "classes", "name", "split"))
     missing = [name for name in ("frames", "lengths", "label") if name not in arrays]
     if missing:
         raise DataError(
             f"build: expected arrays frames, lengths and label in {path}, got no {missing[0]}"
         )
     frames, lengths, y = arrays["frames"], arrays["lengths"], arrays["label"]
-    if lengths.ndim != 1 or lengths.sum() != len(frames) or y.shape != lengths.shape:
+    whole = lengths.ndim == 1 and lengths.dtype.kind in "iu" and not (lengths < 0).any()
+    total = len(frames) if frames.ndim else 0
+    # by Python, whose numbers have no end
+    if not whole or sum(lengths.tolist()) != total or y.shape != lengths.shape:
         raise DataError(
             f"build: expected a label for each of the lengths in {path}, which sum to the number "
-            f"of frames, got {len(frames)} frames, lengths {lengths.shape}, labels {y.shape}"
+            f"of frames, got {total} frames, lengths {lengths.shape}, labels {y.shape}"
         )
+    for name in ("name", "split"):
+        if name in arrays and arrays[name].shape != y.shape:
+            raise DataError(
+                f"build: expected {name} of shape {y.shape}, one for each label, in {path}, got "
+                f"{arrays[name].shape}"
+            )
     if "classes" in arrays and y.dtype.kind in "iu":
-        y = arrays["classes"][y]
+        classes = arrays["classes"]
+        if classes.ndim != 1 or not ((y >= 0) & (y < len(classes))).all():
+            raise DataError(
+                f"build: expected labels that are places in classes of {path}, got others for "
+                f"classes of shape {classes.shape}"
+            )
+        y = classes[y]
+    arrays = {name: as_text(values) for name, values in {**arrays, "label": y}.items()}
+    y, lengths = arrays["label"], lengths.astype(numpy.int64)
+    unknown = {str(s) for s in arrays.get("split", ())} - {*PARTS.values()}
+    if unknown:
+        raise DataError(
+            f"build: expected split to hold 'train', 'val' and 'test' in {path}, got "
+            f"{min(unknown)!r}"
+        )
     ends = numpy.cumsum(lengths)
     stamp = stamp_of(path)
     sources = []

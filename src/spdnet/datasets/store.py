@@ -4,6 +4,7 @@ The file is a ``.npz`` that is not compressed, so that rows of its arrays can be
 into memory, where they lie.
 """
 
+import math
 import os
 import struct
 import zipfile
@@ -14,6 +15,7 @@ from typing import Any
 import numpy
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from spdnet.datasets.arrays import read_header, refusing
 from spdnet.datasets.errors import DataError
 
 _BLOCK = 2**24  # bytes that are read at a time
@@ -194,7 +196,9 @@ def open_stored(path: str | Path, name: str = "X") -> StoredArray | None:
         The file says more about itself than it holds.
     """
     path = Path(path)
-    with path.open("rb") as handle, zipfile.ZipFile(handle) as archive:
+    with refusing(path), path.open("rb") as handle, zipfile.ZipFile(handle) as archive:
+        if f"{name}.npy" not in archive.NameToInfo:
+            raise DataError(f"read: expected an array {name} in {path}, got none")
         info = archive.getinfo(f"{name}.npy")
         if info.compress_type != zipfile.ZIP_STORED or info.flag_bits & 1:
             return None
@@ -205,21 +209,17 @@ def open_stored(path: str | Path, name: str = "X") -> StoredArray | None:
         begin = info.header_offset + 30 + sum(struct.unpack("<HH", local[26:]))
         handle.seek(begin)
         try:
-            version = numpy.lib.format.read_magic(handle)
-            reader = {(1, 0): "read_array_header_1_0", (2, 0): "read_array_header_2_0"}[version]
-            shape, by_column, dtype = getattr(numpy.lib.format, reader)(handle)
-        except (ValueError, KeyError) as error:
-            raise DataError(f"read: expected an array {name} in {path}, got none") from error
+            shape, by_column, dtype = read_header(handle)
+        except Exception as error:  # numpy's parser has many
+            raise DataError(f"read: expected an array {name} in {path}, got {error}") from error
         offset = handle.tell()
         size = os.fstat(handle.fileno()).st_size
-    if dtype.hasobject or by_column or len(shape) == 0:
+    if by_column or len(shape) == 0 or 0 in shape[1:]:
         return None
-    count = 1
-    for n in shape:
-        count *= n  # without the limits of numpy's integers
+    count = math.prod(shape)  # without the limits of numpy's integers
     if offset - begin + count * dtype.itemsize != info.file_size or begin + info.file_size > size:
         raise DataError(
             f"read: expected the {count * dtype.itemsize} bytes of {name} {shape} in {path}, got "
             f"{info.file_size}"
         )
-    return StoredArray(path, offset, shape, dtype)
+    return StoredArray(path, offset, shape, dtype, dtype=dtype.newbyteorder("="))

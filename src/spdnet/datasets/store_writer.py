@@ -10,7 +10,8 @@ import os
 import struct
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ _HEADER = 128  # bytes of the header of X
 _FIRST_ROW = 64 + _HEADER
 _BLOCK = 2**24  # bytes that are checked, or written, at a time
 _LINES = 1000  # sources that are written at a time
+_DTYPES = tuple(order + kind for order in "<>" for kind in ("f8", "f4"))
 
 
 class StoreWriter:
@@ -51,15 +53,13 @@ class StoreWriter:
         self._shape: tuple[int, int] | None = None
         self._dtype: numpy.dtype[Any] | None = None
         self._columns: list[dict[str, Any]] = []
-        self._waiting: list[NDArray[Any]] = []
-        self._bytes = 0  # that wait
-        self._lines: list[str] = []
+        self._waiting = _Waiting()
         self.done: list[str] = []
         plan = dict(json.loads(json.dumps(plan)))
         self.path.parent.mkdir(parents=True, exist_ok=True)
         if not self._part.exists():
             self._journal.unlink(missing_ok=True)  # of a build that was complete
-        self._handle = self._part.open("ab")
+        self._handle = self._part.open("ab", buffering=0)
         try:
             fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -74,10 +74,14 @@ class StoreWriter:
         if self._journal.exists() and self._journal.stat().st_size:
             self._go_on(plan)
         else:
-            self._handle.truncate(0)
-            self._handle.seek(0)
-            with self._journal.open("w", encoding="utf-8") as journal:
-                journal.write(json.dumps({"plan": plan}) + "\n")
+            first = (json.dumps({"plan": plan}) + "\n").encode()
+            try:
+                self._handle.truncate(0)
+                self._journal.write_bytes(first)
+                self._waiting = _Waiting(noted=len(first))
+            except BaseException:
+                self.close()  # there is nothing to go on with
+                raise
 
     @property
     def empty(self) -> list[str]:
@@ -116,28 +120,26 @@ class StoreWriter:
             "dtype": X.dtype.str,
             **columns,
         }
-        self._waiting.append(numpy.ascontiguousarray(X))
-        self._bytes += X.nbytes
-        self._lines.append(json.dumps(line) + "\n")
+        self._waiting.matrices.append(numpy.ascontiguousarray(X))
+        self._waiting.lines.append((json.dumps(line) + "\n").encode())
         self._note(line)
-        if self._bytes >= _BLOCK or len(self._lines) >= _LINES:
+        bytes_ = sum(part.nbytes for part in self._waiting.matrices)
+        if bytes_ >= _BLOCK or len(self._waiting.lines) >= _LINES:
             self.flush()
 
     def flush(self) -> None:
-        """Bring to the disk what was added: first the matrices, then the note that they are."""
-        if not self._lines:
+        """Bring to the disk what was added: first the matrices, then the note that they are.
+
+        It can be done again after it was broken off, by a full disk or by Ctrl-C: everything has
+        its place.
+        """
+        waiting = self._waiting
+        if not waiting.lines:
             return
-        if self._handle.tell() == 0:
-            self._handle.write(bytes(_FIRST_ROW))
-        for X in self._waiting:
-            self._handle.write(X.data)
-        self._handle.flush()
-        os.fsync(self._handle.fileno())
-        with self._journal.open("a", encoding="utf-8") as journal:
-            journal.writelines(self._lines)
-            journal.flush()
-            os.fsync(journal.fileno())
-        self._waiting, self._lines, self._bytes = [], [], 0
+        end = _write(self._handle, waiting.matrices, waiting.end or _FIRST_ROW)
+        with self._journal.open("r+b", buffering=0) as journal:
+            noted = _write(journal, waiting.lines, waiting.noted)
+        self._waiting = _Waiting(end=end, noted=noted)  # at one stroke
 
     def finish(self, provenance: Mapping[str, Any]) -> Path:
         """Close the file and give it its name.
@@ -178,9 +180,12 @@ class StoreWriter:
 
     def close(self) -> None:
         """Let go of the file; what was flushed stays, and where nothing was, nothing stays."""
-        if not self._handle.closed:
+        if self._handle.closed:
+            return
+        try:
             self.flush()
-            if self._handle.tell() == 0:
+        finally:
+            if self._waiting.end == 0:
                 self._part.unlink(missing_ok=True)
                 self._journal.unlink(missing_ok=True)
             self._handle.close()
@@ -211,27 +216,24 @@ class StoreWriter:
 
     def _go_on(self, plan: dict[str, Any]) -> None:
         """Take up what is there, as far as it is whole."""
-        lines = self._journal.read_text(encoding="utf-8").splitlines(keepends=True)
         try:
+            lines = self._journal.read_text(encoding="utf-8").splitlines(keepends=True)
             whole = [json.loads(line) for line in lines if line.endswith("\n")]
-            before = whole[0]["plan"]
+            before = dict(whole[0]["plan"])
             bytes_ = _FIRST_ROW if whole[1:] else 0
             for line in whole[1:]:
-                self._shape, self._dtype = tuple(line["shape"]), numpy.dtype(line["dtype"])
+                self._shape, self._dtype = _described(line, self._shape, self._dtype)
                 bytes_ += line["count"] * self._shape[0] * self._shape[1] * self._dtype.itemsize
                 self._note(line)
-        except (ValueError, LookupError, TypeError) as error:
+        except (ValueError, LookupError, TypeError, RecursionError) as error:
             self._refuse("is damaged", error)
         if before != plan:
             differs = [k for k in {**before, **plan} if before.get(k) != plan.get(k)]
             self._refuse(f"began with other {', '.join(differs)}", None)
         if self._part.stat().st_size < bytes_:
             self._refuse("is damaged", None)
-        self._handle.truncate(bytes_)
-        self._handle.seek(0, os.SEEK_END)
-        if len(whole) < len(lines):  # the last line was not written to its end
-            with self._journal.open("r+", encoding="utf-8") as journal:
-                journal.truncate(sum(len(line.encode()) for line in lines[: len(whole)]))
+        noted = sum(len(line.encode()) for line in lines[: len(whole)])
+        self._waiting = _Waiting(end=bytes_, noted=noted)  # anything after that is written over
 
     def _refuse(self, why: str, error: Exception | None) -> None:
         self._handle.close()
@@ -239,6 +241,49 @@ class StoreWriter:
             f"build: expected to go on with {self._part}, but it {why}; delete it and "
             f"{self._journal.name} to begin again"
         ) from error
+
+
+@dataclass(frozen=True)
+class _Waiting:
+    """What is still to be written, and where: after what is known to be on the disk."""
+
+    matrices: list[NDArray[Any]] = field(default_factory=list)
+    lines: list[bytes] = field(default_factory=list)
+    end: int = 0  # of the matrices in the file
+    noted: int = 0  # end of the journal
+
+
+def _write(file: Any, parts: Iterable[Any], place: int) -> int:
+    """Write from a place on, to the end of the file, and to the disk; the new end."""
+    file.truncate(place)
+    file.seek(place)
+    for part in filter(len, parts):
+        left = memoryview(part).cast("B")
+        while len(left):
+            left = left[file.write(left) :]
+    os.fsync(file.fileno())
+    return file.tell()
+
+
+def _described(
+    line: dict[str, Any], shape: tuple[int, int] | None, dtype: numpy.dtype[Any] | None
+) -> tuple[tuple[int, int], numpy.dtype[Any]]:
+    """The shape and type that a line of the journal tells, which are those of the lines before."""
+    n, m = line["shape"]
+    found = numpy.dtype(line["dtype"]) if line["dtype"] in _DTYPES else None
+    sizes = (n, m, line["count"])
+    if found is None or any(type(size) is not int for size in sizes):
+        raise ValueError(f"{line['dtype']} of {sizes}")
+    if min(n, m) < 1 or line["count"] < 0 or (shape, dtype) not in ((None, None), ((n, m), found)):
+        raise ValueError(f"{found} of {sizes}")
+    for name, value in line.items():
+        is_column = name not in ("source", "count", "shape", "dtype")
+        plain = value is None or type(value) in (str, int, float)
+        if is_column and not (plain and name.isidentifier() and name not in ("X", "provenance")):
+            raise ValueError(f"{name} {value!r}")
+    if type(line["source"]) is not str:
+        raise ValueError(f"the source {line['source']!r}")
+    return (n, m), found
 
 
 def _npy_header(shape: tuple[int, ...], dtype: numpy.dtype[Any]) -> bytes:

@@ -6,6 +6,7 @@ import numpy
 from numpy.typing import NDArray
 
 from spdnet.datasets.examine import Examination
+from spdnet.datasets.names import printable
 from spdnet.datasets.readers import LabelledArrays
 
 _MANY_CLASSES = 30
@@ -55,10 +56,11 @@ def _classes(y: NDArray[Any]) -> list[str]:
         f"(always the largest: {100 * counts.max() / len(y):.1f} %)"
     ]
     order = numpy.argsort(-counts, kind="stable")[:_MANY_CLASSES]
-    width = max(len(str(classes[i])) for i in order)
-    for i in order:
+    names = {i: printable(str(classes[i])) for i in order}
+    width = max(map(len, names.values()))
+    for i, name in names.items():
         bar = "#" * max(1, round(40 * counts[i] / counts.max()))
-        lines.append(f"  {classes[i]!s:{width}}  {counts[i]:6}  {bar}")
+        lines.append(f"  {name:{width}}  {counts[i]:6}  {bar}")
     if len(classes) > _MANY_CLASSES:
         lines.append(f"  ... and {len(classes) - _MANY_CLASSES} more")
     return lines

@@ -19,6 +19,7 @@ from spdnet.experiments.comparison_folder import ComparisonFolder
 from spdnet.experiments.comparison_tables import as_csv, as_latex, as_text
 from spdnet.experiments.data import Matrices, Preprocessing, load_arrays, prepare
 from spdnet.experiments.methods import METHODS, Method, Where
+from spdnet.experiments.pace import Pace
 from spdnet.experiments.run_folder import RunFolder, write
 from spdnet.experiments.settings import EMBEDDED
 from spdnet.training import make_fabric
@@ -169,11 +170,13 @@ def compare(
     folder.path.mkdir(parents=True, exist_ok=True)
     with RunFolder(folder.path).locked():
         folder.begin(plain)
+        pace = Pace(repeats)
         for i, held in enumerate(parts):
+            fresh = False
             for name in named:
                 found = folder.cell(name, i)
                 if found is None and name in methods:
-                    method = methods[name]
+                    method, fresh = methods[name], True
                     on_cell(method.title, i + 1, None)
                     where = Where(preprocessing.n, settings.seed + i, device, settings.epochs)
                     task = Task(inputs[method.takes], codes, held, groups)
@@ -181,6 +184,8 @@ def compare(
                     folder.keep(name, i, found)
                     on_cell(method.title, i + 1, found)
                 cells[name].append(found)
+            if left := pace.after(i + 1, counts=fresh):
+                say(f"repeat {i + 1} of {repeats} done{left}")
         results = {
             **plain,
             "n": len(codes),

@@ -1,14 +1,28 @@
 """The folder of a comparison: what is in it, and how it is written."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 from spdnet.experiments.methods import METHODS
-from spdnet.experiments.run_folder import environment, is_draft, read_json, write
+from spdnet.experiments.run_folder import (
+    environment,
+    is_draft,
+    read_environment,
+    read_json,
+    write,
+)
 
 #: what the file of a cell holds
-_CELL = {"error", "parameters", "warnings", "device"}
+_CELL = {
+    "accuracy": float,
+    "fit_seconds": float,
+    "predict_seconds": float,
+    "parameters": dict,
+    "warnings": list,
+    "device": str,
+}
 
 
 class ComparisonFolder:
@@ -58,7 +72,8 @@ class ComparisonFolder:
                     f"compare: expected the comparison that {self.path} holds, with {name} = "
                     f"{before.get(name)!r}, got {value!r}; name another folder"
                 )
-        return [name for name in before.get("methods", []) if name in METHODS]
+        earlier = before.get("methods", [])
+        return [name for name in METHODS if isinstance(earlier, list) and name in earlier]
 
     def begin(self, settings: dict[str, Any]) -> None:
         """Write what is compared."""
@@ -70,7 +85,7 @@ class ComparisonFolder:
 
     def environment(self) -> dict[str, Any]:
         """Versions, machine and command."""
-        return self._read("environment")
+        return read_environment(self._file_of("environment"), "spdnet compare writes it")
 
     def cell(self, method: str, repeat: int) -> dict[str, Any] | None:
         """What was found, if it was; a failure or a damaged file counts as nothing."""
@@ -79,10 +94,11 @@ class ComparisonFolder:
             return None
         try:
             found = json.loads(file.read_text(encoding="utf-8"))
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
-        whole = isinstance(found, dict) and set(found) >= _CELL
-        return found if whole and found["error"] is None else None
+        whole = isinstance(found, dict) and found.get("error", "") is None
+        whole = whole and all(_is(kind, found.get(name)) for name, kind in _CELL.items())
+        return found if whole else None
 
     def keep(self, method: str, repeat: int, found: dict[str, Any]) -> None:
         """Write what was found."""
@@ -100,3 +116,12 @@ class ComparisonFolder:
 
     def _cell_file(self, method: str, repeat: int) -> Path:
         return self.path / "cells" / f"{method}-{repeat}.json"
+
+
+def _is(kind: type, value: Any) -> bool:
+    """Whether a value is of a kind; a number is finite, what a list holds is text."""
+    if kind is float:
+        return type(value) in (int, float) and math.isfinite(value)
+    if kind is list and isinstance(value, list):
+        return all(isinstance(text, str) for text in value)
+    return isinstance(value, kind)

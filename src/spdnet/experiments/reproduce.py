@@ -17,6 +17,7 @@ from spdnet.datasets import LabelledArrays, StoredArray
 from spdnet.experiments.cell import Task, fit_and_score
 from spdnet.experiments.data import Matrices, Preprocessing, prepare
 from spdnet.experiments.methods import METHODS, Method, Where
+from spdnet.experiments.pace import Pace
 from spdnet.experiments.problems import Problem, divide, held_out, load_problem, tasks
 from spdnet.experiments.reproduction import Experiment, Reproduction, Row
 from spdnet.experiments.reproduction_folder import ReproductionFolder
@@ -111,7 +112,9 @@ class _Run:
         methods = self._methods()
         cells: dict[str, list[dict[str, Any]]] = {}
         sizes: dict[str, Any] = {}
+        pace = Pace(self.repeats)
         for repeat in range(self.repeats):
+            known = self._is_known(repeat)
             file = self.folder.matrices_of(self.experiment.data, repeat)
             data = divide(
                 self.problem,
@@ -133,6 +136,8 @@ class _Run:
                 cell = self._network(row, ready, data, repeat)
                 cells.setdefault(row.title, []).append(cell)
             file.unlink(missing_ok=True)  # they can be made again
+            if left := pace.after(repeat + 1, counts=not known):
+                self.watch.say(f"repeat {repeat + 1} of {self.repeats} done{left}")
         paper = {b["method"]: b["paper"] for b in self.experiment.baselines}
         rows = [
             _row(METHODS[name].title, "method", paper.get(name, {}), cells[name])
@@ -160,6 +165,11 @@ class _Run:
             **sizes,
             "rows": rows,
         }
+
+    def _is_known(self, repeat: int) -> bool:
+        """Whether the networks of a repeat were trained before."""
+        runs = (self.folder.run_of(self.experiment.data, r, repeat) for r in self.experiment.rows)
+        return all(run.finished for run in runs)
 
     def _methods(self) -> dict[str, Method | None]:
         """What is fitted beside the networks: by name, None for cosines of logarithms."""
@@ -205,10 +215,13 @@ class _Run:
     def _network(
         self, row: Row, ready: Matrices, data: LabelledArrays, repeat: int
     ) -> dict[str, Any]:
-        """What a network comes to; an error is what was found, and the other rows go on."""
+        """What a network comes to; if it fails, that is what was found, and the others go on."""
         dims = row.dims_for(ready.X.shape[-1])
         try:
             return {"dims": list(dims), **self._trained(row, dims, ready, data, repeat)}
+        except OSError:  # a full disk is no result
+            self.watch.end()
+            raise
         except Exception as error:  # reported in its row
             text = f"{type(error).__name__}: {error}"
             self.watch.end()

@@ -6,7 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from spdnet.experiments.reproduction import Row
-from spdnet.experiments.run_folder import RunFolder, environment, is_draft, read_json, write
+from spdnet.experiments.run_folder import (
+    RunFolder,
+    environment,
+    is_draft,
+    read_environment,
+    read_json,
+    write,
+)
 
 
 class ReproductionFolder:
@@ -83,7 +90,7 @@ class ReproductionFolder:
         if not file.is_file():
             file.parent.mkdir(parents=True, exist_ok=True)
             write(file, digest + "\n")
-        elif file.read_text(encoding="utf-8").strip() != digest:
+        elif file.read_bytes().strip() != digest.encode():
             raise ValueError(
                 f"reproduce: expected the data that repeat {repeat + 1} in {self.path} began with, "
                 "got others; name another folder, or bring the data back"
@@ -95,4 +102,4 @@ class ReproductionFolder:
 
     def environment(self) -> dict[str, Any]:
         """Versions, machine and command."""
-        return read_json(self.path / "environment.json", "spdnet reproduce writes it")
+        return read_environment(self.path / "environment.json", "spdnet reproduce writes it")

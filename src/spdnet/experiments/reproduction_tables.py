@@ -4,6 +4,8 @@ import csv
 import io
 from typing import Any
 
+from spdnet.datasets.names import spreadsheet_safe
+
 
 def heading(results: dict[str, Any], experiment: dict[str, Any]) -> str:
     """What was run on what; other data than the paper's are called so."""
@@ -121,8 +123,7 @@ def as_csv(results: dict[str, Any]) -> str:
         ["data", "standin", "quick", "method", "measure", "paper", "repeat", "value", "s_per_epoch"]
     )
     for experiment in results["experiments"]:
-        what = experiment["what"] if experiment["standin"] else ""
-        what = f"'{what}" if what.startswith(("=", "+", "-", "@")) else what  # no formula
+        what = spreadsheet_safe(experiment["what"]) if experiment["standin"] else ""
         for row in experiment["rows"]:
             for measure in shown_measures(experiment):
                 about = [experiment["data"], what, results["quick"], row["title"], measure]

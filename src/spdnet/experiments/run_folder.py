@@ -146,7 +146,7 @@ class RunFolder:
 
     def seeds(self) -> list["RunFolder"]:
         """The folders of the repeats, in order."""
-        found = [RunFolder(p) for p in self.path.glob("seed-*")]
+        found = [RunFolder(p) for p in self.path.glob("seed-*") if p.name[5:].isdecimal()]
         return sorted((r for r in found if r.exists), key=lambda r: int(r.path.name[5:]))
 
     def write_metrics(self, history: list[dict[str, float]]) -> None:
@@ -162,8 +162,14 @@ class RunFolder:
         """The table of epochs."""
         if not self.metrics_file.exists():
             return []
-        with self.metrics_file.open(newline="") as file:
-            return [{k: float(v) for k, v in row.items()} for row in csv.DictReader(file)]
+        try:
+            with self.metrics_file.open(newline="", encoding="utf-8") as file:
+                return [{k: float(v) for k, v in row.items()} for row in csv.DictReader(file)]
+        except (ValueError, TypeError, csv.Error) as error:
+            raise ValueError(
+                f"run: expected a table of numbers in {self.metrics_file}, but it is damaged: "
+                f"{error}"
+            ) from error
 
     def write_results(self, results: dict[str, Any]) -> None:
         """Scores and everything else the report shows."""
@@ -175,7 +181,7 @@ class RunFolder:
 
     def environment(self) -> dict[str, Any]:
         """Versions, machine and command."""
-        return read_json(self.environment_file, "it was written at the start of the run")
+        return read_environment(self.environment_file, "it was written at the start of the run")
 
 
 def is_draft(path: Path) -> bool:
@@ -184,10 +190,10 @@ def is_draft(path: Path) -> bool:
 
 
 def write(path: Path, text: str) -> None:
-    """Write a text file at one stroke."""
+    """Write a text file at one stroke; halves of letters, as in odd paths, become marks."""
     draft = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with draft.open("w", encoding="utf-8") as file:
+        with draft.open("w", encoding="utf-8", errors="replace") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
@@ -226,6 +232,17 @@ def read_json(path: Path, hint: str) -> dict[str, Any]:
     if not path.is_file():
         raise FileNotFoundError(f"run: expected {path}, got none; {hint}")
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"run: expected JSON in {path}, but it is damaged: {error}") from error
+    if not isinstance(found, dict):
+        raise ValueError(f"run: expected named values in {path}, got {type(found).__name__}")
+    return found
+
+
+def read_environment(path: Path, hint: str) -> dict[str, Any]:
+    """What :func:`environment` gave at the start."""
+    found = read_json(path, hint)
+    if not isinstance(found.get("libraries"), dict):
+        raise ValueError(f"run: expected versions of libraries in {path}, got none; {hint}")
+    return found

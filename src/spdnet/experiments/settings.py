@@ -17,6 +17,7 @@ from spdnet.training import RECIPES, Recipe
 #: data sets that have a name instead of a file
 EMBEDDED = {"digits": load_digits_spd}
 DTYPES = ("float64", "float32")
+_LARGEST = 3.4e38  # that float32 holds
 #: held out where the data do not name their parts
 FRACTIONS = {"test": 0.2, "val": 0.1}
 #: settings that a recipe has and a run may replace
@@ -131,6 +132,17 @@ class Settings:
                 )
         if self.labels is not None and not isinstance(self.labels, str):
             raise TypeError(f"{who}: expected labels to be a path, got {self.labels!r}")
+        for name in ("data", "labels"):
+            path = getattr(self, name) or ""
+            if "\0" in path or not _is_text(path):
+                raise ValueError(
+                    f"{who}: expected {name} to be a path in UTF-8, which settings can hold, got "
+                    f"{path!r}; rename it"
+                )
+        for name in ("epochs", "batch_size", "patience", "repeat"):
+            value = getattr(self, name)
+            if isinstance(value, int) and value >= 2**31:
+                raise ValueError(f"{who}: expected {name} of at most 2147483647, got {value}")
         require_choice(who, "estimator", self.estimator, ESTIMATORS)
         require_number(who, "reg", self.reg, at_least=0)
         require_choice(who, "bad", self.bad, REMEDIES)
@@ -148,7 +160,14 @@ class Settings:
             require_count(who, "patience", self.patience)
         if self.dims is not None:
             object.__setattr__(self, "dims", require_shrinking(who, self.dims))
-        self.make_recipe()  # complains about what is wrong with its settings
+        recipe = self.make_recipe()  # complains about what is wrong with its settings
+        for name in ("eps", "lr", "momentum", "weight_decay"):
+            value = getattr(recipe, name)
+            if self.dtype == "float32" and not isinstance(value, str) and value > _LARGEST:
+                raise ValueError(
+                    f"{who}: expected {name} of at most {_LARGEST:g} with dtype float32, got "
+                    f"{value!r}; use float64"
+                )
 
     def make_recipe(self) -> Recipe:
         """The recipe with the settings that replace its own."""
@@ -208,5 +227,13 @@ def read_toml(path: str | Path) -> dict[str, Any]:
         raise FileNotFoundError(f"train: expected a TOML file of settings at {path}, got none")
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"train: expected a TOML file of settings, but {path}: {error}") from error
+
+
+def _is_text(path: str) -> bool:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -19,6 +19,7 @@ from spdnet.experiments.run_folder import RunFolder
 from spdnet.experiments.settings import Settings
 from spdnet.experiments.trained import Trained
 from spdnet.training import Fabric, LabelledMatrices, Trainer, build, make_fabric
+from spdnet.training.checkpoint import CheckpointError
 from spdnet.training.device import threads_for
 from spdnet.training.network import require_two
 
@@ -204,14 +205,13 @@ def train_one(
     if fabric.is_global_zero:
         folder.create(replace(settings, dims=dims))
     if going_on:
-        state, faults = files.load_last(needs=common)
+        state, faults = files.load_last(needs=(*common, "trainer"))
         for fault in faults:
             watch.say(f"warning: {fault}; going on from the one before")
-        _require_same(state, common, folder)
+        _take_up(trainer, state, common, folder)
         fabric.barrier()  # all have read before one is set aside
         if faults and fabric.is_global_zero:
             files.set_aside_last()
-        trainer.load_state_dict(state["trainer"])
         watch.say(f"going on after epoch {trainer.progress.epoch}")
     elif fabric.is_global_zero:
         files.save_last({**common, "trainer": trainer.state_dict()})
@@ -347,20 +347,38 @@ def _introduction(
     )
 
 
-def _require_same(state: dict[str, Any], common: dict[str, Any], folder: RunFolder) -> None:
-    """The checkpoint is of this training: of the same data, network and recipe."""
+def _take_up(
+    trainer: Trainer, state: dict[str, Any], common: dict[str, Any], folder: RunFolder
+) -> None:
+    """Go on from the state of a checkpoint, which somebody may have made up."""
+    try:
+        difference = _difference(state, common, folder)
+        if difference is None:
+            trainer.load_state_dict(state["trainer"])
+    except (LookupError, AttributeError, TypeError, RuntimeError, ValueError) as error:
+        raise CheckpointError(
+            f"train: expected the checkpoint of a training in {folder.path}, but what it holds "
+            f"does not fit: {error or type(error).__name__}; start a new run"
+        ) from error
+    if difference is not None:
+        raise ValueError(difference)
+
+
+def _difference(state: dict[str, Any], common: dict[str, Any], folder: RunFolder) -> str | None:
+    """Why a checkpoint is not of this training: it has other data, network or recipe."""
     if state["data"]["digest"] != common["data"]["digest"]:
-        raise ValueError(
+        return (
             f"train: expected the data that the run in {folder.path} began with, got others; start "
             "a new run, or bring the data back"
         )
     for part in ("network", "recipe"):
         for name, value in state[part].items():
             if common[part].get(name) != value:
-                raise ValueError(
+                return (
                     f"train: expected {name} = {value!r}, with which the run in {folder.path} "
                     f"began, got {common[part].get(name)!r} from {folder.settings_file.name}"
                 )
+    return None
 
 
 def _results(

@@ -1,6 +1,7 @@
 """A trained network with all that is needed to use it: label names and preprocessing."""
 
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from spdnet._checks import require_choice, require_count, require_number, require_shrinking
+from spdnet.covariance import ESTIMATORS
 from spdnet.experiments.data import Matrices, Preprocessing
 from spdnet.experiments.results import layer_spectra
 from spdnet.experiments.run_folder import RunFolder
@@ -93,22 +96,29 @@ class Trained:
                 weights = trainer["best_state"] or trainer["model"]
             preprocessing = Preprocessing(**state["preprocessing"])
             recipe = Recipe(**state["recipe"])
-            model = make_network(
+            data, domains = state["data"], state["domains"]
+            _require_agreement(preprocessing, recipe, domains)
+            _require_names("classes", classes)
+            _require_names("domains", domains)
+            _require_data(data)
+            make = partial(
+                make_network,
                 recipe,
-                network["dims"],
+                require_shrinking("checkpoint", network["dims"]),
                 len(classes),
                 n_channels=preprocessing.n if preprocessing.raw else None,
-                n_domains=max(1, len(state["domains"])),
-                dtype=getattr(torch, network["dtype"]),
-                device=next(iter(weights.values())).device,
+                n_domains=max(1, len(domains)),
+                dtype={"float64": torch.float64, "float32": torch.float32}[network["dtype"]],
             )
+            # sizes that a file tells get memory only if its weights have them
+            _require_weights(weights, make(device="meta"))
+            model = make(device=next(iter(weights.values())).device)
             model.load_state_dict(weights)
-        except (KeyError, TypeError, RuntimeError, AttributeError) as error:
+        except (LookupError, TypeError, ValueError, RuntimeError, AttributeError) as error:
             raise checkpoint.CheckpointError(
                 f"checkpoint: expected that of a run of spdnet train, got another: {error}"
             ) from error
-        rest = (state["data"], state["domains"], warnings)
-        return cls(model.eval(), classes, preprocessing, recipe, *rest)
+        return cls(model.eval(), classes, preprocessing, recipe, data, domains, warnings)
 
     def state(self) -> dict[str, Any]:
         """Plain values and tensors for a checkpoint, without the weights."""
@@ -171,6 +181,42 @@ class Trained:
             return self.model, [X]
         codes = torch.from_numpy(matrices.domain_codes(self.domains)).to(weight.device)
         return adapted(self.model, X, codes), [X, codes]
+
+
+def _require_agreement(preprocessing: Preprocessing, recipe: Recipe, domains: Any) -> None:
+    """What is done to data is possible, and what the network takes."""
+    flags = (preprocessing.signals, preprocessing.raw, recipe.bias, recipe.log)
+    if not all(isinstance(flag, bool) for flag in flags):
+        raise TypeError("flags that are neither true nor false")
+    require_count("checkpoint", "n", preprocessing.n)
+    require_choice("checkpoint", "estimator", preprocessing.estimator, ESTIMATORS)
+    require_number("checkpoint", "reg", preprocessing.reg, at_least=0)
+    if preprocessing.raw != recipe.takes_signals or (domains and not recipe.takes_signals):
+        raise ValueError(f"signals or domains that {recipe.model} does not take")
+
+
+def _require_names(what: str, names: Any) -> None:
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise TypeError(f"{what} that are not names")
+
+
+def _require_data(data: Any) -> None:
+    """The digest of the data, and numbers of the matrices in each part."""
+    indices = list(data["parts"].values())
+    are_numbers = all(isinstance(i, Tensor) and i.dtype == torch.int64 for i in indices)
+    if not isinstance(data["digest"], str) or not are_numbers:
+        raise TypeError("data without a digest, or parts that are not numbers")
+
+
+def _require_weights(weights: Any, model: Network) -> None:
+    """The weights are tensors of the shapes that the network has, and finite."""
+    expected = {name: value.shape for name, value in model.state_dict().items()}
+    found = {name: value.shape for name, value in weights.items()}
+    if found != expected:
+        raise ValueError("weights of other shapes than those of the network")
+    strange = [name for name, value in weights.items() if not value.isfinite().all()]
+    if strange:
+        raise ValueError(f"{strange[0]} that is not finite")
 
 
 def _some(names: list[str]) -> str:

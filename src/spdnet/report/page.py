@@ -5,6 +5,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from spdnet.datasets.names import printable
 from spdnet.experiments import RunFolder
 from spdnet.experiments.run_folder import write
 from spdnet.report import figures
@@ -48,24 +49,28 @@ def write_report(folder: RunFolder) -> Path:
 def make_page(folder: RunFolder) -> str:
     """The report of a run, or of its repeats, as one HTML page without links to anywhere."""
     found = folder.results()
-    if "scored" not in found:
-        raise ValueError(
-            f"report: expected the results of a run in {folder.results_file}, got something else"
-        )
     name = folder.path.resolve().name
     make_body = _repeats if "seeds" in found else _one_run
-    return document(f"{name}: {found['network']}", make_body(folder, found, name))
+    folder.settings(), folder.environment(), folder.metrics()  # say for themselves what is wrong
+    try:
+        return document(f"{name}: {found['network']}", make_body(folder, found, name))
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        raise ValueError(
+            f"report: expected the results of a run in {folder.results_file}, got something else: "
+            f"{error!r}"
+        ) from error
 
 
 def document(title: str, body: str) -> str:
-    """A page by itself."""
-    return (
+    """A page by itself; what no page may hold, such as control characters, is written out."""
+    page = (
         "<!doctype html>\n"
         '<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(title)}</title><style>{_CSS}</style></head>\n"
         f"<body>\n{body}\n</body></html>\n"
     )
+    return printable(page, keep="\n")
 
 
 def _one_run(folder: RunFolder, found: dict[str, Any], name: str) -> str:

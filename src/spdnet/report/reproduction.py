@@ -4,6 +4,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from spdnet.datasets.names import printable
 from spdnet.experiments import ReproductionFolder
 from spdnet.experiments.reproduction_tables import (
     epoch_seconds,
@@ -28,7 +29,7 @@ def write_reproduction(folder: ReproductionFolder) -> Path:
     for experiment in found["experiments"]:
         plots = _plots(found, experiment)
         for name, svg in plots.items():
-            write(folder.path / f"{experiment['data']}-{name}.svg", svg + "\n")
+            write(folder.path / f"{experiment['data']}-{name}.svg", printable(svg, "\n") + "\n")
         parts.append(_experiment(found, experiment, plots))
     name = folder.path.resolve().name
     environment = dict(folder.environment())

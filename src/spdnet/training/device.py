@@ -13,6 +13,7 @@ from spdnet.linalg.threads import one_thread
 _SMALL = (
     32  # below this size a second thread gains three percent, and loses much to other processes
 )
+_FEW = 8  # processes, which may be more than there are processors
 
 
 @contextmanager
@@ -57,8 +58,14 @@ def make_fabric(device: str = "auto", devices: int = 1) -> Fabric:
         raise ValueError(
             f"device: expected 'auto', 'cpu', 'cuda' or 'cuda:1', got {device!r}"
         ) from error
-    if where.type not in ("cpu", "cuda", "mps"):
+    odd = where.type == "cpu" and where.index is not None
+    if where.type not in ("cpu", "cuda", "mps") or odd:
         raise ValueError(f"device: expected 'auto', 'cpu', 'cuda' or 'cuda:1', got {device!r}")
+    if where.type == "mps" and not torch.backends.mps.is_available():
+        raise ValueError(
+            f"device: expected a device of this machine, which has no MPS, got {device!r}; use "
+            "'auto'"
+        )
     if where.type == "cuda" and (where.index or 0) >= torch.cuda.device_count():
         raise ValueError(
             f"device: expected a device of this machine, which has {torch.cuda.device_count()} "
@@ -67,6 +74,11 @@ def make_fabric(device: str = "auto", devices: int = 1) -> Fabric:
     if devices != 1 and where.index is not None:
         raise ValueError(
             f"device: expected 'auto', 'cpu' or 'cuda' with several processes, got {device!r}"
+        )
+    if where.type == "cpu" and devices > max(_FEW, os.cpu_count() or 1):
+        raise ValueError(
+            f"devices: expected at most the {os.cpu_count()} processors of this machine, got "
+            f"{devices}"
         )
     if where.type == "cuda" and devices > torch.cuda.device_count():
         raise ValueError(

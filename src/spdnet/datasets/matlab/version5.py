@@ -10,6 +10,7 @@ import numpy
 from numpy.typing import NDArray
 
 from spdnet.datasets.errors import DataError
+from spdnet.datasets.files import is_bomb
 from spdnet.datasets.matlab.reader import COST, NUMBERS, Reader, make_array
 
 # numbers in the files: types of elements, then classes of arrays
@@ -69,6 +70,8 @@ class Version5(Reader):
         if kind != _MATRIX:
             raise DataError(f"expected a compressed variable, got an element of type {kind}")
         self.take(size)
+        if is_bomb(size, len(data)):
+            raise DataError(f"expected a harmless variable, got {size} bytes packed in {len(data)}")
         content = stream.decompress(stream.unconsumed_tail, size) if size else b""
         rest = stream.decompress(stream.unconsumed_tail, 8)  # padding; then the sum is checked
         if len(content) < size or len(rest) == 8 or not stream.eof:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy
 
 from spdnet.datasets.errors import DataError
+from spdnet.datasets.files import is_bomb
 from spdnet.datasets.matlab.reader import NUMBERS, Reader, make_array
 
 _EMPTY = {"char": str, "cell": list, "struct": list}
@@ -97,7 +98,10 @@ class Version73(Reader):
         filters = [plan.get_filter(i)[0] for i in range(plan.get_nfilters())]
         if filters not in ([], [1], [2, 1]):  # deflated, and shuffled before
             raise DataError(f"expected deflated data, got filters {filters}")
-        self.take(math.prod(item.shape or ()) * size)
+        whole, there = math.prod(item.shape or ()) * size, item.id.get_storage_size()
+        self.take(whole)
+        if is_bomb(whole, there):
+            raise DataError(f"expected a harmless variable, got {whole} bytes packed in {there}")
         chunks: list[Any] = []
         if item.chunks is not None:
             item.id.chunk_iter(chunks.append)

@@ -1,0 +1,130 @@
+"""Disks that are full or can only be read: what was written before stays, the message says what to
+do, and the end is that of a run with room enough.
+"""
+
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from spdnet.cli import app
+from tests.experiments.test_train import file_of, require_equal_runs
+from tests.small_disk import needs_small_disks, on_a_small_disk
+
+pytestmark = needs_small_disks
+
+
+def growing(start, step, count):
+    return [f"{start + i * step}k" for i in range(count)]
+
+
+def require_full(found, at_least):
+    """All but the last were out of room, and said so; the last was not."""
+    *failed, (_, code, output) = found
+    assert code == 0, output
+    assert len(failed) >= at_least
+    for size, code, output in failed:
+        assert code == 1, (size, output)
+        assert "No space left on device" in output
+        assert "free some" in output
+
+
+def run(*arguments):
+    result = CliRunner().invoke(app, [str(a) for a in arguments])
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def require_equal_scores(folder, straight):
+    """All that was found, but for the seconds."""
+    found, expected = (json.loads((f / "results.json").read_text()) for f in (folder, straight))
+    assert without_seconds(found) == without_seconds(expected)
+
+
+def without_seconds(value):
+    if isinstance(value, dict):
+        return {k: without_seconds(v) for k, v in value.items() if "seconds" not in k}
+    return [without_seconds(v) for v in value] if isinstance(value, list) else value
+
+
+def test_a_training_on_a_full_disk(tmp_path):
+    data = file_of(tmp_path)
+    train = ["train", data, "--epochs", 4, "--device", "cpu"]
+    run(*train, "--out", tmp_path / "straight")
+    first = [*train, "--out", "DISK/run"]
+    again = ["train", "--resume", "--out", "DISK/run"]
+    steps = [("4k", first)] + [(size, again) for size in growing(40, 24, 40)]
+    found, copy = on_a_small_disk(tmp_path, steps)
+    require_full(found, 4)
+    require_equal_runs(copy / "run", tmp_path / "straight")
+    assert not [p for p in copy.rglob("*") if p.name.endswith(".part")]
+
+
+def matrices(folder):
+    for i in range(60):
+        (folder / "matrices" / f"c{i % 3}").mkdir(parents=True, exist_ok=True)
+        np.save(folder / "matrices" / f"c{i % 3}" / f"{i}.npy", np.eye(20) * (1 + i))
+    return folder / "matrices"
+
+
+def test_a_build_on_a_full_disk(tmp_path):
+    folder = matrices(tmp_path)
+    run("data", "build", folder, tmp_path / "straight.npz")
+    build = ["data", "build", folder, "DISK/built.npz"]
+    found, copy = on_a_small_disk(tmp_path, [(s, build) for s in growing(4, 60, 12)])
+    require_full(found, 2)
+    with np.load(copy / "built.npz") as built, np.load(tmp_path / "straight.npz") as straight:
+        for name in set(straight.files) - {"provenance"}:  # which has the time
+            np.testing.assert_array_equal(built[name], straight[name])
+    assert [p.name for p in copy.iterdir()] == ["built.npz"]
+
+
+def test_a_comparison_on_a_full_disk(tmp_path):
+    data = file_of(tmp_path)
+    compare = ["compare", data, "--methods", "ridge,mdm,spdnet-1", "--repeats", 2]
+    compare += ["--epochs", 2, "--device", "cpu", "--out"]
+    run(*compare, tmp_path / "straight")
+    steps = [(size, [*compare, "DISK/compared"]) for size in growing(4, 12, 40)]
+    found, copy = on_a_small_disk(tmp_path, steps)
+    require_full(found, 2)
+    require_equal_scores(copy / "compared", tmp_path / "straight")
+
+
+def test_a_reproduction_on_a_full_disk(tmp_path):
+    reproduce = ["reproduce", "no-logeig", "--standin", "generated", "--quick"]
+    reproduce += ["--device", "cpu", "--out"]
+    run(*reproduce, tmp_path / "straight")
+    steps = [(size, [*reproduce, "DISK/reproduced"]) for size in growing(4, 100, 40)]
+    found, copy = on_a_small_disk(tmp_path, steps)
+    require_full(found, 3)
+    require_equal_scores(copy / "reproduced", tmp_path / "straight")
+
+
+def test_what_is_written_at_a_stroke_is_not_half_there(tmp_path):
+    """Predictions and reports: on a full disk there is the old file, or none."""
+    data = file_of(tmp_path, n=600)
+    run("train", data, "--epochs", 1, "--device", "cpu", "--out", tmp_path / "run")
+    predict = ["predict", tmp_path / "run", data, "--out", "DISK/predicted.csv"]
+    found, copy = on_a_small_disk(tmp_path, [("8k", predict), ("8k", predict)])
+    assert [code for _, code, _ in found] == [1, 1]
+    assert list(copy.iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ["train", "build", "compare", "reproduce", "predict"])
+def test_a_disk_that_can_only_be_read(tmp_path, command):
+    data = file_of(tmp_path)
+    if command == "predict":
+        run("train", data, "--epochs", 1, "--device", "cpu", "--out", tmp_path / "run")
+    arguments = {
+        "train": ["train", data, "--epochs", 1, "--device", "cpu", "--out", "DISK/run"],
+        "build": ["data", "build", matrices(tmp_path), "DISK/built.npz"],
+        "compare": ["compare", data, "--methods", "mdm", "--out", "DISK/compared"],
+        "reproduce": ["reproduce", "epsilon", "--standin", "digits", "--quick", "--out", "DISK/r"],
+        "predict": ["predict", tmp_path / "run", data, "--out", "DISK/p.csv"],
+    }[command]
+    ((_, code, output),), copy = on_a_small_disk(tmp_path, [("ro", arguments)])
+    assert code == 1, output
+    assert "Read-only file system" in output
+    assert "name a place that can be written to" in output
+    assert list(copy.iterdir()) == []
