@@ -55,7 +55,13 @@ SERIES = {
     "classes": [Case("classes", c, classes=c) for c in (2, 10, 100, 1000)],
     "dimension": [Case("dimension", n, n=n, samples=1500) for n in (16, 32, 64, 93, 128, 192, 256)],
     "processes": [
-        Case("processes", p, f"{p} processes of {t} threads", processes=p, threads=t)
+        Case(
+            "processes",
+            p,
+            f"{p} process{'es' * (p > 1)}, {t} thread{'s' * (t > 1)} each",
+            processes=p,
+            threads=t,
+        )
         for p, t in ((1, 1), (2, 1), (1, 2))
     ],
     "storage": [
@@ -156,15 +162,20 @@ def plot(found, path):
     for ax, (series, (across, what, up)) in zip(axes, names.items(), strict=False):
         rows = found["series"][series]
         x = [row["x"] for row in rows]
-        ax.loglog(x, [row[what] for row in rows], marker="o", markersize=3)
-        ax.set(xlabel=across, title=up)
+        ax.plot(x, [row[what] for row in rows], marker="o", markersize=3)
+        ax.set(xlabel=across, title=up, xscale="log")
+        if series == "classes":  # hardly anything happens
+            ax.set_ylim(0)
+        else:
+            ax.set_yscale("log")
+            ax.yaxis.set_minor_locator(NullLocator())
         ax.set_xticks(x, [f"{tick:,.0f}" for tick in x], fontsize=7)
         ax.xaxis.set_minor_locator(NullLocator())
         ax.yaxis.set_major_formatter("{x:g}")
         ax.grid(alpha=0.3)
     rows = found["series"]["processes"]
     axes[3].bar(
-        [row["label"].replace(" of ", "\nof ") for row in rows], [row["per_second"] for row in rows]
+        [row["label"].replace(", ", ",\n") for row in rows], [row["per_second"] for row in rows]
     )
     axes[3].tick_params(axis="x", labelsize=7)
     axes[3].set_title("matrices a second")
