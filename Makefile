@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= auto
 
-.PHONY: help setup train test test-slow test-all lint format bench clean
+.PHONY: help setup train test test-slow test-all lint docs format bench clean
 
 help:  ## Show these targets.
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
@@ -28,10 +28,14 @@ test-slow: setup  ## Run the slow tests only.
 
 test-all: test test-slow  ## Run all tests.
 
-lint: setup  ## Check style and types.
+lint: setup  ## Check style, types and spelling.
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/codespell
+
+docs: setup  ## Build the site, without a network, in build/docs; warnings are errors.
+	$(BIN)/sphinx-build --fresh-env --fail-on-warning --keep-going docs build/docs
 
 bench: setup  ## Time a training step beside the peers that are installed.
 	$(BIN)/python benchmarks/how_fast_is_a_training_step.py --seconds 8 --out benchmarks/step.json
@@ -41,5 +45,5 @@ format: setup  ## Lay out the code.
 	$(BIN)/ruff check --fix .
 
 clean:  ## Remove .venv and caches.
-	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build dist docs/_made docs/gallery .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

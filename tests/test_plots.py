@@ -77,7 +77,7 @@ def test_panels():
     assert plots.panels(projection="3d")[0].name == "3d"
 
 
-@pytest.mark.parametrize("kind", [lambda X: X, torch.Tensor.numpy, torch.Tensor.tolist], ids=str)
+@pytest.mark.parametrize("kind", [torch.Tensor.clone, torch.Tensor.numpy, torch.Tensor.tolist])
 def test_spectra(kind):
     X = random_spd(2, 10, 4)
     s = np.sort(np.linalg.eigvalsh(X.numpy()).reshape(20, 4), -1)[:, ::-1]

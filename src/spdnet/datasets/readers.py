@@ -80,7 +80,7 @@ def read(
     :class:`StoredArray`.
 
     Nothing in the files is run: arrays of Python objects are refused. So is what declares more than
-    it holds, or is packed to less than a hundredth: see :mod:`spdnet.datasets.arrays`.
+    it holds, or is packed to less than a hundredth: see ``spdnet.datasets.arrays``.
 
     Parameters
     ----------

@@ -36,7 +36,7 @@ class Comparison:
     data, labels, signals, estimator, reg, bad
         As in :class:`Settings`.
     methods : sequence of str, optional
-        Names of :data:`METHODS`; all that the data allow when not given.
+        Names such as ``spdnet-2``; all that the data allow when not given.
     repeats : int, optional
         Random parts, each with the next seed; 10 when not given, or 1 where the data name them.
     test_size : float

@@ -28,14 +28,14 @@ _CELL = {
 class ComparisonFolder:
     """A comparison on disk.
 
-    ====================  ==================================================
-    ``comparison.json``   settings, and a digest of the data
-    ``environment.json``  versions, machine, command
-    ``cells/``            one file for each method and repeat
-    ``results.json``      the table with all that is known
+    =======================  ===============================================
+    ``comparison.json``      settings, and a digest of the data
+    ``environment.json``     versions, machine, command
+    ``cells/``               one file for each method and repeat
+    ``results.json``         the table with all that is known
     ``table.txt .csv .tex``  the table to read, to compute with, to print
-    ``report.html``       the same for people
-    ====================  ==================================================
+    ``report.html``          the same for people
+    =======================  ===============================================
 
     Parameters
     ----------

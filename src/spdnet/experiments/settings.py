@@ -197,7 +197,7 @@ class Settings:
         return {name: value for name, value in settings.items() if value is not None}
 
     def to_toml(self) -> str:
-        """A TOML file that :func:`read_toml` reads, everything said."""
+        """A TOML file with everything said, as ``spdnet train --settings`` reads it."""
         return "".join(
             f"{name} = {json.dumps(value, ensure_ascii=False)}\n"
             for name, value in self.as_dict().items()

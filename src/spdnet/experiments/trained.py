@@ -168,7 +168,7 @@ class Trained:
         return logits
 
     def spectra(self, matrices: Matrices) -> list[dict[str, Any]]:
-        """Eigenvalues of what comes out of each layer: see :func:`layer_spectra`."""
+        """Eigenvalues of what comes out of each layer: median and band, a row for each."""
         model, inputs = self._ready(matrices)
         with threads_for(model.dims[0]):
             return layer_spectra(model, *(values[:] for values in inputs))

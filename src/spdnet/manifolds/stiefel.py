@@ -164,11 +164,11 @@ def inner(W: Tensor, U: Tensor, V: Tensor, metric: str = "embedded") -> Tensor:
 def riemannian_gradient(W: Tensor, G: Tensor, metric: str = "embedded") -> Tensor:
     r"""Riemannian gradient from the Euclidean gradient ``G``.
 
-    =============  ====================================  ==========================
+    =============  =====================================  ============================
     ``embedded``   :math:`G - W\,\mathrm{sym}(W^\top G)`  the authors' released code
     ``canonical``  :math:`G - W G^\top W`                 Edelman et al., 1998
     ``grassmann``  :math:`G - W W^\top G`                 Eq. 7 of the paper as printed
-    =============  ====================================  ==========================
+    =============  =====================================  ============================
 
     The last one never turns the columns within their span, a direction that a later layer absorbs.
 

@@ -25,15 +25,15 @@ class SPDBatchNorm(SPDLayer):
     All happens in coordinates of the metric, with the mean :math:`M` and the Frechet variance
     :math:`v` of the batch, or in evaluation those seen in training:
 
-    ====================  ==========================  =============================================
-    ``log_euclidean``     :math:`L = \log X`           :math:`L \mapsto f (L - M) + \beta`; the
-                                                      normalisation that the paper proposes
-    ``log_cholesky``      :math:`L` of                 the same; the cheapest
+    ====================  ========================  ================================================
+    ``log_euclidean``     :math:`L = \log X`        :math:`L \mapsto f (L - M) + \beta`; the
+                                                    normalisation that the paper proposes
+    ``log_cholesky``      :math:`L` of              the same; the cheapest
                           :math:`X^\theta`, its
                           diagonal as a logarithm
-    ``affine_invariant``  :math:`P = X^\theta`         :math:`P \mapsto B^{1/2} (M^{-1/2} P
-                                                      M^{-1/2})^f B^{1/2}`
-    ====================  ==========================  =============================================
+    ``affine_invariant``  :math:`P = X^\theta`      :math:`P \mapsto B^{1/2} Q^f B^{1/2}` with
+                                                    :math:`Q = M^{-1/2} P M^{-1/2}`
+    ====================  ========================  ================================================
 
     with :math:`f = s / \sqrt{v + \mathrm{eps}}`, or 1 without variance. These are LieBN's, with its
     power :math:`\theta`; ``affine_invariant`` without variance is Riemannian batch normalisation as

@@ -1,0 +1,119 @@
+"""The pictures of the pages, from one real run: what ``spdnet train digits`` finds."""
+
+import hashlib
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import matplotlib
+import numpy as np
+import torch
+
+matplotlib.use("agg")
+
+from matplotlib import pyplot as plt
+
+from spdnet import covariance, plots
+from spdnet.datasets import load_digits_spd
+from spdnet.experiments import RunFolder, Trained
+
+HERE = Path(__file__).parent
+
+
+def make(place):
+    """Write the run, its pictures and its report below a folder, unless they are there already."""
+    files = sorted([*(HERE.parent / "src").rglob("*.py"), *HERE.rglob("*.py")])
+    stamp = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+    if (place / "stamp").is_file() and (place / "stamp").read_text() == stamp:
+        return
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir()
+    command = [sys.executable, "-m", "spdnet", "train", "digits", "--device", "cpu"]
+    shown = run(command, place)
+    (place / "train.txt").write_text("$ spdnet train digits\n" + shortened(shown))
+    folder = RunFolder(place / "runs" / "digits")
+    found, history = folder.results(), folder.metrics()
+    for name, picture in {
+        "first": first(folder),
+        "curves": curves(history, found["best_epoch"]),
+        "confusion": confusion(found),
+        "spectra": spectra(found["spectra"]),
+    }.items():
+        picture.savefig(place / f"{name}.svg", metadata={"Date": None})
+        plt.close(picture)
+    for script in sorted((HERE / "figures").glob("*.py")):
+        run([sys.executable, script, place], HERE)
+    (place / "site").mkdir()
+    shutil.copy(folder.report_file, place / "site" / "report.html")
+    (place / "stamp").write_text(stamp)
+
+
+def run(command, place):
+    """Run a command in a folder; what it says."""
+    done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(f"{' '.join(map(str, command))}: {done.stderr}")
+    return done.stdout
+
+
+def shortened(text):
+    """Without most of the epochs."""
+    lines = text.splitlines()
+    epochs = [i for i, line in enumerate(lines) if line.startswith("epoch")]
+    middle = set(epochs[3:-1])
+    for i in sorted(middle, reverse=True):
+        lines[i : i + 1] = ["..."] if i == min(middle) else []
+    return "\n".join(lines) + "\n"
+
+
+def first(folder):
+    """Matrices in their cone; and digits in the plane, after training."""
+    rng = np.random.default_rng(0)
+    signals = rng.normal(size=(60, 2, 12))
+    y = np.arange(60) % 2
+    signals[:, 1] += np.where(y, 0.9, -0.9)[:, None] * signals[:, 0]
+    trained = Trained.load(folder.path, device="cpu")
+    X, digits = load_digits_spd()
+    test = np.sort(trained.data["parts"]["test"])
+    test = test[np.isin(digits[test], (0, 1, 4, 6, 7))]  # all ten do not fit into a plane
+    with torch.no_grad():
+        outputs = trained.model.eval()(torch.from_numpy(X[test]))
+    with matplotlib.rc_context(plots.STYLE):
+        figure = plt.figure(figsize=(9.6, 4.2))
+        left = figure.add_subplot(1, 2, 1, projection="3d")
+        right = figure.add_subplot(1, 2, 2)
+    figure.get_layout_engine().set(wspace=0.12)
+    ways = np.where(y, "rising", "falling")
+    plots.cone(covariance.sample_covariance(signals), ways, ax=left)
+    plots.embedding(outputs, digits[test], ax=right)
+    left.set_title("2 by 2 covariances in the cone of SPD matrices")
+    right.set_title("five digits that SPDNet has not seen: its outputs")
+    return figure
+
+
+def curves(history, best):
+    """Loss and accuracy over the epochs."""
+    left, right = plots.panels(1, 2, size=(9.6, 3.6))
+    plots.learning_curves(history, "loss", best_epoch=best, ax=left)
+    plots.learning_curves(history, "accuracy", best_epoch=best, ax=right)
+    return left.figure
+
+
+def confusion(found):
+    """Which classes are taken for which."""
+    (ax,) = plots.panels(size=(5.2, 5.0))
+    plots.confusion(found["confusion"], found["classes"], ax=ax)
+    return ax.figure
+
+
+def spectra(layers):
+    """Eigenvalues after each layer that has some."""
+    rows = -(-len(layers) // 3)
+    axes = plots.panels(rows, 3, size=(9.6, 2.8 * rows))
+    for ax, layer in zip(axes, layers, strict=False):
+        plots.spectra(layer, ax=ax)
+        ax.set_title(layer["layer"])
+    for ax in axes[len(layers) :]:
+        ax.remove()
+    return axes[0].figure

@@ -1,0 +1,202 @@
+"""What the README and the pages show runs as it stands, and their links lead somewhere.
+
+The blocks of a page run in order in one empty folder: ``python`` in one namespace, ``sh`` command
+by command. What cannot run here has a reason in front of it: ``<!-- not run: needs a GPU -->``.
+"""
+
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from tests.cases import random_spd
+
+ROOT = Path(__file__).parent.parent
+README = ROOT / "README.md"
+MADE = ("_made", "gallery")  # by the build of the site
+PAGES = [README, *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [page for page in PAGES if not set(MADE) & set(page.relative_to(ROOT).parts)]
+MARKDOWN = [*PAGES, *ROOT.glob("C*.md"), ROOT / "benchmarks/NOTES.md", ROOT / "examples/README.md"]
+#: run by other tests
+ELSEWHERE = ("docs/interoperability.md",)
+LANGUAGES = ("python", "sh", "toml", "text", "bibtex", "")
+BLOCK = re.compile(r"^```(?P<language>[^\n]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+MARKER = re.compile(r"<!--\s*not run(?P<reason>[^>]*)-->")
+LINK = re.compile(r"(?<!`)!?\[[^\]]*\]\((?P<target>[^)\s]+)\)")
+
+
+class Block(NamedTuple):
+    language: str
+    text: str
+    line: int
+    skipped: bool
+
+
+def name_of(path):
+    return path.relative_to(ROOT).as_posix()
+
+
+def blocks(page):
+    """The blocks of a page in order; directives of the site are not among them."""
+    whole, found = page.read_text(), []
+    for match in BLOCK.finditer(whole):
+        before = whole[: match.start()]
+        last = before.rstrip().rsplit("\n", 1)[-1]
+        line = before.count("\n") + 1
+        if not match["language"].startswith("{"):
+            skipped = bool(MARKER.fullmatch(last))
+            found.append(Block(match["language"], match["text"], line, skipped))
+    return found
+
+
+def commands(block):
+    """The words of each command of a shell block."""
+    lines = block.text.replace("\\\n", " ").splitlines()
+    return [words for line in lines if (words := shlex.split(line, comments=True))]
+
+
+def runs(page):
+    return [block for block in blocks(page) if not block.skipped]
+
+
+def is_slow(page):
+    """Whether it trains by commands; python on these pages takes a second or two."""
+    shell = [block for block in runs(page) if block.language == "sh"]
+    ours = {"spdnet", "torchrun"}
+    return any(words[0] in ours for block in shell for words in commands(block))
+
+
+def built(page):
+    """The files that a page has ``spdnet data build`` write."""
+    shell = [words for b in runs(page) if b.language == "sh" for words in commands(b)]
+    return [words[4] for words in shell if words[:3] == ["spdnet", "data", "build"]]
+
+
+def marked(page):
+    marks = [pytest.mark.slow] if is_slow(page) else []
+    return pytest.param(page, id=name_of(page), marks=marks)
+
+
+every_page = pytest.mark.parametrize("page", PAGES, ids=name_of)
+RUN_HERE = [page for page in PAGES if runs(page) and name_of(page) not in ELSEWHERE]
+
+
+@every_page
+def test_what_is_not_run_has_a_reason(page):
+    text = page.read_text()
+    markers = list(MARKER.finditer(text))
+    for marker in markers:
+        assert re.fullmatch(r": \S.{5,}\s", marker["reason"]), marker[0]
+        assert BLOCK.match(text, text.index("\n", marker.end()) + 1), f"no block below {marker[0]}"
+    assert sum(block.skipped for block in blocks(page)) == len(markers)
+
+
+@every_page
+def test_blocks_have_a_language(page):
+    for block in blocks(page):
+        assert block.language in LANGUAGES, f"line {block.line}: {block.language}"
+
+
+@pytest.mark.parametrize("page", [marked(page) for page in RUN_HERE])
+def test_blocks_run(page, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    if "guide" not in page.parts:  # guides make all that they use
+        make_files(tmp_path, 93 if page == README else 8)
+        for name in built(page):
+            (tmp_path / name).unlink(missing_ok=True)
+    names = {"__name__": "__main__"}
+    for block in runs(page):
+        if block.language == "python":
+            code = "\n" * block.line + block.text
+            exec(compile(code, str(page), "exec"), names)
+        elif block.language == "toml":
+            file = re.match(r"# (\w+\.toml)\n", block.text)
+            assert file, "expected the name of the file in the first line, # my.toml"
+            Path(file[1]).write_text(block.text)
+        elif block.language == "sh":
+            for words in commands(block):
+                run(words)
+    if page == README:
+        check_readme(tmp_path, capsys.readouterr().out)
+
+
+def check_readme(place, out):
+    """What the examples of the README promise."""
+    assert float(re.search(r"loss ([\d.]+)", out)[1]) < 0.3
+    assert float(re.search(r"accuracy ([\d.]+)", out)[1]) > 0.97
+    assert (place / "runs/recordings/report.html").is_file()
+    assert (place / "runs/recordings-2/seed-9/report.html").is_file()
+    assert len((place / "predictions.csv").read_text().splitlines()) == 10
+
+
+def run(words):
+    """Run a command of ours; of others, see that what they name is there."""
+    program, *rest = words
+    if program == "make":
+        assert re.search(rf"^{rest[0]}:", (ROOT / "Makefile").read_text(), re.MULTILINE), words
+    elif words[:2] == ["pip", "install"]:
+        extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+        for name in re.findall(r"\[([\w,]+)\]", rest[-1]):
+            assert set(name.split(",")) <= set(extras["optional-dependencies"]), words
+    elif program == "torchrun" or "--devices" in rest:  # starts other processes
+        module = {"torchrun": "torch.distributed.run", "spdnet": "spdnet"}[program]
+        command = [sys.executable, "-m", module, *rest]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, (words, done.stderr)
+    else:
+        assert program == "spdnet", f"neither run nor marked: {words}"
+        from spdnet.cli import app
+
+        done = CliRunner().invoke(app, rest)
+        assert done.exit_code == 0, (words, done.output, done.exception)
+
+
+def make_files(place, n):
+    """Small files by the names that pages use: two classes, of which one is louder."""
+    y = np.arange(24) % 2
+    louder = np.where(y, 3, 1)[:, None, None]
+    X = random_spd(24, n).numpy() * np.where(y, 1.5, 1)[:, None, None]
+    signals = np.random.default_rng(0).normal(size=(24, 8, 50)) * louder
+    np.savez(place / "recordings.npz", X=X, y=y)
+    np.savez(place / "later.npz", X=X[:9], y=y[:9])
+    np.savez(place / "new.npz", X=X[:9])
+    np.savez(place / "eeg.npz", X=signals, y=y, groups=np.arange(24) // 6)
+    for i, kind in enumerate(y):
+        for folder, values in (("recordings", X[i]), ("motions", signals[i].T)):
+            file = place / folder / f"class{kind}" / f"{i}.npy"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            np.save(file, values)
+
+
+def anchors(page):
+    """The anchors of a page's headings, as code hosts and the site make them."""
+    text = BLOCK.sub("", page.read_text())
+    for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE):
+        plain = re.sub(r"[^\w\- ]", "", heading.strip().lower())
+        yield plain.replace(" ", "-")
+
+
+@pytest.mark.parametrize("page", MARKDOWN, ids=name_of)
+def test_links_lead_somewhere(page):
+    text = re.sub(r"`[^`\n]+`", "", BLOCK.sub("", page.read_text()))
+    for match in LINK.finditer(text):
+        target, _, anchor = match["target"].partition("#")
+        if "://" in target or set(MADE) & set(Path(target).parts):
+            continue
+        file = (page.parent / target).resolve() if target else page
+        assert file.exists(), match[0]
+        if anchor:
+            assert anchor in anchors(file), match[0]
+
+
+@pytest.mark.parametrize("page", MARKDOWN, ids=name_of)
+def test_scripts_are_there(page):
+    for name in re.findall(r"\b((?:benchmarks|examples)/\w+\.py)\b", page.read_text()):
+        assert (ROOT / name).is_file(), name
