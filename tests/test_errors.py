@@ -8,6 +8,8 @@ import torch
 from torch import nn
 
 from spdnet import SPDNet, _checks, linalg
+from spdnet.datasets import read
+from spdnet.experiments.data import load_arrays
 from spdnet.linalg import (
     cholesky,
     clamp_eig,
@@ -518,3 +520,17 @@ def test_semidefinite_input_of_the_network_is_accepted():
 def test_only_matrices_in_the_last_two_dimensions_count():
     with pytest.raises(ValueError, match=r"got \(3, 3, 4\)"):
         vech(torch.ones(3, 3, 4))
+
+
+def test_the_nearest_name_is_suggested(tmp_path):
+    with pytest.raises(ValueError, match=r"got 'qrr'; did you mean 'qr'\?"):
+        RiemannianSGD([W], lr=0.1, retraction="qrr")
+    with pytest.raises(ValueError, match=r"got 'something else'$"):
+        RiemannianSGD([W], lr=0.1, retraction="something else")
+    with pytest.raises(FileNotFoundError, match=r"at digts, got none; did you mean 'digits'\?"):
+        load_arrays("digts")
+    np.savez(tmp_path / "recordings.npz", X=np.eye(2)[None], y=[0])
+    with pytest.raises(FileNotFoundError, match=r"got none; did you mean 'recordings.npz'\?"):
+        read(tmp_path / "recording.npz")
+    with pytest.raises(FileNotFoundError, match=r"got none$"):
+        read(tmp_path / "nowhere" / "a.npz")

@@ -5,6 +5,7 @@ functions on shapes and types are free; those that pass over the data say so in 
 and are skipped where values cannot be looked at (compilation, export, vmap).
 """
 
+import difflib
 import math
 from collections.abc import Iterable
 from itertools import pairwise
@@ -89,7 +90,14 @@ def require_choice(who: str, name: str, got: Any, choices: Iterable[str]) -> Non
     if got not in choices:
         raise ValueError(
             f"{who}: expected {name} to be one of {', '.join(map(repr, choices))}, got {got!r}"
+            f"{did_you_mean(got, choices)}"
         )
+
+
+def did_you_mean(got: Any, choices: Iterable[str]) -> str:
+    """The nearest of the choices, as the end of a message; nothing where none is near."""
+    near = difflib.get_close_matches(got, choices, n=1) if isinstance(got, str) else []
+    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def require_number(

@@ -1,14 +1,17 @@
 """Labelled matrices and signals from files: ``.npz``, ``.npy`` with labels, folders of classes."""
 
 import io
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy
 from numpy.typing import NDArray
 
+from spdnet._checks import did_you_mean
 from spdnet.datasets.arrays import are_whole, names_in, read_npy, read_npz
 from spdnet.datasets.errors import DataError
 from spdnet.datasets.files import text
@@ -19,6 +22,7 @@ SPLITS = ("train", "val", "test")
 SUFFIXES = (".mat", ".npy")
 #: matrices of more bytes than this stay in their file, where they can
 IN_MEMORY = 2**28
+_BESIDE = 1000  # files that are looked at for a name like a mistyped one
 
 
 @dataclass(frozen=True)
@@ -102,7 +106,10 @@ def read(
     """
     path = Path(path)
     if not path.exists():
-        raise FileNotFoundError(f"read: expected a file or folder at {path}, got none")
+        known = path.parent.is_dir() and os.access(path.parent, os.R_OK)
+        beside = islice(path.parent.iterdir(), _BESIDE) if known else ()
+        hint = did_you_mean(path.name, [text(p.name) for p in beside])
+        raise FileNotFoundError(f"read: expected a file or folder at {path}, got none{hint}")
     if labels is not None and path.suffix.lower() != ".npy":
         raise DataError(
             f"read: expected a .npy file to go with the labels in {labels}, got {path}, which has "

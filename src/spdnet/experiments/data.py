@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from spdnet import covariance
+from spdnet._checks import did_you_mean
 from spdnet.datasets import LabelledArrays, StoredArray, read, treat
 from spdnet.experiments.settings import EMBEDDED, Settings
 from spdnet.training import DiskTensor
@@ -148,6 +150,8 @@ def load_arrays(
     """An embedded data set by its name, or what a file or folder holds."""
     if data in EMBEDDED and labels is None:
         return LabelledArrays(*EMBEDDED[data]())
+    if not Path(data).exists() and (hint := did_you_mean(data, EMBEDDED)):
+        raise FileNotFoundError(f"read: expected a file or folder at {data}, got none{hint}")
     return read(data, labels, labelled=labelled, on_file=on_file)
 
 

@@ -1,6 +1,5 @@
 """Everything that a run can be told, from flags or from a TOML file."""
 
-import difflib
 import json
 import tomllib
 from collections.abc import Mapping
@@ -8,7 +7,13 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from spdnet._checks import require_choice, require_count, require_number, require_shrinking
+from spdnet._checks import (
+    did_you_mean,
+    require_choice,
+    require_count,
+    require_number,
+    require_shrinking,
+)
 from spdnet.covariance import ESTIMATORS
 from spdnet.datasets import load_digits_spd
 from spdnet.datasets.examine import REMEDIES
@@ -210,8 +215,7 @@ def from_mapping(values: Mapping[str, Any], where: str) -> Settings:
     values = {name.replace("-", "_"): value for name, value in values.items()}
     for name in values:
         if name not in names:
-            near = difflib.get_close_matches(name, names, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(names)}"
+            hint = did_you_mean(name, names) or f"; known are {', '.join(names)}"
             raise ValueError(f"train: expected settings in {where}, got {name!r}{hint}")
     if "data" not in values:
         raise ValueError(
