@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from spdnet.cli import app
+from spdnet.datasets import StoredArray, open_stored
 from tests.experiments.test_train import file_of, require_equal_runs
 from tests.small_disk import needs_small_disks, on_a_small_disk
 
@@ -72,8 +73,9 @@ def test_a_build_on_a_full_disk(tmp_path):
     folder = matrices(tmp_path)
     run("data", "build", folder, tmp_path / "straight.npz")
     build = ["data", "build", folder, "DISK/built.npz"]
-    found, copy = on_a_small_disk(tmp_path, [(s, build) for s in growing(4, 60, 12)])
-    require_full(found, 2)
+    found, copy = on_a_small_disk(tmp_path, [(s, build) for s in growing(172, 4, 30)])
+    require_full(found, 4)
+    assert isinstance(open_stored(copy / "built.npz"), StoredArray)
     with np.load(copy / "built.npz") as built, np.load(tmp_path / "straight.npz") as straight:
         for name in set(straight.files) - {"provenance"}:  # which has the time
             np.testing.assert_array_equal(built[name], straight[name])

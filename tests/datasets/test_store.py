@@ -221,6 +221,37 @@ def test_writing_that_is_broken_off_is_done_again(tmp_path, monkeypatch, error, 
         assert file["names"].tolist() == [f"s{i}" for i in range(10)]
 
 
+@pytest.mark.parametrize("again", [False, True], ids=["next process", "same process"])
+def test_an_end_that_is_broken_off_is_written_again(tmp_path, monkeypatch, again):
+    """What the first attempt has added after the matrices is taken away."""
+    path, real = tmp_path / "a.npz", np.lib.format.write_array
+    left = 2
+
+    def write_array(*args, **more):
+        nonlocal left
+        left -= 1
+        real(*args, **more)
+        if left == 0:
+            raise OSError("no space")
+
+    monkeypatch.setattr(np.lib.format, "write_array", write_array)
+    with StoreWriter(path, {"a": 1}) as writer:
+        for i in range(10):
+            writer.add(f"s{i}", X[i : i + 1], y="a")
+        with pytest.raises(OSError, match="no space"):
+            writer.finish({})
+        if again:
+            writer.finish({})
+    if not again:
+        with StoreWriter(path, {"a": 1}) as writer:
+            assert len(writer.done) == 10
+            writer.finish({})
+    np.testing.assert_array_equal(read(path).X, X)
+    np.testing.assert_array_equal(open_stored(path)[:], X)
+    with zipfile.ZipFile(path) as archive:
+        assert archive.testzip() is None
+
+
 def test_a_writer_takes_up_only_what_is_its_own(tmp_path):
     path = tmp_path / "a.npz"
     with StoreWriter(path, {"a": 1}) as writer:
@@ -289,6 +320,7 @@ def kill_until_done(tmp_path, kills, seed):
     with np.load(path) as file:
         np.testing.assert_array_equal(file["X"], X)
         assert file["y"].tolist() == ["b", "a"] * 150
+    np.testing.assert_array_equal(open_stored(path)[:], X)
     assert not (tmp_path / "a.npz.part").exists()
     return killed
 

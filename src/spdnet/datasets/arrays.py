@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from spdnet.datasets.errors import DataError
 from spdnet.datasets.files import PACKED, is_bomb
 
+#: bytes of an array that may be packed as well as can be, as names of groups are
+HARMLESS = 2**28
 _BLOCK = 2**24  # bytes that are read at a time
 _HEADERS = {
     (1, 0): numpy.lib.format.read_array_header_1_0,
@@ -75,7 +77,7 @@ def read_npz(path: str | Path, names: Iterable[str]) -> dict[str, NDArray[Any]]:
             info = archive.getinfo(f"{name}.npy")
             if info.compress_type not in PACKED:
                 raise ValueError(f"{name} packed in a way of its own")
-            if info.compress_size > size or is_bomb(info.file_size, info.compress_size):
+            if info.compress_size > size or is_bomb(info.file_size, info.compress_size, HARMLESS):
                 raise DataError(
                     f"read: expected {name} in {path} to be what it seems, got {info.file_size} "
                     f"bytes packed in {info.compress_size}; save it again with numpy.savez, which "
@@ -116,7 +118,7 @@ def refusing(name: Any) -> Iterator[None]:
     """All that zipfile, its unpackers and numpy raise on damaged bytes, as our error."""
     try:
         yield
-    except (DataError, FileNotFoundError, PermissionError, IsADirectoryError):
+    except (DataError, MemoryError, FileNotFoundError, PermissionError, IsADirectoryError):
         raise
     except Exception as error:
         raise DataError(

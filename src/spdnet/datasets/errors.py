@@ -18,5 +18,7 @@ def decoding(expected: str, file: str | Path, extra: str) -> Iterator[None]:
         raise DataError(
             f'{expected} and its library, got {error}; pip install "spdnet[{extra}]"'
         ) from error
+    except MemoryError:
+        raise
     except Exception as error:
         raise DataError(f"{expected}, but {file} is missing or damaged: {error!r}") from error

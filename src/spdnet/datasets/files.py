@@ -76,6 +76,8 @@ class Files:
             return self.root.joinpath(*parts).read_bytes()
         try:
             return self._archive.read(self.members[parts])
+        except MemoryError:
+            raise
         except Exception as error:  # of zipfile, and of each way to unpack
             raise DataError(
                 f"read: expected a whole archive, but {'/'.join(parts)} in {self.root} is damaged: "
@@ -106,7 +108,7 @@ def open_files(path: str | Path) -> Files:
     try:
         with zipfile.ZipFile(path) as archive:
             return Files(path, _members(archive, path))
-    except (DataError, PermissionError):
+    except (DataError, PermissionError, MemoryError):
         raise
     except Exception as error:  # zipfile has many names for damage
         raise DataError(
@@ -114,9 +116,9 @@ def open_files(path: str | Path) -> Files:
         ) from error
 
 
-def is_bomb(size: int, packed: int) -> bool:
-    """Whether so many bytes are too many to come from so few."""
-    return size > _SMALL and size > MAX_RATIO * max(1, packed)
+def is_bomb(size: int, packed: int, harmless: int = _SMALL) -> bool:
+    """Whether so many bytes are too many to come from so few, and more than is harmless."""
+    return size > harmless and size > MAX_RATIO * max(1, packed)
 
 
 def stamp_of(path: Path) -> str:

@@ -39,7 +39,8 @@ def read_c3d(file: str | Path, *, drop_unseen: bool = False) -> tuple[NDArray[An
         import c3d
 
         # what it warns of concerns the positions, unless it is one of these
-        warnings.simplefilter("error")
+        warnings.simplefilter("error", UserWarning)
+        warnings.simplefilter("error", RuntimeWarning)
         harmless = "No analog data|missing parameter|Repeated group|no pointer|incomplete reading"
         warnings.filterwarnings("ignore", harmless)
         reader = c3d.Reader(io.BytesIO(Path(file).read_bytes()))

@@ -4,7 +4,7 @@ import re
 
 #: control characters, halves of letters, ends of lines, and marks that turn the direction of text
 _UNSEEN = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]",
+    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]",
 )
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
@@ -33,11 +33,11 @@ def printable(text: str, keep: str = "") -> str:
 def spreadsheet_safe(text: str) -> str:
     """A name as a cell of a CSV file that a spreadsheet does not take for a formula.
 
-    A name that begins with ``=``, ``+``, ``-``, ``@`` or white space gets an apostrophe before it,
-    which spreadsheets take away or show, and never run; so does one that begins with apostrophes
-    and goes on like that, so that different names stay different. Numbers such as ``-1`` stay as
-    they are. A program that needs the name itself takes one apostrophe away from what begins with
-    apostrophes and goes on so: :func:`from_spreadsheet`.
+    A name that begins with ``=``, ``+``, ``-``, ``@``, a tab or an end of line gets an apostrophe
+    before it, which spreadsheets take away or show, and never run; so does one that begins with
+    apostrophes and goes on like that, so that different names stay different. Numbers such as
+    ``-1`` stay as they are. A program that needs the name itself takes one apostrophe away from
+    what begins with apostrophes and goes on so: :func:`from_spreadsheet`.
 
     Examples
     --------

@@ -154,6 +154,7 @@ class StoreWriter:
         if count == 0 or self._shape is None or self._dtype is None:
             raise DataError(f"build: expected matrices for {self.path}, got none")
         head = _npy_header((count, *self._shape), self._dtype)
+        self._handle.truncate(self._waiting.end)  # of what an attempt before has added
         with self._part.open("r+b") as file:
             info = zipfile.ZipInfo("X.npy")
             info.extra = struct.pack("<HH5x", 0xD935, 5)  # to 64 bytes: an empty field of no use

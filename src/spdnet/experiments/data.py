@@ -150,7 +150,8 @@ def load_arrays(
     """An embedded data set by its name, or what a file or folder holds."""
     if data in EMBEDDED and labels is None:
         return LabelledArrays(*EMBEDDED[data]())
-    if not Path(data).exists() and (hint := did_you_mean(data, EMBEDDED)):
+    is_name = Path(data).name == data and not Path(data).suffix
+    if is_name and not Path(data).exists() and (hint := did_you_mean(data, EMBEDDED)):
         raise FileNotFoundError(f"read: expected a file or folder at {data}, got none{hint}")
     return read(data, labels, labelled=labelled, on_file=on_file)
 

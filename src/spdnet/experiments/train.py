@@ -355,6 +355,8 @@ def _take_up(
         difference = _difference(state, common, folder)
         if difference is None:
             trainer.load_state_dict(state["trainer"])
+    except torch.OutOfMemoryError:
+        raise
     except (LookupError, AttributeError, TypeError, RuntimeError, ValueError) as error:
         raise CheckpointError(
             f"train: expected the checkpoint of a training in {folder.path}, but what it holds "

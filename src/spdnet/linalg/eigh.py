@@ -119,7 +119,10 @@ def _solve_singly(A: Tensor, s: Tensor, U: Tensor) -> None:
             if not X.isfinite().all():
                 raise
             _LOG.warning("eigh: %s; solved by QR iterations instead", error)
-            values, vectors = qr_iterations(X.numpy(), driver="ev")
+            try:
+                values, vectors = qr_iterations(X.numpy(), driver="ev")
+            except ValueError:  # numpy's LinAlgError: neither has an answer
+                raise error from None
             s[i], U[i] = torch.from_numpy(values), torch.from_numpy(vectors)
 
 

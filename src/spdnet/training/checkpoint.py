@@ -91,6 +91,8 @@ def load(path: str | Path, *, device: torch.device | str = "cpu") -> dict[str, A
             f"checkpoint: expected a whole checkpoint, but {path} is truncated or damaged; use an "
             "earlier one"
         ) from error
+    except MemoryError:
+        raise
     except Exception as error:  # what a damaged pickle raises has no end
         raise CheckpointError(
             f"checkpoint: expected a file written by spdnet, but {path} is something else, or "

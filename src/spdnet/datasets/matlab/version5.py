@@ -9,6 +9,7 @@ from typing import Any
 import numpy
 from numpy.typing import NDArray
 
+from spdnet.datasets.arrays import HARMLESS
 from spdnet.datasets.errors import DataError
 from spdnet.datasets.files import is_bomb
 from spdnet.datasets.matlab.reader import COST, NUMBERS, Reader, make_array
@@ -70,7 +71,7 @@ class Version5(Reader):
         if kind != _MATRIX:
             raise DataError(f"expected a compressed variable, got an element of type {kind}")
         self.take(size)
-        if is_bomb(size, len(data)):
+        if is_bomb(size, len(data), HARMLESS):
             raise DataError(f"expected a harmless variable, got {size} bytes packed in {len(data)}")
         content = stream.decompress(stream.unconsumed_tail, size) if size else b""
         rest = stream.decompress(stream.unconsumed_tail, 8)  # padding; then the sum is checked

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy
 
+from spdnet.datasets.arrays import HARMLESS
 from spdnet.datasets.errors import DataError
 from spdnet.datasets.files import is_bomb
 from spdnet.datasets.matlab.reader import NUMBERS, Reader, make_array
@@ -100,7 +101,7 @@ class Version73(Reader):
             raise DataError(f"expected deflated data, got filters {filters}")
         whole, there = math.prod(item.shape or ()) * size, item.id.get_storage_size()
         self.take(whole)
-        if is_bomb(whole, there):
+        if is_bomb(whole, there, HARMLESS):
             raise DataError(f"expected a harmless variable, got {whole} bytes packed in {there}")
         chunks: list[Any] = []
         if item.chunks is not None:
