@@ -82,25 +82,22 @@ def test_a_build_on_a_full_disk(tmp_path):
     assert [p.name for p in copy.iterdir()] == ["built.npz"]
 
 
-def test_a_comparison_on_a_full_disk(tmp_path):
+@pytest.mark.parametrize(
+    ("command", "step", "failures"),
+    [
+        ("compare DATA --methods ridge,mdm,spdnet-1 --repeats 2 --epochs 2", 12, 2),
+        ("reproduce no-logeig --standin generated --quick", 100, 3),
+    ],
+)
+def test_comparisons_and_reproductions_on_a_full_disk(tmp_path, command, step, failures):
     data = file_of(tmp_path)
-    compare = ["compare", data, "--methods", "ridge,mdm,spdnet-1", "--repeats", 2]
-    compare += ["--epochs", 2, "--device", "cpu", "--out"]
-    run(*compare, tmp_path / "straight")
-    steps = [(size, [*compare, "DISK/compared"]) for size in growing(4, 12, 40)]
+    command = [data if word == "DATA" else word for word in command.split()]
+    command += ["--device", "cpu", "--out"]
+    run(*command, tmp_path / "straight")
+    steps = [(size, [*command, "DISK/found"]) for size in growing(4, step, 40)]
     found, copy = on_a_small_disk(tmp_path, steps)
-    require_full(found, 2)
-    require_equal_scores(copy / "compared", tmp_path / "straight")
-
-
-def test_a_reproduction_on_a_full_disk(tmp_path):
-    reproduce = ["reproduce", "no-logeig", "--standin", "generated", "--quick"]
-    reproduce += ["--device", "cpu", "--out"]
-    run(*reproduce, tmp_path / "straight")
-    steps = [(size, [*reproduce, "DISK/reproduced"]) for size in growing(4, 100, 40)]
-    found, copy = on_a_small_disk(tmp_path, steps)
-    require_full(found, 3)
-    require_equal_scores(copy / "reproduced", tmp_path / "straight")
+    require_full(found, failures)
+    require_equal_scores(copy / "found", tmp_path / "straight")
 
 
 def test_what_is_written_at_a_stroke_is_not_half_there(tmp_path):
