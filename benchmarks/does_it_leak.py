@@ -121,7 +121,7 @@ def main():
         slope, error = growth(rows, what)
         first, last = rows[len(rows) // 2][what], rows[-1][what]
         print(
-            f"{unit}: {first:.1f} at half time, {last:.1f} at the end, {slope:+.4f} +- {error:.4f} "
+            f"{unit}: {first:.1f} at half time, {last:.1f} at the end, {slope:+.4f} ± {error:.4f} "
             "a round"
         )
     if arguments.plot:

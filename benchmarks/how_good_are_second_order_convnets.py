@@ -86,9 +86,7 @@ def main():
     for name, found in rows.items():
         scores, seconds = zip(*found, strict=True)
         mean, deviation = statistics.mean(scores), statistics.stdev(scores)
-        print(
-            f"{name:28}{100 * mean:6.2f} +- {100 * deviation:.2f}{statistics.mean(seconds):12.1f}"
-        )
+        print(f"{name:28}{100 * mean:6.2f} ± {100 * deviation:.2f}{statistics.mean(seconds):12.1f}")
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ def main():
         linear.fit(logs[train], y[train])
         scores["log-Euclidean logistic regression"].append(linear.score(logs[test], y[test]))
     for name, values in scores.items():
-        print(f"{name:36} {100 * np.mean(values):6.2f} +- {100 * np.std(values):4.2f} %")
+        print(f"{name:36} {100 * np.mean(values):6.2f} ± {100 * np.std(values):4.2f} %")
     print(f"training of SPDNet: {np.mean(seconds):.1f} s a split")
 
 

@@ -90,7 +90,7 @@ def main():
         found = [accuracy(X, y, settings, seed) for seed in range(arguments.halves)]
         scores, seconds = zip(*found, strict=True)
         spread = statistics.stdev(scores) if len(scores) > 1 else float("nan")
-        mean = f"{100 * statistics.mean(scores):6.2f} +- {100 * spread:.2f}"
+        mean = f"{100 * statistics.mean(scores):6.2f} ± {100 * spread:.2f}"
         print(f"{name:34}{mean}{statistics.mean(seconds):12.1f}", flush=True)
 
 

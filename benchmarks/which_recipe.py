@@ -122,7 +122,7 @@ def main():
         for label in chosen:
             accuracy, seconds = np.array([next(results) for _ in parts]).T
             means = 100 * accuracy.reshape(arguments.halves, 3).mean(1)
-            line = f"{means.mean():6.2f} +- {means.std():4.2f} %  {seconds.mean():6.1f} s"
+            line = f"{means.mean():6.2f} ± {means.std():4.2f} %  {seconds.mean():6.1f} s"
             print(f"  {label:36} {line}", flush=True)
 
 

@@ -11,11 +11,13 @@ sys.path.insert(0, str(HERE))
 os.environ["OMP_NUM_THREADS"] = "1"  # small matrices, here and in child processes
 
 import commands  # noqa: E402
+import outputs  # noqa: E402
 import pictures  # noqa: E402
 from docutils import nodes  # noqa: E402
 
 pictures.make(HERE / "_made")
 commands.make(HERE / "_made")
+outputs.make(HERE, HERE / "_made" / "outputs")
 
 project = "spdnet"
 author = "The spdnet developers"
@@ -140,6 +142,11 @@ def skip_foreign(app, what, name, obj, skip, options):
     return None if ours and not re.fullmatch(r"set_\w+_request", name) else True
 
 
+def put_outputs_in(app, docname, source):
+    """Below each block, what it printed."""
+    source[0] = outputs.insert(HERE / "_made" / "outputs", docname, source[0])
+
+
 def point_into_the_site(app, docname, source):
     """Links to files of the repository, which the code host shows, as links to their pages."""
     up = "(" + "../" * (docname.count("/") + 1)
@@ -155,5 +162,6 @@ def setup(app):
     app.connect("missing-reference", find_elsewhere)
     app.connect("autodoc-process-docstring", add_summary, priority=900)
     app.connect("autodoc-skip-member", skip_foreign)
+    app.connect("source-read", put_outputs_in)
     app.connect("source-read", point_into_the_site)
     return {"parallel_read_safe": True}

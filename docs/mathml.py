@@ -13,9 +13,13 @@ def setup(app):
 
 
 def mathml(text, **settings):
-    """A formula; fractions of two single signs have no braces, which docutils wants."""
+    """A formula, where docutils needs help with fractions and with the room around names."""
+    # it wants braces around the two single signs of a fraction
     text = re.sub(r"\\([tdc]?frac)\s*(\w)\s*(\w)", r"\\\1{\2}{\3}", text)
-    return tex2mathml(text, **settings)
+    # it makes an operator of max, which browsers set apart from its bracket
+    return tex2mathml(text, **settings).replace(
+        "<mo>max</mo>", '<mo lspace="0.17em" rspace="0">max</mo>'
+    )
 
 
 def inline(writer, node):

@@ -23,15 +23,12 @@ HERE = Path(__file__).parent
 
 def make(place):
     """Write the run, its pictures and its report below a folder, unless they are there already."""
-    files = sorted([*(HERE.parent / "src").rglob("*.py"), *HERE.rglob("*.py")])
-    stamp = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
+    stamp = hashlib.sha256(sources()).hexdigest()
     if (place / "stamp").is_file() and (place / "stamp").read_text() == stamp:
         return
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir()
-    command = [sys.executable, "-m", "spdnet", "train", "digits", "--device", "cpu"]
-    shown = run(command, place)
-    (place / "train.txt").write_text("$ spdnet train digits\n" + shortened(shown))
+    run([sys.executable, "-m", "spdnet", "train", "digits", "--device", "cpu"], place)
     folder = RunFolder(place / "runs" / "digits")
     found, history = folder.results(), folder.metrics()
     for name, picture in {
@@ -49,22 +46,17 @@ def make(place):
     (place / "stamp").write_text(stamp)
 
 
+def sources():
+    """All the code that a page may depend on, but for the gallery, which has stamps of its own."""
+    files = sorted([*(HERE.parent / "src").rglob("*.py"), *HERE.rglob("*.py")])
+    return b"".join(file.read_bytes() for file in files)
+
+
 def run(command, place):
-    """Run a command in a folder; what it says."""
+    """Run a command in a folder."""
     done = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise RuntimeError(f"{' '.join(map(str, command))}: {done.stderr}")
-    return done.stdout
-
-
-def shortened(text):
-    """Without most of the epochs."""
-    lines = text.splitlines()
-    epochs = [i for i, line in enumerate(lines) if line.startswith("epoch")]
-    middle = set(epochs[3:-1])
-    for i in sorted(middle, reverse=True):
-        lines[i : i + 1] = ["..."] if i == min(middle) else []
-    return "\n".join(lines) + "\n"
 
 
 def first(folder):
@@ -87,7 +79,7 @@ def first(folder):
     ways = np.where(y, "rising", "falling")
     plots.cone(covariance.sample_covariance(signals), ways, ax=left)
     plots.embedding(outputs, digits[test], ax=right)
-    left.set_title("2 by 2 covariances in the cone of SPD matrices")
+    left.set_title("2 by 2 covariances in their cone")
     right.set_title("five digits that SPDNet has not seen: its outputs")
     return figure
 

@@ -58,7 +58,7 @@ for seed in range(3):
 
 for name, scores in (("SPDNet", ours), ("log-Euclidean linear", linear)):
     mean, deviation = metrics.spread(scores)
-    print(f"{name:22}{100 * mean:6.2f} +- {100 * deviation:.2f} %")
+    print(f"{name:22}{100 * mean:6.2f} ± {100 * deviation:.2f} %")
 
 # %%
 # What happened on the way

@@ -92,7 +92,7 @@ folds = RepeatedStratifiedKFold(n_splits=5, n_repeats=2, random_state=0)
 scores = {name: cross_val_score(pipeline(m), signals, y, cv=folds) for name, m in methods.items()}
 for name, values in scores.items():
     mean, deviation = metrics.spread(values)
-    print(f"{name:26}{100 * mean:5.1f} +- {100 * deviation:.1f} %")
+    print(f"{name:26}{100 * mean:5.1f} ± {100 * deviation:.1f} %")
 
 # %%
 # On the left, the mean spectrum of an electrode over the right half of the brain: its rhythm is

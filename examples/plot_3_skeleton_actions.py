@@ -84,7 +84,7 @@ for seed in range(3):
         scores[name].append(method.fit(X[train], y[train]).score(X[test], y[test]))
 for name, values in scores.items():
     mean, deviation = metrics.spread(values)
-    print(f"{name:22}{100 * mean:5.1f} +- {100 * deviation:.1f} %, three random halves")
+    print(f"{name:22}{100 * mean:5.1f} ± {100 * deviation:.1f} %, three random halves")
 
 # %%
 # What ReEig does

@@ -89,7 +89,7 @@ for seed in range(3):
     scores["log-Euclidean linear"].append(linear.score(X[test], y[test]))
 for name, values in scores.items():
     mean, deviation = metrics.spread(values)
-    print(f"{name:22}{100 * mean:6.2f} +- {100 * deviation:.2f} %")
+    print(f"{name:22}{100 * mean:6.2f} ± {100 * deviation:.2f} %")
 
 # %%
 # The curves of the last half. Learning features by gradient descent has its price, and on images as

@@ -50,7 +50,7 @@ settings = Comparison(
 # A folder keeps every cell of the table, so that a comparison that was interrupted goes on where it
 # stood, and one with more methods or repeats does only what is new. ``results`` is what the folder
 # holds in ``results.json``; beside it are the table as text, CSV and LaTeX. The number behind
-# ``+-`` is the deviation over the three random parts.
+# ``±`` is the deviation over the three random parts.
 
 with tempfile.TemporaryDirectory() as place:
     folder = ComparisonFolder(Path(place) / "digits")

@@ -107,7 +107,7 @@ for seed in range(5):
     scores["log-Euclidean linear"].append(linear.score(X_test, y_test))
 for name, values in scores.items():
     mean, deviation = metrics.spread(values)
-    print(f"{name:22}{100 * mean:5.1f} +- {100 * deviation:.1f} %")
+    print(f"{name:22}{100 * mean:5.1f} ± {100 * deviation:.1f} %")
 print(f"the last network chose r = {model[1].amount.sigmoid():.2f}")
 
 # %%

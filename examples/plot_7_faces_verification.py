@@ -100,8 +100,8 @@ for name in draws[0][0]:
     errors = [metrics.equal_error_rate(scores[name], same) for scores, same in draws]
     rate, error = metrics.spread(rates), metrics.spread(errors)
     print(
-        f"{name:26} verified {100 * rate.mean:5.1f} +- {100 * rate.deviation:.1f} %, "
-        f"equal error {100 * error.mean:5.1f} +- {100 * error.deviation:.1f} %"
+        f"{name:26} verified {100 * rate.mean:5.1f} ± {100 * rate.deviation:.1f} %, "
+        f"equal error {100 * error.mean:5.1f} ± {100 * error.deviation:.1f} %"
     )
 
 # %%

@@ -62,7 +62,7 @@ with tempfile.TemporaryDirectory() as place:
 for n, found in results.items():
     ours, linear = found["accuracy"], found["baseline"]["accuracy"]
     for name, score in (("SPDNet", ours), ("log-Euclidean linear", linear)):
-        text = f"{100 * score['mean']:6.2f} +- {100 * score['deviation']:.2f} %"
+        text = f"{100 * score['mean']:6.2f} ± {100 * score['deviation']:.2f} %"
         print(f"{n} process{'es:' if n > 1 else ':':5}{name:22}{text}")
 
 # %%

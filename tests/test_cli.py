@@ -683,7 +683,7 @@ def test_build_and_train(tmp_path, monkeypatch):
     run = invoke("data", "build", raw, "built.npz", *flags, "--dtype", "float32")
     assert run.exit_code == 0, run.stderr
     assert "24 of 24 sequences" in run.stderr
-    assert run.stdout == "file: built.npz\n"
+    assert run.stdout == "77 matrices of 6 x 6, float32\nfile: built.npz\n"  # 12, and clips
     shown = invoke("data", "info", "built.npz").stdout
     assert "6 x 6, float32" in shown
     assert "12 test" in shown

@@ -5,16 +5,12 @@ by command. What cannot run here has a reason in front of it: ``<!-- not run: ne
 """
 
 import re
-import shlex
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from docs.blocks import FENCE, NOT_RUN, Session, blocks, commands
 
 from tests.cases import random_spd
 
@@ -27,43 +23,19 @@ MARKDOWN = [*PAGES, *ROOT.glob("C*.md"), ROOT / "benchmarks/NOTES.md", ROOT / "e
 #: run by other tests
 ELSEWHERE = ("docs/interoperability.md",)
 LANGUAGES = ("python", "sh", "toml", "text", "bibtex", "")
-BLOCK = re.compile(r"^```(?P<language>[^\n]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
-MARKER = re.compile(r"<!--\s*not run(?P<reason>[^>]*)-->")
 LINK = re.compile(r"(?<!`)!?\[[^\]]*\]\((?P<target>[^)\s]+)\)")
-
-
-class Block(NamedTuple):
-    language: str
-    text: str
-    line: int
-    skipped: bool
 
 
 def name_of(path):
     return path.relative_to(ROOT).as_posix()
 
 
-def blocks(page):
-    """The blocks of a page in order; directives of the site are not among them."""
-    whole, found = page.read_text(), []
-    for match in BLOCK.finditer(whole):
-        before = whole[: match.start()]
-        last = before.rstrip().rsplit("\n", 1)[-1]
-        line = before.count("\n") + 1
-        if not match["language"].startswith("{"):
-            skipped = bool(MARKER.fullmatch(last))
-            found.append(Block(match["language"], match["text"], line, skipped))
-    return found
-
-
-def commands(block):
-    """The words of each command of a shell block."""
-    lines = block.text.replace("\\\n", " ").splitlines()
-    return [words for line in lines if (words := shlex.split(line, comments=True))]
+def on(page):
+    return blocks(page.read_text())
 
 
 def runs(page):
-    return [block for block in blocks(page) if not block.skipped]
+    return [block for block in on(page) if not block.skipped]
 
 
 def is_slow(page):
@@ -91,40 +63,30 @@ RUN_HERE = [page for page in PAGES if runs(page) and name_of(page) not in ELSEWH
 @every_page
 def test_what_is_not_run_has_a_reason(page):
     text = page.read_text()
-    markers = list(MARKER.finditer(text))
+    markers = list(NOT_RUN.finditer(text))
     for marker in markers:
         assert re.fullmatch(r": \S.{5,}\s", marker["reason"]), marker[0]
-        assert BLOCK.match(text, text.index("\n", marker.end()) + 1), f"no block below {marker[0]}"
-    assert sum(block.skipped for block in blocks(page)) == len(markers)
+        assert FENCE.match(text, text.index("\n", marker.end()) + 1), f"no block below {marker[0]}"
+    assert sum(block.skipped for block in on(page)) == len(markers)
 
 
 @every_page
 def test_blocks_have_a_language(page):
-    for block in blocks(page):
+    for block in on(page):
         assert block.language in LANGUAGES, f"line {block.line}: {block.language}"
 
 
 @pytest.mark.parametrize("page", [marked(page) for page in RUN_HERE])
-def test_blocks_run(page, tmp_path, monkeypatch, capsys):
+def test_blocks_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     if "guide" not in page.parts:  # guides make all that they use
         make_files(tmp_path, 93 if page == README else 8)
         for name in built(page):
             (tmp_path / name).unlink(missing_ok=True)
-    names = {"__name__": "__main__"}
-    for block in runs(page):
-        if block.language == "python":
-            code = "\n" * block.line + block.text
-            exec(compile(code, str(page), "exec"), names)
-        elif block.language == "toml":
-            file = re.match(r"# (\w+\.toml)\n", block.text)
-            assert file, "expected the name of the file in the first line, # my.toml"
-            Path(file[1]).write_text(block.text)
-        elif block.language == "sh":
-            for words in commands(block):
-                run(words)
+    session = Session(others=check_that_it_exists)
+    out = "".join(session.run(block) for block in runs(page))
     if page == README:
-        check_readme(tmp_path, capsys.readouterr().out)
+        check_readme(tmp_path, out)
 
 
 def check_readme(place, out):
@@ -136,26 +98,16 @@ def check_readme(place, out):
     assert len((place / "predictions.csv").read_text().splitlines()) == 10
 
 
-def run(words):
-    """Run a command of ours; of others, see that what they name is there."""
+def check_that_it_exists(words):
+    """Of commands that are not ours: see that what they name is there."""
     program, *rest = words
     if program == "make":
         assert re.search(rf"^{rest[0]}:", (ROOT / "Makefile").read_text(), re.MULTILINE), words
-    elif words[:2] == ["pip", "install"]:
+    else:
+        assert words[:2] == ["pip", "install"], f"neither run nor marked: {words}"
         extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
         for name in re.findall(r"\[([\w,]+)\]", rest[-1]):
             assert set(name.split(",")) <= set(extras["optional-dependencies"]), words
-    elif program == "torchrun" or "--devices" in rest:  # starts other processes
-        module = {"torchrun": "torch.distributed.run", "spdnet": "spdnet"}[program]
-        command = [sys.executable, "-m", module, *rest]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, (words, done.stderr)
-    else:
-        assert program == "spdnet", f"neither run nor marked: {words}"
-        from spdnet.cli import app
-
-        done = CliRunner().invoke(app, rest)
-        assert done.exit_code == 0, (words, done.output, done.exception)
 
 
 def make_files(place, n):
@@ -177,7 +129,7 @@ def make_files(place, n):
 
 def anchors(page):
     """The anchors of a page's headings, as code hosts and the site make them."""
-    text = BLOCK.sub("", page.read_text())
+    text = FENCE.sub("", page.read_text())
     for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE):
         plain = re.sub(r"[^\w\- ]", "", heading.strip().lower())
         yield plain.replace(" ", "-")
@@ -185,7 +137,7 @@ def anchors(page):
 
 @pytest.mark.parametrize("page", MARKDOWN, ids=name_of)
 def test_links_lead_somewhere(page):
-    text = re.sub(r"`[^`\n]+`", "", BLOCK.sub("", page.read_text()))
+    text = re.sub(r"`[^`\n]+`", "", FENCE.sub("", page.read_text()))
     for match in LINK.finditer(text):
         target, _, anchor = match["target"].partition("#")
         if "://" in target or set(MADE) & set(Path(target).parts):

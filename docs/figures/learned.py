@@ -96,7 +96,7 @@ rows += ["| task, matrices | " + " | ".join(METHODS) + " |", "|---|---|---|"]
 for task in TASKS:
     for size in SIZES:
         cells = (metrics.spread(scores[task, name, size]) for name in METHODS)
-        text = " | ".join(f"{mean:.1f} +- {deviation:.1f}" for mean, deviation in cells)
+        text = " | ".join(f"{mean:.1f} ± {deviation:.1f}" for mean, deviation in cells)
         rows.append(f"| {task}, {size} | {text} |")
 text = "\n".join(rows) + "\n"
 (folder / "learned.md").write_text(text)
