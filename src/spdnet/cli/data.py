@@ -20,7 +20,7 @@ from rich.progress import (
 
 from spdnet._checks import require_choice
 from spdnet.cli.display import Speed
-from spdnet.datasets import Descriptor, build, open_stored
+from spdnet.datasets import Descriptor, build, read
 from spdnet.datasets.files import text
 from spdnet.datasets.index import read_index
 from spdnet.datasets.names import printable
@@ -70,7 +70,7 @@ def run_build(path: Path, out: Path, given: dict[str, Any]) -> None:
             provenance={**about, "test": test, "seed": seed},
             on_source=count,
         )
-    X = open_stored(out)
+    X = read(out).X
     typer.echo(f"{len(X)} matrices of {X.shape[1]} x {X.shape[2]}, {X.dtype}")
     typer.echo(f"file: {printable(str(out))}")
 
