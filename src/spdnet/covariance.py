@@ -76,8 +76,10 @@ def sample_covariance(X: Tensor) -> Tensor:
 def ledoit_wolf(X: Tensor) -> Tensor:
     r"""Covariance shrunk towards a multiple of the identity, by the rule of Ledoit and Wolf.
 
-    :math:`(1 - \rho) C + \rho \frac{\mathrm{tr} C}{n} I` with the :math:`\rho` that minimises the
-    expected squared error, estimated from the data; :math:`C` has the denominator ``T``.
+    :math:`(1 - \rho) C + \rho \mu I` with :math:`\mu = \mathrm{tr} C / n` and the :math:`\rho`
+    that minimises the expected squared error, estimated from the data: :math:`\rho = \frac1{T^2}
+    \sum_t \lVert x_t x_t^\top - C \rVert^2 / \lVert C - \mu I \rVert^2`, at most 1, where
+    :math:`C` has the denominator ``T``. Few samples give much shrinkage, many give none.
 
     Parameters
     ----------
@@ -114,7 +116,13 @@ def ledoit_wolf(X: Tensor) -> Tensor:
 def oas(X: Tensor) -> Tensor:
     r"""Covariance shrunk towards a multiple of the identity, oracle approximating shrinkage.
 
-    As :func:`ledoit_wolf`, with the :math:`\rho` that is best for Gaussian data.
+    As :func:`ledoit_wolf`, with a :math:`\rho` that approximates the best one for Gaussian data,
+
+    .. math:: \rho = \frac{\mathrm{tr}(C^2) + \mathrm{tr}^2 C}
+                       {(T + 1) (\mathrm{tr}(C^2) - \mathrm{tr}^2 C / n)},
+
+    at most 1. This is scikit-learn's form: it leaves out terms with :math:`2 / n` of the original,
+    which shrinks more where channels are few (below some ten).
 
     Parameters
     ----------

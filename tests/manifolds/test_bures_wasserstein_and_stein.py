@@ -100,6 +100,17 @@ def test_means(metric):
         assert (spread(M) < spread(M + 0.01 * random_symmetric(3, seed=seed))).all()
 
 
+@both
+def test_means_of_a_batch_do_not_influence_each_other(metric):
+    scales = torch.logspace(0, 3, 5, dtype=torch.float64)[:, None, None]
+    X = torch.stack([random_spd(5, 3), scales * random_spd(5, 3, seed=1)])
+    weights = torch.rand(2, 5).double().requires_grad_()  # so that it is differentiated, too
+    for w in (weights.detach(), weights):
+        together = metric.mean(X, w)
+        for i in range(2):
+            assert torch.equal(together[i], metric.mean(X[i : i + 1], w[i : i + 1])[0])
+
+
 def test_bures_wasserstein_mean_of_ill_conditioned_matrices():
     X = torch.stack([with_spectrum(ILL_CONDITIONED, seed=s) for s in range(3)])
     assert_spd(bures_wasserstein.mean(X))  # without a warning

@@ -1,9 +1,9 @@
 r"""SPD matrices with the Bures-Wasserstein metric: optimal transport between Gaussians.
 
 The map :math:`T = L^{-\top} (L^\top Y L)^{1/2} L^{-1}`, for :math:`X = L L^\top`, takes the centred
-Gaussian with covariance ``X`` to that with ``Y``: :math:`T X T = Y`. The metric goes on where the
-others end, at singular matrices; in return its geodesics do: :math:`\exp_X(V)` is defined as long
-as :math:`I + \mathcal L_X(V)` is positive definite, where :math:`\mathcal L` solves Lyapunov's
+Gaussian with covariance ``X`` to that with ``Y``: :math:`T X T = Y`. The metric could go on to
+singular matrices, which are refused here; its geodesics end there: :math:`\exp_X(V)` is defined as
+long as :math:`I + \mathcal L_X(V)` is positive definite, where :math:`\mathcal L` solves Lyapunov's
 equation. The parallel transport has no closed form and is not offered.
 
 Points are ``(..., n, n)`` symmetric positive definite, tangent vectors ``(..., n, n)`` symmetric;

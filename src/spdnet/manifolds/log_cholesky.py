@@ -173,7 +173,7 @@ def exp(X: Tensor, V: Tensor, *, check: bool = True) -> Tensor:
 
 @accurately
 def log(X: Tensor, Y: Tensor, *, check: bool = True) -> Tensor:
-    r"""Logarithm :math:`D\varphi^{-1}[\varphi(Y) - \varphi(X)]`: the tangent vector to ``Y``.
+    r"""Logarithm :math:`D\varphi(X)^{-1}[\varphi(Y) - \varphi(X)]`: the tangent vector to ``Y``.
 
     Parameters
     ----------

@@ -1,9 +1,9 @@
 r"""SPD matrices with the log-Euclidean metric: flat, through the matrix logarithm.
 
 Points are ``(..., n, n)`` symmetric positive definite, tangent vectors ``(..., n, n)`` symmetric;
-leading shapes broadcast. ``check=False`` skips the passes over the data. ``exp``, ``log`` and
-``transport`` contain the derivative of a matrix function and are differentiable once, the others
-twice.
+leading shapes broadcast. ``check=False`` skips the passes over the data. ``inner``, ``exp``,
+``log`` and ``transport`` contain the derivative of a matrix function and are differentiable once,
+the others twice.
 
 References
 ----------

@@ -1,8 +1,8 @@
 r"""SPD matrices with Stein's divergence, the symmetric sibling of the log-determinant.
 
 :math:`S(X, Y) = \log\det\tfrac{X + Y}{2} - \tfrac12 \log\det(X Y)`; its root is a distance that is
-invariant under congruence as the affine-invariant one is, without a single eigenvector. It comes
-from no Riemannian metric: there are the distance and the mean, and no tangent vectors.
+invariant under congruence as the affine-invariant one is. It comes from no Riemannian metric:
+there are the distance and the mean, and no tangent vectors.
 
 Points are ``(..., n, n)`` symmetric positive definite; leading shapes broadcast. ``check=False``
 skips the passes over the data. Everything is computed in float64 and rounded to the dtype of the

@@ -26,13 +26,13 @@ class SPDBatchNorm(SPDLayer):
     :math:`v` of the batch, or in evaluation those seen in training:
 
     ====================  ========================  ================================================
-    ``log_euclidean``     :math:`L = \log X`        :math:`L \mapsto f (L - M) + \beta`; the
-                                                    normalisation that the paper proposes
+    ``log_euclidean``     :math:`L = \log X`        :math:`L \mapsto f (L - M) + \beta`, as the
+                                                    paper suggests for after the logarithm
     ``log_cholesky``      :math:`L` of              the same; the cheapest
                           :math:`X^\theta`, its
                           diagonal as a logarithm
-    ``affine_invariant``  :math:`P = X^\theta`      :math:`P \mapsto B^{1/2} Q^f B^{1/2}` with
-                                                    :math:`Q = M^{-1/2} P M^{-1/2}`
+    ``affine_invariant``  :math:`P = X^\theta`      :math:`P \mapsto B^{\theta/2} Q^f B^{\theta/2}`
+                                                    with :math:`Q = M^{-1/2} P M^{-1/2}`
     ====================  ========================  ================================================
 
     with :math:`f = s / \sqrt{v + \mathrm{eps}}`, or 1 without variance. These are LieBN's, with its
@@ -42,7 +42,7 @@ class SPDBatchNorm(SPDLayer):
     The statistics are over all leading dimensions. With several processes they are those of all
     processes together. They count as constants in the derivative, as in the originals. A single
     matrix has no dispersion: in training it is normalised by the running statistics, and copies of
-    one matrix by the running variance.
+    one matrix by the running variance. Without variance it is moved to the bias, being its mean.
 
     Parameters
     ----------

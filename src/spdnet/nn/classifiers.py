@@ -32,7 +32,8 @@ class SPDMLR(SPDLayer):
 
     Each class has a point :math:`P_k` and a symmetric :math:`A_k`, the normal of a hyperplane
     through the point; its logit is :math:`\langle \log_{P_k} X, \Gamma_{I \to P_k} A_k
-    \rangle_{P_k}`, the signed distance to the hyperplane times the length of the normal:
+    \rangle_{P_k}`. In the flat metrics this is the signed distance to the hyperplane times the
+    length of the normal, in the others its analogue in the tangent space at the point:
 
     =====================  =========================================================================
     ``log_euclidean``      :math:`\langle \log X - \log P, A \rangle`; a linear classifier with bias

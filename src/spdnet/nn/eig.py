@@ -23,9 +23,9 @@ class ReEig(SPDLayer):
         covariance matrices come at any scale.
     momentum : float
         Weight of the latest batch in the running threshold, for a percentage only. A batch is
-        rectified with the threshold of the batches before it (the first one with its own), so that
-        a matrix does not depend on its batch-mates. Because every forward pass in training moves
-        the threshold, activation checkpointing does not go with a percentage.
+        rectified with the threshold of the batches before it, so that a matrix does not depend on
+        its batch-mates; the first one has only its own. Every forward pass in training moves the
+        threshold, so activation checkpointing does not go with a percentage.
     check : bool
         Refuse input that is not finite and symmetric, and evaluation before any training.
     device, dtype : optional
