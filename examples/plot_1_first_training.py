@@ -73,6 +73,6 @@ history = network.history_
 best = min(history, key=lambda row: row["val_loss"])
 left, right = plots.panels(1, 2, size=(9.6, 4.4))
 plots.learning_curves(history, "loss", best_epoch=best["epoch"], ax=left)
-plots.confusion((y_test, network.predict(X_test)), ax=right)
+plots.confusion(y_true=y_test, y_pred=network.predict(X_test), ax=right)
 right.set_title("the held-out half")
 plt.show()

@@ -129,28 +129,36 @@ def test_learning_curves_of_your_own():
 
 @pytest.mark.parametrize("kind", [list, np.array, torch.tensor])
 def test_confusion_of_labels(kind):
-    ax = plots.confusion((kind([0, 0, 2, 2, 2]), kind([0, 2, 2, 2, 0])))
+    ax = plots.confusion(y_true=kind([0, 0, 2, 2, 2]), y_pred=kind([0, 2, 2, 2, 0]))
     assert [text.get_text() for text in ax.get_xticklabels()] == ["0", "2"]
     np.testing.assert_allclose(ax.images[0].get_array(), [[1 / 2, 1 / 2], [1 / 3, 2 / 3]])
     cells = {text.get_position(): text.get_text() for text in ax.texts}
     assert cells == {(0, 0): "1", (1, 0): "1", (0, 1): "1", (1, 1): "2"}
-    ax = plots.confusion((kind([0, 1]), kind([0, 0])), [1, 0, 7])
+    ax = plots.confusion(classes=[1, 0, 7], y_true=kind([0, 1]), y_pred=kind([0, 0]))
     assert ax.images[0].get_array().tolist() == [[0, 1, 0], [0, 1, 0], [0, 0, 0]]
 
 
-@pytest.mark.parametrize("kind", [list, np.array, torch.tensor])
+@pytest.mark.parametrize("kind", [list, tuple, np.array, torch.tensor])
 def test_confusion_of_counts(kind):
-    ax = plots.confusion(kind([[3, 1], [0, 0]]), ["walk", "a very long name of a class"])
+    ax = plots.confusion(kind([(3, 1), (0, 0)]), ["walk", "a very long name of a class"])
     assert ax.images[0].get_array().tolist() == [[0.75, 0.25], [0, 0]]
     names = [text.get_text() for text in ax.get_yticklabels()]
     assert names[0] == "walk"
-    assert len(names[1]) == 16
+    assert names[1] == "a very lo… class"
     assert [text.get_text() for text in plots.confusion(np.eye(2)).get_xticklabels()] == ["0", "1"]
 
 
 def test_confusion_of_many_classes_has_no_text():
     assert len(plots.confusion(np.eye(25)).texts) == 25
     assert len(plots.confusion(np.eye(26)).texts) == 0
+
+
+def test_names_that_begin_with_an_underscore_are_in_the_legend():
+    points = np.arange(12.0).reshape(6, 2)
+    ax = plots.embedding(points, ["_a", "b"] * 3)
+    assert legend(ax) == [" _a", "b"]
+    ax = plots.cone(np.stack([np.eye(2)] * 2), ["_a", "b"])
+    assert legend(ax) == [" _a", "b"]
 
 
 def test_names_are_not_mathematics():
@@ -284,11 +292,20 @@ BAD = {
     "counts": (lambda: plots.confusion(np.ones((2, 3))), ValueError, r"confusion: .*\(2, 3\)"),
     "negative": (lambda: plots.confusion(-np.eye(2)), ValueError, "confusion: .*at least 0"),
     "names": (lambda: plots.confusion(np.eye(2), "a"), ValueError, "confusion: .*2 classes, got 1"),
-    "three": (lambda: plots.confusion(([1],) * 3), ValueError, "confusion: .*two rows.*got 3"),
-    "lengths": (lambda: plots.confusion(([1], [1, 2])), ValueError, "confusion: .*got 1 and 2"),
-    "label": (lambda: plots.confusion(([1], [2]), [1]), ValueError, "confusion: .*got 2"),
+    "nothing": (lambda: plots.confusion(), ValueError, "confusion: expected either counts"),
+    "half": (lambda: plots.confusion(y_true=[1]), ValueError, "confusion: expected either counts"),
+    "lengths": (
+        lambda: plots.confusion(y_true=[1], y_pred=[1, 2]),
+        ValueError,
+        "confusion: .*got 1 and 2",
+    ),
+    "label": (
+        lambda: plots.confusion(classes=[1], y_true=[1], y_pred=[2]),
+        ValueError,
+        "confusion: .*got 2",
+    ),
     "table": (
-        lambda: plots.confusion((np.eye(2), np.eye(2))),
+        lambda: plots.confusion(y_true=np.eye(2), y_pred=np.eye(2)),
         ValueError,
         r"confusion: expected y_true to be a row.*\(2, 2\)",
     ),

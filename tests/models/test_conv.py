@@ -71,6 +71,17 @@ def test_large_images_are_halved_between_convolutions():
     assert SmallConvNet(3, (4, 5, 6))(torch.randn(1, 3, 32, 32)).shape == (1, 6, 8, 8)
 
 
+def test_constant_features_have_a_logarithm():
+    flat = torch.zeros(2, 1, 8, 8)
+    model = make("ConvSPDNet")
+    outputs = model(flat)
+    outputs.square().sum().backward()
+    assert outputs.isfinite().all()
+    assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
+    one_place = ConvSPDNet(3, nn.Conv2d(1, 8, 1), channels=8)(torch.randn(2, 1, 1, 1))
+    assert one_place.isfinite().all()
+
+
 def test_a_backbone_of_unknown_channels_is_refused():
     for model in (O2PNet, ConvSPDNet):
         with pytest.raises(ValueError, match="channels="):

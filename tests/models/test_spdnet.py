@@ -263,3 +263,22 @@ def test_an_activation_of_ones_own_in_place_of_a_reeig():
     model = SPDNet((8, 6, 4, 2), 2, dtype=torch.float64)
     model.reeigs[1] = SpectralActivation("softplus")
     assert model(random_spd(3, 8)).shape == (3, 2)
+
+
+def test_matrices_of_too_small_a_unit_are_told_of():
+    volts = 1e-12 * random_spd(6, 5)
+    with pytest.warns(RuntimeWarning, match="all eigenvalues of all 6 matrices are below eps"):
+        outputs = make({})(volts)
+    assert outputs.std(0).max() < 1e-12  # nothing is left of them
+    for settings in ({"center": "log_euclidean"}, {"eps": "30%"}, {"eps": 1e-15}, {"dims": (5, 3)}):
+        model = make(settings).train()
+        model.reset_parameters()
+        if model.center is not None:
+            model.center.fit(volts)
+        assert model(volts).std(0).max() > 1e-4
+    make({})(torch.cat([volts, random_spd(1, 5)]))  # it is not all of them
+
+
+def test_matrices_of_too_small_a_unit_under_vmap():
+    model = make({})
+    assert torch.vmap(model)(1e-12 * random_spd(6, 5)).shape == (6, 3)

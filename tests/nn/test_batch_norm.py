@@ -199,6 +199,15 @@ def test_one_matrix_or_its_copies_have_no_dispersion_to_divide_by(metric, dtype)
 
 
 @pytest.mark.parametrize("metric", ["log_euclidean", "log_cholesky", "affine_invariant"])
+def test_one_matrix_without_variance_is_not_put_on_the_bias(metric):
+    layer = SPDBatchNorm(3, metric, variance=False)
+    layer(X.float())
+    one, other = layer(X[:1].float()), layer(X[1:2].float())
+    assert (one - other).abs().max() > 0.1
+    torch.testing.assert_close(one, layer.eval()(X[:1].float()))
+
+
+@pytest.mark.parametrize("metric", ["log_euclidean", "log_cholesky", "affine_invariant"])
 @pytest.mark.parametrize("half", [torch.float16, torch.bfloat16])
 def test_half_types_are_lifted(metric, half):
     layer = SPDBatchNorm(3, metric)

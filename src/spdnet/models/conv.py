@@ -120,6 +120,8 @@ class ConvSPDNet(nn.Module):
         Of the pooling: see :class:`spdnet.nn.CovPool`.
     reg : float
         Regularisation of the covariance, relative to its mean eigenvalue.
+    floor : float
+        Added to the diagonal besides, for images on which the features are constant.
     **settings
         Of :class:`spdnet.SPDNet`, such as ``eps``.
 
@@ -141,11 +143,12 @@ class ConvSPDNet(nn.Module):
         in_channels: int = 1,
         kind: str = "centered",
         reg: float = 1e-3,
+        floor: float = 1e-6,
         **settings: Any,
     ) -> None:
         super().__init__()
         self.backbone, n = _backbone("ConvSPDNet", backbone, channels, in_channels)
-        self.pool = CovPool(kind, reg=reg)
+        self.pool = CovPool(kind, reg=reg, floor=floor)
         n = n + 1 if kind == "gaussian" else n
         dims = (max(1, n // 2),) if dims is None else tuple(dims)
         self.spdnet = SPDNet((n, *dims), n_classes, **{"bias": True, "check": False, **settings})

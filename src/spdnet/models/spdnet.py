@@ -1,5 +1,6 @@
 """SPDNet, the network of the paper."""
 
+import warnings
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from spdnet._autograd import is_concrete
 from spdnet._checks import (
     require_choice,
     require_count,
@@ -189,6 +191,8 @@ class SPDNet(nn.Module):
             X = self.center(X, check=False)  # (..., d_0, d_0), mean at the identity
         for i, bimap in enumerate(self.bimaps):
             if i > 0:
+                if check and i == 1:
+                    self._warn_of_scale(X)
                 known = {"above": True} if i > 1 and self._stays_above(i - 1) else {}
                 X = self.reeigs[i - 1](X, check=False, **known)  # (..., d_i, d_i), >= eps
             X = bimap(X, check=False)  # (..., d_{i+1}, d_{i+1})
@@ -197,6 +201,21 @@ class SPDNet(nn.Module):
         if self.logeig is not None:
             X = self.logeig(X, check=check)  # (..., d, d), flat
         return self.vectorize(X)  # (..., d * d)
+
+    def _warn_of_scale(self, X: Tensor) -> None:
+        """Say so if the first ReEig replaces all eigenvalues of all matrices by its threshold."""
+        reeig = self.reeigs[0]
+        if not isinstance(reeig, ReEig) or reeig.share is not None or not is_concrete(X):
+            return
+        # no eigenvalue of a semi-definite matrix is above its trace
+        if X.numel() > 0 and bool((X.diagonal(dim1=-2, dim2=-1).sum(-1) < float(reeig.eps)).all()):
+            warnings.warn(
+                f"SPDNet: all eigenvalues of all {X.shape[:-2].numel()} matrices are below eps = "
+                f"{reeig.eps}, and ReEig makes them equal; scale the matrices (as from volts to "
+                "microvolts), centre them (center='log_euclidean'), or give eps as a percentage",
+                RuntimeWarning,
+                stacklevel=3,
+            )
 
     def _stays_above(self, i: int) -> bool:
         """Whether the i-th BiMap cannot bring eigenvalues below the threshold of its ReEig again.

@@ -42,7 +42,7 @@ class SPDBatchNorm(SPDLayer):
     The statistics are over all leading dimensions. With several processes they are those of all
     processes together. They count as constants in the derivative, as in the originals. A single
     matrix has no dispersion: in training it is normalised by the running statistics, and copies of
-    one matrix by the running variance. Without variance it is moved to the bias, being its mean.
+    one matrix by the running variance.
 
     Parameters
     ----------
@@ -191,7 +191,7 @@ class SPDBatchNorm(SPDLayer):
     def _update(self, F: Tensor) -> tuple[Tensor, Tensor | None]:
         """Where the mean is, and variance, of all matrices of all processes; they are tracked."""
         F = of_all_processes(F.reshape(-1, self.n, self.n))
-        if len(F) < 2 and self.variance:  # it would be put on the bias, at no distance from it
+        if len(F) < 2:  # it would be put on the bias, at no distance from it
             return self._geometry.frame(self.running_mean), self.running_var
         M = self._geometry.mean(F)
         frame = self._geometry.frame(M)

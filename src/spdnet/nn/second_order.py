@@ -29,6 +29,9 @@ class CovPool(torch.nn.Module):
         Regularisation that makes a covariance of few places positive definite.
     mode : str
         Of the regularisation: see :func:`spdnet.covariance.regularize`.
+    floor : float
+        Added to the diagonal besides. The covariance of constant features is zero, and so is a
+        regularisation relative to it; a positive floor gives it a logarithm all the same.
 
     Examples
     --------
@@ -38,14 +41,23 @@ class CovPool(torch.nn.Module):
     (torch.Size([8, 5, 5]), torch.Size([8, 6, 6]))
     """
 
-    def __init__(self, kind: str = "centered", *, reg: float = 1e-3, mode: str = "mean") -> None:
+    def __init__(
+        self,
+        kind: str = "centered",
+        *,
+        reg: float = 1e-3,
+        mode: str = "mean",
+        floor: float = 0.0,
+    ) -> None:
         super().__init__()
         require_choice("CovPool", "kind", kind, ("centered", "second", "gaussian"))
         require_number("CovPool", "reg", reg, at_least=0)
+        require_number("CovPool", "floor", floor, at_least=0)
         require_choice("CovPool", "mode", mode, ("mean", "trace", "absolute", "shrinkage", "none"))
         self.kind = kind
         self.reg = reg
         self.mode = mode
+        self.floor = floor
 
     def forward(self, X: Tensor) -> Tensor:
         """``(B, C, T)`` or ``(B, C, H, W)`` to ``(B, C, C)``, for ``gaussian`` one larger."""
@@ -58,14 +70,17 @@ class CovPool(torch.nn.Module):
         X = X.flatten(2).to(working_dtype(X.dtype))  # (B, C, M)
         with without_autocast(X):
             if self.kind == "gaussian":
-                return gaussian_embedding(X, reg=self.reg, mode=self.mode)
-            if self.kind == "centered":
-                X = X - X.mean(-1, keepdim=True)
-            return regularize(symmetrize(X @ X.mT) / X.shape[-1], self.reg, self.mode)
+                C = gaussian_embedding(X, reg=self.reg, mode=self.mode)
+            else:
+                if self.kind == "centered":
+                    X = X - X.mean(-1, keepdim=True)
+                C = regularize(symmetrize(X @ X.mT) / X.shape[-1], self.reg, self.mode)
+            return regularize(C, self.floor, "absolute") if self.floor else C
 
     def extra_repr(self) -> str:
         """Settings for ``repr``."""
-        return f"{self.kind!r}, reg={self.reg}, mode={self.mode!r}"
+        floor = f", floor={self.floor}" if self.floor else ""
+        return f"{self.kind!r}, reg={self.reg}, mode={self.mode!r}{floor}"
 
 
 class MatrixSqrt(SPDLayer):

@@ -49,5 +49,7 @@ def ordered(labels: Sequence[Any]) -> list[Any]:
 
 
 def short(name: str) -> str:
-    """A name that fits a picture."""
-    return name if len(name) <= _LONG else name[: _LONG - 1] + "…"
+    """A name that fits a picture: of a long one the beginning, and the end, which differs most."""
+    if len(name) > _LONG:
+        name = f"{name[: _LONG - 7]}…{name[-6:]}"
+    return f" {name}" if name.startswith("_") else name  # which matplotlib leaves out of legends

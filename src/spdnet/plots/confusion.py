@@ -12,16 +12,24 @@ from spdnet.plots.style import INK, axes, in_style, tensor_of
 
 
 @in_style
-def confusion(counts: Any, classes: Sequence[Any] | None = None, *, ax: Axes | None = None) -> Axes:
+def confusion(
+    counts: Any = None,
+    classes: Sequence[Any] | None = None,
+    *,
+    y_true: Any = None,
+    y_pred: Any = None,
+    ax: Axes | None = None,
+) -> Axes:
     """True classes in rows, predicted ones in columns; the shade is the share of the row.
 
     Parameters
     ----------
-    counts : array or Tensor, shape (n, n)
-        Or the tuple ``(y_true, y_pred)`` of labels.
+    counts : array or Tensor, shape (n, n), optional
     classes : sequence, optional
         Names of the rows; with labels, those that there are and their order. Numbers from 0, or
         the labels in order, when not given. With more than 25, rows and cells have no text.
+    y_true, y_pred : sequences, optional
+        Labels to count, instead of counts.
     ax : Axes, optional
 
     Returns
@@ -31,11 +39,16 @@ def confusion(counts: Any, classes: Sequence[Any] | None = None, *, ax: Axes | N
     Examples
     --------
     >>> from spdnet import plots
-    >>> ax = plots.confusion((["a", "a", "b"], ["a", "b", "b"]))
+    >>> ax = plots.confusion(y_true=["a", "a", "b"], y_pred=["a", "b", "b"])
     >>> ax.images[0].get_array().tolist()
     [[0.5, 0.5], [0.0, 1.0]]
     """
-    table, names = _counted(counts, classes)
+    if (counts is None) == (y_true is None) or (y_true is None) != (y_pred is None):
+        raise ValueError("confusion: expected either counts, or y_true and y_pred")
+    if counts is None:
+        table, names = _count((y_true, y_pred), classes)
+    else:
+        table, names = _counted(counts, classes)
     ax = axes(ax, (side_of(len(names)),) * 2)
     share = table / numpy.maximum(table.sum(1, keepdims=True), 1)
     ax.grid(False)
@@ -64,13 +77,11 @@ def _counted(
     counts: Any, classes: Sequence[Any] | None
 ) -> tuple[NDArray[numpy.float64], list[str]]:
     """The table of a confusion, and the names of its rows."""
-    if isinstance(counts, tuple):
-        return _count(counts, classes)
     table = tensor_of("confusion", counts, "counts").numpy()
     if table.ndim != 2 or table.shape[0] != table.shape[1]:
         raise ValueError(
-            f"confusion: expected counts of shape (n, n), got {table.shape}; give labels as a "
-            "tuple (y_true, y_pred)"
+            f"confusion: expected counts of shape (n, n), got {table.shape}; give labels as y_true "
+            "and y_pred"
         )
     if not (numpy.isfinite(table).all() and (table >= 0).all()):
         raise ValueError("confusion: expected counts of at least 0, got others")
@@ -81,12 +92,9 @@ def _counted(
 
 
 def _count(
-    labels: tuple[Any, ...], classes: Sequence[Any] | None
+    labels: tuple[Any, Any], classes: Sequence[Any] | None
 ) -> tuple[NDArray[numpy.float64], list[str]]:
-    if len(labels) != 2:
-        raise ValueError(
-            f"confusion: expected two rows of labels, (y_true, y_pred), got {len(labels)}"
-        )
+    """The table of labels, and the names of its rows."""
     true, predicted = (
         label_list("confusion", name, y)
         for name, y in zip(("y_true", "y_pred"), labels, strict=True)
