@@ -8,12 +8,16 @@ if TYPE_CHECKING:
         baselines,
         covariance,
         datasets,
+        estimator,
+        experiments,
         linalg,
         manifolds,
+        metrics,
         models,
         nn,
         optim,
         plots,
+        report,
         testing,
         training,
     )
@@ -29,12 +33,16 @@ __all__ = [
     "baselines",
     "covariance",
     "datasets",
+    "estimator",
+    "experiments",
     "linalg",
     "manifolds",
+    "metrics",
     "models",
     "nn",
     "optim",
     "plots",
+    "report",
     "testing",
     "training",
 ]
@@ -54,4 +62,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted(__all__)
