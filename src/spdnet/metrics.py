@@ -18,6 +18,12 @@ class Roc(NamedTuple):
         False acceptance rates, from 0 to 1, never falling.
     rate : array
         Verification rates, from 0 to 1, never falling.
+
+    Examples
+    --------
+    >>> from spdnet.metrics import roc
+    >>> roc([0.9, 0.1], [True, False]).far.tolist()
+    [0.0, 0.0, 1.0]
     """
 
     far: NDArray[numpy.float64]
@@ -25,14 +31,26 @@ class Roc(NamedTuple):
 
 
 class Spread(NamedTuple):
-    """Mean, and standard deviation of a sample (nan for one value)."""
+    r"""Mean :math:`\bar x`, and deviation :math:`\sqrt{\sum_i (x_i - \bar x)^2 / (n - 1)}`.
+
+    Of a single value the deviation is not a number.
+
+    Examples
+    --------
+    >>> from spdnet.metrics import spread
+    >>> spread([97.0, 99.0]).mean
+    98.0
+    """
 
     mean: float
     deviation: float
 
 
 def roc(scores: ArrayLike, same: ArrayLike) -> Roc:
-    """Verification rate against false acceptance rate.
+    r"""Verification rate against false acceptance rate.
+
+    At a threshold :math:`\tau` these are the shares of genuine pairs and of others whose score is
+    at least :math:`\tau`.
 
     Parameters
     ----------
@@ -40,6 +58,10 @@ def roc(scores: ArrayLike, same: ArrayLike) -> Roc:
         How alike the two of each pair are; larger is more alike.
     same : array of bool, the same shape
         Whether they are of one person.
+
+    Returns
+    -------
+    Roc
 
     Examples
     --------
@@ -64,7 +86,7 @@ def roc(scores: ArrayLike, same: ArrayLike) -> Roc:
 
 
 def verification_rate(scores: ArrayLike, same: ArrayLike, far: float = 0.01) -> float:
-    """The part of genuine pairs that is accepted when no more than ``far`` of the others is, too.
+    """The share of genuine pairs that is accepted when no more than ``far`` of the others is, too.
 
     Between the points of the ROC, which pairs of equal score leave, it is interpolated.
 
@@ -74,6 +96,10 @@ def verification_rate(scores: ArrayLike, same: ArrayLike, far: float = 0.01) -> 
         See :func:`roc`.
     far : float
         False acceptance rate.
+
+    Returns
+    -------
+    float
 
     Examples
     --------
@@ -91,12 +117,16 @@ def verification_rate(scores: ArrayLike, same: ArrayLike, far: float = 0.01) -> 
 
 
 def equal_error_rate(scores: ArrayLike, same: ArrayLike) -> float:
-    """Where as many genuine pairs are refused as others are accepted.
+    r"""Where as many genuine pairs are refused as others are accepted: ``far = 1 - rate``.
 
     Parameters
     ----------
     scores, same
         See :func:`roc`.
+
+    Returns
+    -------
+    float
 
     Examples
     --------
@@ -113,6 +143,14 @@ def equal_error_rate(scores: ArrayLike, same: ArrayLike) -> float:
 
 def spread(values: ArrayLike) -> Spread:
     """Mean and deviation of the scores of repeats.
+
+    Parameters
+    ----------
+    values : array, shape (n,)
+
+    Returns
+    -------
+    Spread
 
     Examples
     --------

@@ -23,7 +23,14 @@ from spdnet.manifolds.stiefel import StiefelParameter
 
 
 def assert_symmetric(X: Tensor) -> None:
-    """Every matrix of ``(..., n, n)`` is finite and equals its transpose exactly."""
+    """Every matrix of ``(..., n, n)`` is finite and equals its transpose exactly.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from spdnet.testing import assert_symmetric
+    >>> assert_symmetric(torch.eye(3))
+    """
     if not X.isfinite().all():
         raise AssertionError("expected finite matrices, got NaN or infinity")
     if not torch.equal(X, X.mT):
@@ -33,7 +40,14 @@ def assert_symmetric(X: Tensor) -> None:
 
 
 def assert_spd(X: Tensor) -> None:
-    """Every matrix of ``(..., n, n)`` is finite, exactly symmetric and positive definite."""
+    """Every matrix of ``(..., n, n)`` is finite, exactly symmetric and positive definite.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from spdnet.testing import assert_spd
+    >>> assert_spd(torch.eye(3).expand(4, 3, 3))
+    """
     assert_symmetric(X)
     if X.numel() > 0:
         lowest = torch.linalg.eigvalsh(X).min()
@@ -42,9 +56,16 @@ def assert_spd(X: Tensor) -> None:
 
 
 def assert_on_stiefel(W: Tensor, *, tol: float | None = None) -> None:
-    """The columns of every matrix ``(..., n, k)`` are orthonormal, in Frobenius norm.
+    r"""The columns of every matrix ``(..., n, k)`` are orthonormal.
 
-    ``tol`` is 1e-12 for float64 and 1e-5 for float32 when not given.
+    :math:`\lVert W^\top W - I \rVert` is at most ``tol``: 1e-12 for float64 and 1e-5 for float32 when
+    not given.
+
+    Examples
+    --------
+    >>> from spdnet.manifolds import stiefel
+    >>> from spdnet.testing import assert_on_stiefel
+    >>> assert_on_stiefel(stiefel.random_point(5, 3))
     """
     tol = _orthonormality(W.dtype) if tol is None else tol
     A = W.detach().double()
@@ -54,7 +75,16 @@ def assert_on_stiefel(W: Tensor, *, tol: float | None = None) -> None:
 
 
 def assert_tangent(W: Tensor, V: Tensor, *, tol: float = 1e-12) -> None:
-    """``V`` is tangent to the Stiefel manifold at ``W``: ``W^T V`` is skew-symmetric."""
+    r"""``V`` is tangent to the Stiefel manifold at ``W``: :math:`W^\top V` is skew-symmetric.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from spdnet.manifolds import stiefel
+    >>> from spdnet.testing import assert_tangent
+    >>> W = stiefel.random_point(5, 3, dtype=torch.float64)
+    >>> assert_tangent(W, stiefel.project_tangent(W, torch.ones(5, 3, dtype=torch.float64)))
+    """
     error = (W.mT @ V + V.mT @ W).detach().abs().max()
     if not error <= tol * max(1.0, V.detach().abs().max().item()):
         raise AssertionError(f"expected W^T V skew-symmetric, got a symmetric part of {error:g}")
@@ -80,6 +110,13 @@ def check_layer(
         Whether the output is SPD; otherwise it only has to be finite.
     second, gradients : bool
         Leave out second derivatives, or all.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from spdnet.nn import BiMap
+    >>> from spdnet.testing import check_layer
+    >>> check_layer(BiMap(3, 2, dtype=torch.float64), torch.eye(3).double().repeat(2, 1, 1))
     """
     tolerances = [_orthonormality(p.dtype) for p in layer.parameters()]  # before it is widened
     layer = copy.deepcopy(layer).to(torch.float64)
@@ -109,6 +146,14 @@ def check_manifold(manifold: Any, X: Tensor, Y: Tensor, V: Tensor) -> None:
         Points, float64.
     V : Tensor, shape (B, n, n)
         Tangent vectors at ``X``.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from spdnet.manifolds import log_euclidean
+    >>> from spdnet.testing import check_manifold
+    >>> X = torch.diag(torch.tensor([1.0, 2.0], dtype=torch.float64)).repeat(2, 1, 1)
+    >>> check_manifold(log_euclidean, X, 3 * X, 0.1 * X)
     """
     close = torch.testing.assert_close
     d, towards = manifold.distance(X, Y), manifold.log(X, Y)

@@ -107,7 +107,11 @@ class O2PNet(nn.Module):
 
 
 class ConvSPDNet(nn.Module):
-    """ConvNet, covariance pooling, SPDNet, trained end to end.
+    r"""ConvNet, covariance pooling, SPDNet, trained end to end.
+
+    Of feature maps :math:`F`, ``(B, C, M)`` with ``M`` places, the covariance :math:`\tfrac1M (F -
+    \bar F)(F - \bar F)^\top` plus a multiple of the identity goes through an SPDNet. Images are
+    ``(B, channels, height, width)``, outputs ``(B, n_classes)``.
 
     Parameters
     ----------

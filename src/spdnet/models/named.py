@@ -7,7 +7,11 @@ from spdnet.models.spdnet import SPDNet
 
 
 class SPDNetBN(SPDNet):
-    """SPDNet with Riemannian batch normalisation of the mean after each BiMap.
+    r"""SPDNet with Riemannian batch normalisation of the mean after each BiMap.
+
+    After a BiMap :math:`Y \mapsto B^{1/2} M^{-1/2} Y M^{-1/2} B^{1/2}`, with the affine-invariant
+    mean :math:`M` of the batch and a learned SPD matrix :math:`B`: see
+    :class:`spdnet.nn.SPDBatchNorm`. Input is ``(B, d_0, d_0)``, output ``(B, n_classes)``.
 
     Parameters
     ----------
@@ -31,7 +35,11 @@ class SPDNetBN(SPDNet):
 
 
 class SPDNetLieBN(SPDNet):
-    """SPDNet with batch normalisation of mean and dispersion after each BiMap.
+    r"""SPDNet with batch normalisation of mean and dispersion after each BiMap.
+
+    In the coordinates of the metric :math:`Y \mapsto s (Y - M) / \sqrt{v + \mathrm{eps}} + B`, with
+    mean :math:`M` and variance :math:`v` of the batch: see :class:`spdnet.nn.SPDBatchNorm`. Input
+    is ``(B, d_0, d_0)``, output ``(B, n_classes)``.
 
     Parameters
     ----------
@@ -62,7 +70,11 @@ class SPDNetLieBN(SPDNet):
 
 
 class SPDNetMLR(SPDNet):
-    """SPDNet with Riemannian multinomial logistic regression instead of LogEig and a linear layer.
+    r"""SPDNet with Riemannian multinomial logistic regression instead of LogEig and a linear layer.
+
+    The logit of class :math:`k` is :math:`\langle \log_{P_k} Y, A_k \rangle_{P_k}` for a learned
+    point :math:`P_k` and normal :math:`A_k`: see :class:`spdnet.nn.SPDMLR`. Input is ``(..., d_0,
+    d_0)``, output ``(..., n_classes)``.
 
     Parameters
     ----------

@@ -38,6 +38,12 @@ HEADS = ("linear", *MLR_METRICS)
 class SPDNet(nn.Module):
     r"""BiMap and ReEig blocks, LogEig, and a linear classifier.
 
+    .. math:: Y_1 = W_1^\top X W_1, \quad Y_{k+1} = W_{k+1}^\top \max(\epsilon, Y_k) W_{k+1}, \quad
+              \mathrm{logits} = A \, \mathrm{vec}(\log Y_K) + b
+
+    with orthonormal columns in each :math:`W_k`, where :math:`\max` and :math:`\log` act on
+    eigenvalues. Input is ``(..., d_0, d_0)``, output ``(..., n_classes)``.
+
     ``SPDNet((400, 200, 100, 50), 7)`` is the paper's SPDNet-3BiRe: three BiMaps with ReEigs between
     them. ``(400, 50)`` is 1BiRe, ``(400,)`` is 0BiRe.
 
@@ -48,7 +54,8 @@ class SPDNet(nn.Module):
     n_classes : int
         Number of outputs.
     eps : float or str
-        Threshold of the ReEigs, a number or a percentage: see :class:`spdnet.nn.ReEig`.
+        Threshold of the ReEigs, a number or a percentage: see :class:`spdnet.nn.ReEig`. They stand
+        between BiMaps: with fewer than two there is none.
     log : bool
         False leaves LogEig out, the paper's ablation.
     bias : bool

@@ -13,8 +13,11 @@ class TSMNet(nn.Module):
     r"""Convolutions in time and over channels, covariance, BiMap, ReEig, domain-specific batch
     normalisation, LogEig and a linear classifier; trained from the signals on.
 
-    For EEG and other signals of many channels from several people or sessions, the domains. For a
-    domain without labels, :meth:`refit` finds where its covariances lie, and nothing else.
+    For EEG and other signals of many channels from several people or sessions, the domains: ``(B,
+    n_channels, T)`` to ``(B, n_classes)``. A matrix :math:`Y` of domain :math:`j` becomes
+    :math:`(M_j^{-1/2} Y M_j^{-1/2})^{s / \sqrt{v_j}}` before the logarithm, with mean :math:`M_j`
+    and variance :math:`v_j` of its domain and one learned :math:`s`. For a domain without labels,
+    :meth:`refit` finds where its covariances lie, and nothing else.
 
     Parameters
     ----------

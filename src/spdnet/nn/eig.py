@@ -15,6 +15,8 @@ from spdnet.nn.processes import are_many, of_all_processes
 class ReEig(SPDLayer):
     r"""Rectify eigenvalues, :math:`Y = U \max(\epsilon I, S) U^\top`.
 
+    ``(..., n, n)`` to ``(..., n, n)``.
+
     Parameters
     ----------
     eps : float or str
@@ -120,6 +122,8 @@ class ReEig(SPDLayer):
 class LogEig(SPDLayer):
     r"""Matrix logarithm :math:`Y = U \log(S) U^\top`: from SPD matrices to a flat space.
 
+    ``(..., n, n)`` to ``(..., n, n)``.
+
     Parameters
     ----------
     check : bool
@@ -140,6 +144,8 @@ class LogEig(SPDLayer):
 
 class ExpEig(SPDLayer):
     r"""Matrix exponential :math:`Y = U \exp(S) U^\top`: from symmetric to SPD matrices.
+
+    ``(..., n, n)`` to ``(..., n, n)``.
 
     Parameters
     ----------
@@ -168,6 +174,8 @@ class SpectralActivation(SPDLayer):
     ``sigmoid``   :math:`1 / (1 + e^{-\beta s})`: saturates large eigenvalues, ``beta = 1``
                   when not given; ``eps`` plays no part
     ============  ===========================================================================
+
+    ``(..., n, n)`` to ``(..., n, n)``.
 
     Parameters
     ----------

@@ -88,7 +88,7 @@ class MatrixSqrt(SPDLayer):
 
     By eigenvalues (as MPN-COV), or by Newton-Schulz iterations (as iSQRT-COV): products only, on
     :math:`X / \mathrm{tr} X`, and on purpose not to convergence, which leaves small eigenvalues too
-    small and is known to help.
+    small and is known to help. ``(..., n, n)`` to ``(..., n, n)``.
 
     Parameters
     ----------
@@ -100,6 +100,8 @@ class MatrixSqrt(SPDLayer):
 
     References
     ----------
+    P. Li, J. Xie, Q. Wang, W. Zuo, "Is Second-order Information Helpful for Large-scale Visual
+    Recognition?", ICCV 2017 (MPN-COV).
     P. Li, J. Xie, Q. Wang, Z. Gao, "Towards Faster Training of Global Covariance Pooling Networks
     by Iterative Matrix Square Root Normalization", CVPR 2018.
 

@@ -9,7 +9,8 @@ from spdnet.linalg import vech
 class Vech(torch.nn.Module):
     r"""Upper triangle as a vector, off-diagonal entries times :math:`\sqrt 2`.
 
-    Keeps inner products, with half the numbers of a flattened matrix.
+    Keeps inner products, with half the numbers of a flattened matrix: ``(..., n, n)`` to
+    ``(..., n * (n + 1) / 2)``.
 
     Examples
     --------

@@ -20,12 +20,20 @@ from spdnet.optim.riemannian import (
 class RiemannianAdam(RiemannianOptimizer):
     r"""Adam that keeps Stiefel parameters on their manifold.
 
-    For a Stiefel parameter the first moment is a tangent vector, carried along, and the second
-    moment is one number for each matrix, the running mean of the squared norm of the Riemannian
-    gradient: a number for each entry would not respect the geometry, because the entries have no
-    meaning of their own there. A step then has a length of about ``lr`` for the whole matrix.
-    Weight decay never touches it. The same holds for a ``geoopt.ManifoldParameter`` and its own
-    manifold. All other parameters are updated by :class:`torch.optim.Adam`'s own code.
+    For a Stiefel parameter :math:`W`, with the retraction :math:`\Gamma` and the Riemannian
+    gradient :math:`g`,
+
+    .. math:: m \leftarrow \beta_1 m + (1 - \beta_1) g, \quad
+              v \leftarrow \beta_2 v + (1 - \beta_2) \lVert g \rVert^2, \quad
+              W_+ = \Gamma\Bigl(W - \mathrm{lr} \, \frac{m / (1 - \beta_1^t)}
+                                            {\sqrt{v / (1 - \beta_2^t)} + \mathrm{eps}}\Bigr).
+
+    The first moment is a tangent vector, carried along, and the second moment is one number for
+    each matrix, the running mean of the squared norm of the gradient: a number for each entry would
+    not respect the geometry, because the entries have no meaning of their own there. A step then
+    has a length of about ``lr`` for the whole matrix. Weight decay never touches it. The same holds
+    for a ``geoopt.ManifoldParameter`` and its own manifold. All other parameters are updated by
+    :class:`torch.optim.Adam`'s own code.
 
     Parameters
     ----------

@@ -20,8 +20,13 @@ from spdnet.optim.riemannian import (
 class RiemannianSGD(RiemannianOptimizer):
     r"""SGD that keeps Stiefel parameters on their manifold.
 
-    A Stiefel parameter ``W`` with Riemannian gradient ``G`` moves to ``retract(W, -lr * G)``. Its
-    momentum buffer is a tangent vector: it starts from the Riemannian gradient and is carried
+    For a Stiefel parameter :math:`W`, with the retraction :math:`\Gamma`,
+
+    .. math:: m \leftarrow \mu \, m + \mathrm{grad} L, \quad
+              W_+ = \Gamma(W - \mathrm{lr} \cdot m), \quad
+              m \leftarrow \mathrm{proj}_{W_+} m.
+
+    The momentum buffer is a tangent vector: it starts from the Riemannian gradient and is carried
     along. Weight decay never touches it. The same holds for a ``geoopt.ManifoldParameter`` and its
     own manifold. All other parameters are updated by :class:`torch.optim.SGD`'s own code.
 
