@@ -58,8 +58,8 @@ def assert_spd(X: Tensor) -> None:
 def assert_on_stiefel(W: Tensor, *, tol: float | None = None) -> None:
     r"""The columns of every matrix ``(..., n, k)`` are orthonormal.
 
-    :math:`\lVert W^\top W - I \rVert` is at most ``tol``: 1e-12 for float64 and 1e-5 for float32 when
-    not given.
+    :math:`\lVert W^\top W - I \rVert` is at most ``tol``: 1e-12 for float64 and 1e-5 for float32
+    when not given.
 
     Examples
     --------
