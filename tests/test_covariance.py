@@ -165,6 +165,62 @@ def test_tensors_are_differentiated_through(estimator):
     assert gradcheck(lambda X: covariance.estimate(X, estimator), X)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("scale", [1e-6, 1.0])
+@pytest.mark.parametrize("name", ["ledoit_wolf", "oas"])
+def test_gradients_of_white_data_and_of_one_channel(name, scale, dtype):
+    eye = torch.eye(3, dtype=dtype)
+    for X in (torch.cat([eye, -eye], 1), torch.tensor([[1.0, 2.0, 4.0]], dtype=dtype)):
+        X = (scale * X).requires_grad_()
+        (gradient,) = torch.autograd.grad(getattr(covariance, name)(X).sum(), X)
+        assert gradient.isfinite().all()
+
+
+def test_documented_names_as_keywords(rng):
+    C = covariance.estimate(X=SIGNALS, estimator="oas")
+    np.testing.assert_array_equal(C, covariance.estimate(SIGNALS, "oas"))
+    np.testing.assert_array_equal(
+        covariance.regularize(C=C, reg=0.1), covariance.regularize(C, 0.1)
+    )
+    np.testing.assert_array_equal(covariance.correlation(C=C), covariance.correlation(C))
+    joints, images = rng.normal(size=(10, 4, 3)), rng.normal(size=(2, 5, 6))
+    assert covariance.joint_covariance(joints=joints).shape == (12, 12)
+    assert covariance.image_features(images=images).shape == (2, 17, 30)
+    assert covariance.region_covariance(images=images).shape == (2, 17, 17)
+    assert covariance.gaussian_embedding(X=FEW).shape == (4, 9, 9)
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'C'"):
+        covariance.correlation()
+
+
+def test_unusual_arrays_are_converted_or_refused():
+    expected = covariance.estimate(FEW)
+    read_only = FEW.copy()
+    read_only.flags.writeable = False
+    for X in (FEW.astype(">f8"), FEW.astype(np.longdouble), read_only, FEW[::-1][::-1]):
+        C = covariance.estimate(X)  # without a warning
+        assert C.dtype == np.float64
+        np.testing.assert_array_equal(C, expected)
+    assert covariance.estimate(FEW.astype(">f4")).dtype == np.float32
+    for X in (FEW + 1j, torch.from_numpy(FEW + 1j)):
+        with pytest.raises(TypeError, match=r"estimate: expected X with real numbers.*imaginary"):
+            covariance.estimate(X)
+
+
+@pytest.mark.parametrize("kind", [np.asarray, torch.as_tensor])
+def test_signals_of_unequal_length(kind):
+    signals = [kind(FEW[0]), kind(FEW[1][:, :4])]
+    with pytest.raises(ValueError, match=r"\(8, 5\), \(8, 4\).*stack.*estimate\(x\)"):
+        covariance.estimate(signals)
+
+
+def test_correlation_under_vmap_and_compiled():
+    C = torch.from_numpy(covariance.estimate(FEW))
+    R = covariance.correlation(C)
+    torch.testing.assert_close(torch.func.vmap(covariance.correlation)(C), R)
+    compiled = torch.compile(covariance.correlation, backend="eager", fullgraph=True)
+    torch.testing.assert_close(compiled(C), R)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [

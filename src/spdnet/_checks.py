@@ -254,9 +254,12 @@ def refuse_indefinite(
     who: str, bad: Tensor, lowest: Tensor, name: str = "X", wanted: str = "positive definite"
 ) -> None:
     """Raise for the matrices marked ``bad``, showing their smallest eigenvalue."""
-    remedy = f"regularise it, for example {name} + 1e-3 * trace({name}) / n * I"
+    remedy = f"regularise it, for example with spdnet.covariance.regularize({name})"
     if lowest.dtype == torch.float32:
-        remedy += ", or use float64: float32 resolves eigenvalues down to 1e-7 of the largest"
+        remedy += (
+            ", or use float64: float32 resolves eigenvalues down to 1e-7 of the largest, so that "
+            "the eps of a ReEig has to be above that"
+        )
     _refuse(
         who,
         name,

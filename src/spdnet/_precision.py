@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import wraps
+from inspect import signature
 from typing import Any
 
 import torch
@@ -23,30 +24,40 @@ def accurate_dtype(X: Tensor) -> torch.dtype:
 
 def accurately(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """Run a function of floating tensors in float64, and round to the dtype of the first."""
+    first = _first_name(function)
 
     @wraps(function)
-    def lifted(X: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    def lifted(*args: Any, **kwargs: Any) -> Tensor:
+        X = args[0] if args else kwargs.get(first)
         if not isinstance(X, Tensor) or not X.dtype.is_floating_point:
-            return function(X, *args, **kwargs)  # which will refuse it
+            return function(*args, **kwargs)  # which will refuse it
         dtype = accurate_dtype(X)
-        others = (a.to(dtype) if isinstance(a, Tensor) else a for a in args)
-        return function(X.to(dtype), *others, **kwargs).to(X.dtype)
+        args = tuple([a.to(dtype) if isinstance(a, Tensor) else a for a in args])
+        for name, a in kwargs.items():
+            if isinstance(a, Tensor):
+                kwargs[name] = a.to(dtype)
+        return function(*args, **kwargs).to(X.dtype)
 
     return lifted
 
 
 def unlowered(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """Keep autocast out of a function of tensors."""
+    first = _first_name(function)
 
     @wraps(function)
-    def plain(X: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        with without_autocast(X):
-            return function(X, *args, **kwargs)
+    def plain(*args: Any, **kwargs: Any) -> Tensor:
+        with without_autocast(args[0] if args else kwargs.get(first)):
+            return function(*args, **kwargs)
 
     return plain
 
 
-def without_autocast(X: Tensor) -> AbstractContextManager[object]:
+def _first_name(function: Callable[..., Any]) -> str:
+    return next(iter(signature(function).parameters))
+
+
+def without_autocast(X: Tensor | None) -> AbstractContextManager[object]:
     """A context in which autocast does not lower products on the device of ``X``."""
     kind = X.device.type if isinstance(X, Tensor) else "meta"
     if kind == "meta" or not torch.is_autocast_enabled(kind):

@@ -141,7 +141,8 @@ def check_manifold(manifold: Any, X: Tensor, Y: Tensor, V: Tensor) -> None:
     Parameters
     ----------
     manifold : module or object
-        With the functions ``inner distance geodesic exp log mean``, and ``transport`` if it has it.
+        With the functions ``inner distance geodesic exp log mean``, and ``transport`` and
+        ``squared_distance`` if it has them.
     X, Y : Tensor, shape (B, n, n)
         Points, float64.
     V : Tensor, shape (B, n, n)
@@ -163,6 +164,8 @@ def check_manifold(manifold: Any, X: Tensor, Y: Tensor, V: Tensor) -> None:
     close(manifold.inner(X, towards, towards).sqrt(), d)
     close(manifold.distance(Y, X), d)
     close(manifold.distance(X, X), torch.zeros_like(d), atol=1e-6, rtol=0)
+    if hasattr(manifold, "squared_distance"):
+        close(manifold.squared_distance(X, Y), d.square())
     for t in (0.0, 0.3, 1.0):
         point = manifold.geodesic(X, Y, t)
         assert_spd(point)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.autograd import gradcheck, gradgradcheck
 
-from spdnet.linalg import Clamp, clamp_eig, spectral_map
+from spdnet.linalg import Clamp, clamp_eig, logm, spectral_map, symmetrize
 from spdnet.linalg import rectify as module
 from spdnet.manifolds import stiefel
 from tests.cases import random_spd, random_symmetric, with_spectrum
@@ -89,6 +89,26 @@ def test_only_what_is_clipped_is_decomposed(monkeypatch):
     assert seen == [1]
     assert torch.equal(Y[0], X[0])
     torch.testing.assert_close(Y, full(X))
+
+
+@pytest.mark.parametrize("eps", [1e-6, 0.5, 1e3])
+def test_the_result_is_no_alias_of_the_input(eps):
+    """Nothing clipped, something clipped, all clipped."""
+    X = random_spd(3, 4)
+    before = X.clone()
+    for function in (clamp_eig, lambda X, eps: module.rectify(X, eps)):
+        function(X, eps).zero_()
+        assert torch.equal(X, before)
+
+
+def test_single_precision_that_loses_the_threshold_is_told_what_to_do():
+    """A threshold below 1e-7 of the largest eigenvalue is not there after rounding."""
+    A = torch.randn(20, 20, 3, generator=torch.Generator().manual_seed(0))
+    X = symmetrize(1e3 * A @ A.mT)
+    with pytest.raises(ValueError, match=r"use float64: .*the eps of a ReEig has to be above"):
+        logm(clamp_eig(X, 1e-4))
+    logm(clamp_eig(X.double(), 1e-4))
+    logm(clamp_eig(X, 1.0))
 
 
 def test_zero_and_singular_matrices_are_always_clipped():

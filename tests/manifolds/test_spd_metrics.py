@@ -188,11 +188,53 @@ def test_points_too_ill_conditioned_are_refused_or_warned_of():
         affine_invariant.distance(X[:, None], X)
 
 
-def test_a_mean_that_is_not_a_number_is_warned_of():
-    spectrum = torch.logspace(-14, 0, 6).tolist()
+def gradient_at(M, X, w=None):
+    w = torch.ones(len(X), dtype=torch.float64) if w is None else w
+    pull = (w[:, None, None] / w.sum() * affine_invariant.log(M, X, check=False)).sum(0)
+    return affine_invariant.inner(M, pull, pull).sqrt()
+
+
+@pytest.mark.parametrize("decades", [9, 12, 14])
+def test_means_of_very_ill_conditioned_matrices(decades):
+    spectrum = torch.logspace(-decades, 0, 6).tolist()
     X = torch.stack([with_spectrum(spectrum, seed=s) for s in range(5)])
+    assert gradient_at(affine_invariant.mean(X), X) < 1e-8  # without a warning
+
+
+def test_one_ill_conditioned_matrix_does_not_end_the_iteration_early():
+    X = random_spd(12, 4)
+    X[0] = torch.diag(torch.tensor([1.0, 1.0, 1.0, 1e-15]))
+    assert gradient_at(affine_invariant.mean(X), X) < 1e-8
+    w = torch.ones(12, dtype=torch.float64)
+    w[0] = 0  # no influence, not on the last bit
+    assert torch.equal(affine_invariant.mean(X, w), affine_invariant.mean(X[1:]))
+
+
+def test_derivative_with_respect_to_a_weight_of_zero():
+    X, w = random_spd(3, 3), torch.tensor([1.0, 0.0, 2.0], dtype=torch.float64)
+    J = jacrev(lambda w: affine_invariant.mean(X, w))(w)[..., 1]
+    h = 1e-6
+    bump = torch.tensor([0.0, h, 0.0], dtype=torch.float64)
+    numeric = (affine_invariant.mean(X, w + bump, tol=1e-13) - affine_invariant.mean(X, w)) / h
+    torch.testing.assert_close(J, numeric, rtol=1e-4, atol=1e-4)
+
+
+def test_the_mean_of_singular_matrices_is_not_a_number_and_says_so():
+    X = random_spd(3, 3)
+    X[1] = torch.diag(torch.tensor([1.0, 1.0, 0.0]))
     with pytest.warns(RuntimeWarning, match="gradient is nan"):
-        affine_invariant.mean(X)
+        M = affine_invariant.mean(X, check=False)
+    assert M.isnan().all()
+
+
+@every_manifold
+def test_several_weights_for_the_same_matrices(manifold):
+    X, w = random_spd(5, 3), torch.rand(4, 5, dtype=torch.float64)
+    M = manifold.mean(X, w)
+    assert M.shape == (4, 3, 3)
+    torch.testing.assert_close(M[2], manifold.mean(X, w[2]))
+    with pytest.raises(ValueError, match=r"broadcasts with the shape of X, \(2, 5, 3, 3\)"):
+        manifold.mean(X.expand(2, 5, 3, 3), torch.ones(4, 5))
 
 
 def test_weights_do_not_change_the_dtype():

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.autograd import gradcheck, gradgradcheck
 
-from spdnet.manifolds import stiefel
+from spdnet.manifolds import log_cholesky, stiefel
 from spdnet.manifolds.stiefel import METRICS, RETRACTIONS, StiefelParameter
 from spdnet.testing import assert_on_stiefel, assert_tangent
 
@@ -201,3 +201,21 @@ def test_stiefel_parameter_survives():
         assert torch.equal(p, q)
         assert not q.requires_grad
     assert type(p.detach()) is torch.Tensor
+
+
+def test_documented_names_as_keywords():
+    W, V = stiefel.random_point(4, 2), torch.randn(4, 2)
+    target = stiefel.random_point(4, 2)
+    calls = {
+        "project_tangent": {"W": W, "V": V},
+        "inner": {"W": W, "U": V, "V": V},
+        "riemannian_gradient": {"W": W, "G": V},
+        "transport": {"W": W, "target": target, "V": V},
+        "retract": {"W": W, "V": V},
+        "project": {"A": V},
+    }
+    for name, arguments in calls.items():
+        f = getattr(stiefel, name)
+        assert torch.equal(f(**arguments), f(*arguments.values()))
+    C = torch.randn(3, 3).tril()
+    assert torch.equal(log_cholesky.from_coordinates(C=C), log_cholesky.from_coordinates(C))

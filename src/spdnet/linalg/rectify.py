@@ -56,8 +56,8 @@ def assuming_nothing_is_low(violated: Tensor, after: int = 0) -> Iterator[None]:
 def rectify(X: Tensor, eps: float, *, check: bool = True, who: str = "rectify") -> Tensor:
     r"""As :func:`spdnet.linalg.clamp_eig` with one threshold for all matrices.
 
-    An eigenvalue that only rounding has put below the threshold counts as not below it. Where no
-    matrix has an eigenvalue below it, the result is ``X`` itself.
+    An eigenvalue that only rounding has put below the threshold counts as not below it. A matrix
+    that has none below it comes back as it is, and as a copy.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def rectify(X: Tensor, eps: float, *, check: bool = True, who: str = "rectify") 
     if n_low == low.numel():
         return _rectify_all(X, eps, who)
     if n_low == 0:
-        return X
+        return X.clone()  # a change of the result in place must not change the data
     index = low.nonzero()[:, 0]
     n = X.shape[-1]
     flat = X.reshape(-1, n, n)

@@ -5,7 +5,9 @@ leading shapes broadcast. ``check=False`` skips the passes over the data. Everyt
 float64 and rounded to the dtype of the first argument. Because the metric does not change under
 congruence, every formula with :math:`X^{1/2}` holds for the Cholesky factor :math:`X = L L^\top`
 too, which is cheaper and has no trouble with repeated eigenvalues:
-:math:`\tilde Y = L^{-1} Y L^{-\top}` moves ``X`` to the identity.
+:math:`\tilde Y = L^{-1} Y L^{-\top}` moves ``X`` to the identity. Its eigenvalues are the squared
+singular values of :math:`L^{-1} K`, :math:`Y = K K^\top`, which keep their digits at a condition
+of 1e9, where those of :math:`\tilde Y` itself would have lost them.
 
 References
 ----------
@@ -13,13 +15,16 @@ X. Pennec, P. Fillard, N. Ayache, "A Riemannian Framework for Tensor Computing",
 Vis., 2006. https://doi.org/10.1007/s11263-005-3222-z
 """
 
-import torch
+from typing import NamedTuple
+
 from torch import Tensor
 
-from spdnet._checks import require_positive_eigenvalues, require_square, require_tangent
+from spdnet._checks import require_tangent
 from spdnet._precision import accurately
-from spdnet.linalg import cholesky, congruence, expm, logm, sqrtm
+from spdnet.linalg import Exp, Log, Sqrt, cholesky, congruence, expm
 from spdnet.linalg.cholesky import whiten
+from spdnet.linalg.pencil import LogSquare, decompose_pencil, factors, pencil_sum, root
+from spdnet.linalg.spectral import map_decomposed
 from spdnet.manifolds.karcher import karcher_mean
 from spdnet.manifolds.mean_weights import normalized_weights
 
@@ -53,6 +58,9 @@ def inner(X: Tensor, U: Tensor, V: Tensor, *, check: bool = True) -> Tensor:
 def distance(X: Tensor, Y: Tensor, *, check: bool = True) -> Tensor:
     r"""Distance :math:`\lVert \log(X^{-1/2} Y X^{-1/2}) \rVert_F`.
 
+    Its derivative counts as zero at ``X = Y``, where there is none; :func:`squared_distance` has
+    all of them.
+
     Parameters
     ----------
     X, Y : Tensor, shape (..., n, n)
@@ -68,8 +76,29 @@ def distance(X: Tensor, Y: Tensor, *, check: bool = True) -> Tensor:
     >>> affine_invariant.distance(torch.eye(2), torch.eye(2).mul(torch.e))
     tensor(1.4142)
     """
-    _, Y = _at_identity("affine_invariant.distance", X, Y, check)
-    return logm(Y, check=False).flatten(-2).norm(dim=-1)
+    return root(pencil_sum(X, Y, LogSquare(), check=check, who="affine_invariant.distance"))
+
+
+@accurately
+def squared_distance(X: Tensor, Y: Tensor, *, check: bool = True) -> Tensor:
+    r"""Squared distance :math:`\sum_k \log^2 \lambda_k(X^{-1} Y)`, smooth everywhere.
+
+    Parameters
+    ----------
+    X, Y : Tensor, shape (..., n, n)
+
+    Returns
+    -------
+    Tensor, shape (...)
+
+    Examples
+    --------
+    >>> import torch
+    >>> from spdnet.manifolds import affine_invariant
+    >>> affine_invariant.squared_distance(torch.eye(2), 2 * torch.eye(2)).round(decimals=4)
+    tensor(0.9609)
+    """
+    return pencil_sum(X, Y, LogSquare(), check=check, who="affine_invariant.squared_distance")
 
 
 @accurately
@@ -93,9 +122,13 @@ def geodesic(X: Tensor, Y: Tensor, t: float | Tensor, *, check: bool = True) -> 
     >>> affine_invariant.geodesic(torch.eye(2), 4 * torch.eye(2), 0.5).diagonal().round(decimals=4)
     tensor([2., 2.])
     """
-    L, Y = _at_identity("affine_invariant.geodesic", X, Y, check)
-    t = t[..., None, None] if isinstance(t, Tensor) else t
-    return congruence(expm(t * logm(Y, check=False), check=False), L.mT)
+    seen = _from_first("affine_invariant.geodesic", X, Y, check)
+    x, T = seen.x, seen.mapped(Log())
+    if isinstance(t, Tensor):
+        x, t = t.detach()[..., None] * x, t[..., None, None]
+    else:
+        x = t * x
+    return congruence(map_decomposed(t * T, x, seen.P.expand_as(t * T), Exp()), seen.L.mT)
 
 
 @accurately
@@ -143,8 +176,8 @@ def log(X: Tensor, Y: Tensor, *, check: bool = True) -> Tensor:
     >>> affine_invariant.log(torch.eye(2), torch.eye(2).mul(torch.e)).diagonal().round(decimals=4)
     tensor([1., 1.])
     """
-    L, Y = _at_identity("affine_invariant.log", X, Y, check)
-    return congruence(logm(Y, check=False), L.mT)
+    seen = _from_first("affine_invariant.log", X, Y, check)
+    return congruence(seen.mapped(Log()), seen.L.mT)
 
 
 @accurately
@@ -169,10 +202,10 @@ def transport(X: Tensor, Y: Tensor, V: Tensor, *, check: bool = True) -> Tensor:
     tensor([2., 2.])
     """
     who = "affine_invariant.transport"
-    L, Y = _at_identity(who, X, Y, check)
+    seen = _from_first(who, X, Y, check)
     V = require_tangent(who, V, "V", X, check)
-    moved = congruence(whiten(L, V), sqrtm(Y, check=False))
-    return congruence(moved, L.mT)
+    moved = congruence(whiten(seen.L, V), seen.mapped(Sqrt()))
+    return congruence(moved, seen.L.mT)
 
 
 @accurately
@@ -186,16 +219,18 @@ def mean(
 ) -> Tensor:
     r"""Weighted Frechet (Karcher) mean, the minimiser of :math:`\sum_i w_i \, d(M, X_i)^2`.
 
-    Iterated in float64 until the gradient is below ``tol`` in the metric's own norm, or below what
-    rounding leaves of it: the rounding unit times the largest condition in the data. Each mean of a
-    batch stops by itself. Once and twice differentiable in reverse and forward mode, through the
-    equation that defines the mean and not through the iterations.
+    Iterated in float64 until the gradient is below ``tol`` in the metric's own norm, or no longer
+    falls and is within what rounding leaves of it, which grows with the condition of the matrices.
+    Each mean of a batch stops by itself; a matrix of weight 0 has no influence. Once and twice
+    differentiable in reverse and forward mode, through the equation that defines the mean and not
+    through the iterations.
 
     Parameters
     ----------
     X : Tensor, shape (..., N, n, n)
     weights : Tensor, shape (..., N), optional
-        Not negative; scaled to sum 1. Equal when not given.
+        Not negative; scaled to sum 1. Equal when not given. The leading shapes broadcast: weights
+        ``(K, N)`` of matrices ``(N, n, n)`` give ``K`` means.
     tol : float
         Bound on :math:`\lVert \sum_i w_i \log(M^{-1/2} X_i M^{-1/2}) \rVert_F`.
     max_iter : int
@@ -219,14 +254,20 @@ def mean(
     return karcher_mean(X, w, tol=tol, max_iter=max_iter)
 
 
-def _at_identity(who: str, X: Tensor, Y: Tensor, check: bool) -> tuple[Tensor, Tensor]:
-    """The Cholesky factor of ``X``, and ``Y`` seen from there."""
-    require_square(who, X)
-    require_square(who, Y, "Y", n=X.shape[-1])
-    if check:
-        cholesky(Y.detach(), who=who, name="Y")
-    L = cholesky(X, check=check, who=who)
-    Y = whiten(L, Y)
-    if check:  # positive definite, and yet not when seen from there: X is too ill-conditioned
-        require_positive_eigenvalues(who, torch.linalg.eigvalsh(Y.detach()), "X^(-1/2) Y X^(-1/2)")
-    return L, Y
+class _Seen(NamedTuple):
+    """``Y`` as it is seen from ``X``, which is at the identity."""
+
+    L: Tensor  #: the Cholesky factor of X
+    Y: Tensor
+    x: Tensor  #: logarithms of the eigenvalues of Y, constant
+    P: Tensor  #: its eigenvectors, constant
+
+    def mapped(self, f: Exp | Log | Sqrt) -> Tensor:
+        """``f(Y)``; the decomposition is better than one of ``Y`` would be."""
+        return map_decomposed(self.Y, self.x.exp(), self.P, f)
+
+
+def _from_first(who: str, X: Tensor, Y: Tensor, check: bool) -> _Seen:
+    L, K = factors(X, Y, check=check, who=who)
+    x, P, _ = decompose_pencil(L.detach(), K.detach(), check=check, who=who)
+    return _Seen(L, whiten(L, Y), x, P)

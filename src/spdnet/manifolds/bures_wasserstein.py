@@ -77,6 +77,31 @@ def distance(X: Tensor, Y: Tensor, *, check: bool = True) -> Tensor:
 
 
 @accurately
+def squared_distance(X: Tensor, Y: Tensor, *, check: bool = True) -> Tensor:
+    r"""Squared distance :math:`\mathrm{tr}(X + Y - 2 (X^{1/2} Y X^{1/2})^{1/2})`.
+
+    Smooth everywhere; computed as :math:`\lVert (T - I) L \rVert_F^2`, in which nothing cancels.
+
+    Parameters
+    ----------
+    X, Y : Tensor, shape (..., n, n)
+
+    Returns
+    -------
+    Tensor, shape (...)
+
+    Examples
+    --------
+    >>> import torch
+    >>> from spdnet.manifolds import bures_wasserstein
+    >>> bures_wasserstein.squared_distance(torch.eye(2), 4 * torch.eye(2))
+    tensor(2.)
+    """
+    L, moved = _transported("bures_wasserstein.squared_distance", X, Y, check)
+    return (moved - L).square().sum((-2, -1))
+
+
+@accurately
 def geodesic(X: Tensor, Y: Tensor, t: float | Tensor, *, check: bool = True) -> Tensor:
     r"""Point :math:`((1 - t) I + t T) X ((1 - t) I + t T)` on the geodesic from ``X`` to ``Y``.
 

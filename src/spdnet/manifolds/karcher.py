@@ -8,11 +8,13 @@ by :math:`-A[S]` to first order, with the self-adjoint operator
     \log[\lambda_a, \lambda_b] \, (U_i^\top S U_i)_{ab} \Bigr) U_i^\top,
 
 whose eigenvalues are at least 1. ``S = A^{-1}[g]`` is Newton's step: the mean is found with it and
-differentiated through it.
+differentiated through it. The data are held by their Cholesky factors and :math:`M` by its own, so
+that the eigenvalues of :math:`Y_i` are squares of singular values, which keep their digits where
+matrices are ill-conditioned.
 """
 
 import warnings
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,7 +22,9 @@ from torch import Tensor
 from spdnet._autograd import batch_first, is_differentiated
 from spdnet._checks import require_count, require_number
 from spdnet._precision import accurate_dtype
-from spdnet.linalg import Log, eigh, expm, invsqrtm, logm, sqrtm, symmetrize
+from spdnet.linalg import Log, cholesky, congruence, eigh, expm, symmetrize
+from spdnet.linalg.cholesky import whiten
+from spdnet.linalg.spectral import map_decomposed
 
 # A has eigenvalues from 1 to about half the largest log-ratio of eigenvalues in the data, at most a
 # few hundred in float64: conjugate gradients end long before this limit
@@ -28,6 +32,8 @@ _CG_ITERATIONS = 100
 _CG_TOLERANCE = 1e-14
 #: of a step of Newton's method, which only has to come nearer
 _STEP_TOLERANCE = 1e-4
+#: ratio of eigenvalues beyond which singular values are taken instead, slower and more exact
+_FAR = 1e4
 
 
 def karcher_mean(X: Tensor, w: Tensor, *, tol: float, max_iter: int) -> Tensor:
@@ -35,90 +41,162 @@ def karcher_mean(X: Tensor, w: Tensor, *, tol: float, max_iter: int) -> Tensor:
     require_number("affine_invariant.mean", "tol", tol, above=0)
     require_count("affine_invariant.mean", "max_iter", max_iter)
     dtype, accurate = X.dtype, accurate_dtype(X)
-    X, w = X.to(accurate), w.to(accurate)[..., None, None].expand(*X.shape[:-2], 1, 1)
-    M = _Newton.apply(X.detach(), w.detach(), tol, max_iter)
-    if is_differentiated(X) or is_differentiated(w):
-        M = _attach(M, X, w)
+    shape = torch.broadcast_shapes(X.shape[:-2], w.shape)
+    X = X.to(accurate).expand(*shape, *X.shape[-2:])
+    w = w.to(accurate).expand(shape)[..., None, None]
+    differentiated = is_differentiated(X) or is_differentiated(w)
+    L, s, U = _Newton.apply(X.detach(), w.detach(), tol, max_iter, differentiated)
+    M = symmetrize(L @ L.mT)
+    if differentiated:
+        moved = _attached(L, s, U, X, w)
+        M = M + (moved - moved.detach())
     return M.to(dtype)
 
 
+class _Guess(NamedTuple):
+    """A guess of the mean: tensors that have the leading shape of the means."""
+
+    L: Tensor  #: its Cholesky factor
+    g: Tensor  #: the gradient there
+    s: Tensor  #: eigenvalues and eigenvectors of the data as seen from there
+    U: Tensor
+    error: Tensor  #: the norm of the gradient
+    rounding: Tensor  #: what rounding leaves of it
+
+
 class _Newton(torch.autograd.Function):
-    """The mean as a constant: a Function for its vmap, because the iteration looks at values."""
+    """The mean as a constant: a Function for its vmap, because the iteration looks at values.
+
+    Gives the factor of the mean, and the data's eigenvalues and eigenvectors as seen from there.
+    """
 
     @staticmethod
-    def forward(X: Tensor, w: Tensor, tol: float, max_iter: int) -> Tensor:
-        """A step that makes the gradient grow is undone and halved."""
-        M = expm((w * logm(X, check=False)).sum(-3), check=False)
-        g, A = _linearize(M, X, w)
-        error, step = _norm(g), torch.ones_like(_norm(g))
-        goal = _rounding(X).clamp(min=tol)
+    def forward(
+        X: Tensor, w: Tensor, tol: float, max_iter: int, polish: bool
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """A step that makes the gradient grow is undone and halved.
+
+        ``polish`` adds one at the end: a derivative is that of the exact mean.
+        """
+        F = cholesky(X, check=False)
+        valid = (F.diagonal(dim1=-2, dim2=-1) > 0).all(-1)[..., None, None] | (w == 0)
+        F = torch.where(valid & (w > 0), F, torch.eye(F.shape[-1], dtype=F.dtype, device=F.device))
+        s, U = _decompose(F)
+        start = (w * ((U * s.log()[..., None, :]) @ U.mT)).sum(-3)
+        now = _look(_triangular(expm(start / 2, check=False)), F, w)
+        step = torch.ones_like(now.error)
+        finished = now.error <= tol
         for _ in range(max_iter):
-            unfinished = ~(error <= goal)  # NaN is not finished
-            if not unfinished.any():
-                return M
-            moved = _move(M, step * _conjugate_gradients(g, *A, tolerance=_STEP_TOLERANCE))
-            g_moved, A_moved = _linearize(moved, X, w)
-            better = _norm(g_moved) < error
+            if finished.all():
+                break
+            then = _look(_moved(now.L, step * _step(now, w, _STEP_TOLERANCE)), F, w)
+            better = then.error < now.error
+            # within rounding, a gradient that is not halved is no progress
+            resting = (now.error <= now.rounding) & ~(then.error < now.error / 2)
             step = torch.where(better, 1.0, step / 2)
-            taken = better & unfinished  # a mean that has converged stays as it is
-            M, g = torch.where(taken, moved, M), torch.where(taken, g_moved, g)
-            pairs = zip(A_moved, A, strict=True)
-            A = [torch.where(taken[..., None, :, :], new, old) for new, old in pairs]
-            error = _norm(g)
-        if not (error <= goal).all():
+            taken = better & ~finished  # a mean that has converged stays as it is
+            now = _chosen(taken, then, now)
+            finished = finished | (now.error <= tol) | resting
+        if polish:
+            then = _look(_moved(now.L, _step(now, w, _CG_TOLERANCE)), F, w)
+            now = _chosen(then.error < now.error, then, now)
+        valid = valid.all(-3)
+        error = torch.where(valid, now.error, torch.nan)[~(finished & valid)]
+        if error.numel() > 0:
             warnings.warn(
                 f"affine_invariant.mean: not converged after {max_iter} iterations: the gradient "
                 f"is {error.max().item():.3g}, expected at most tol={tol:g}; raise max_iter or tol",
                 RuntimeWarning,
                 stacklevel=6,  # the caller of mean
             )
-        return M
+        L = torch.where(valid, now.L, torch.nan)
+        if (w == 0).any():  # they have a derivative with respect to their weight
+            s, U = _decompose(_seen(now.L, cholesky(X, check=False)))
+            return L, s, U
+        return L, now.s, now.U
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        ctx.mark_non_differentiable(output)
+        ctx.mark_non_differentiable(*output)
 
     @staticmethod
-    def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Tensor, int]:
-        return _Newton.apply(*batch_first(info.batch_size, in_dims, args)), 0
+    def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Any, tuple[int, int, int]]:
+        return _Newton.apply(*batch_first(info.batch_size, in_dims, args)), (0, 0, 0)
 
 
-def _rounding(X: Tensor) -> Tensor:
-    """What rounding leaves of the gradient: the unit times the largest condition in the data."""
-    s = torch.linalg.eigvalsh(X)
-    condition = (s[..., -1] / s[..., 0]).amax(-1)
-    return torch.finfo(X.dtype).eps * condition[..., None, None]
+def _look(L: Tensor, F: Tensor, w: Tensor) -> _Guess:
+    """The data with factors ``F`` seen from ``L L^T``."""
+    s, U = _decompose(_seen(L, F))
+    g = symmetrize((w * ((U * s.log()[..., None, :]) @ U.mT)).sum(-3))
+    ratio = s.amax(-1) / s.amin(-1)
+    ratio = torch.where(ratio > _FAR, ratio.sqrt(), ratio)[..., None, None]
+    sigma = torch.linalg.svdvals(L)
+    condition = (sigma[..., 0] / sigma[..., -1])[..., None, None]
+    unit = 8 * L.shape[-1] * torch.finfo(L.dtype).eps
+    return _Guess(L, g, s, U, _norm(g), unit * torch.maximum((w * ratio).sum(-3), condition))
 
 
-def _linearize(M: Tensor, X: Tensor, w: Tensor) -> tuple[Tensor, list[Tensor]]:
-    """The gradient at ``M``, and the operator A as its coefficients and eigenvectors."""
-    unroot = invsqrtm(M, check=False)[..., None, :, :]
-    s, U = eigh(symmetrize(unroot @ X @ unroot), check=False)
+def _seen(L: Tensor, F: Tensor) -> Tensor:
+    return torch.linalg.solve_triangular(L[..., None, :, :], F, upper=False)
+
+
+def _decompose(W: Tensor) -> tuple[Tensor, Tensor]:
+    """Eigenvalues and eigenvectors of ``W W^T``, exact relative to each eigenvalue."""
+    s, U = eigh(symmetrize(W @ W.mT), check=False)
+    far = ~(s[..., 0] * _FAR > s[..., -1])
+    if far.any():
+        P, sigma, _ = torch.linalg.svd(W[far])
+        s[far], U[far] = sigma.square(), P
+    return s, U
+
+
+def _operator(s: Tensor, U: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+    """The operator A as its coefficients and eigenvectors."""
     a, b = s[..., :, None], s[..., None, :]
-    K = w * (a + b) / 2 * Log().first(a, b)
-    return symmetrize((w * ((U * s.log()[..., None, :]) @ U.mT)).sum(-3)), [K, U]
+    return w * (a + b) / 2 * Log().first(a, b), U
 
 
-def _move(M: Tensor, S: Tensor) -> Tensor:
-    root = sqrtm(M, check=False)
-    return symmetrize(root @ expm(S, check=False) @ root)
+def _moved(L: Tensor, S: Tensor) -> Tensor:
+    """The factor of ``L exp(S) L^T``."""
+    return _triangular(L @ expm(S / 2, check=False))
 
 
-def _attach(M: Tensor, X: Tensor, w: Tensor) -> Tensor:
+def _triangular(R: Tensor) -> Tensor:
+    """The lower triangular factor of ``R R^T``."""
+    T = torch.linalg.qr(R.mT, mode="r").R
+    return (T * torch.where(T.diagonal(dim1=-2, dim2=-1) < 0, -1.0, 1.0)[..., :, None]).mT
+
+
+def _chosen(taken: Tensor, then: _Guess, now: _Guess) -> _Guess:
+    """``then`` for the means ``(..., 1, 1)`` that take it; some have a dimension of samples."""
+    pairs = zip(then, now, strict=True)
+    return _Guess(
+        *(
+            torch.where(taken if new.ndim == taken.ndim else taken[..., None, :, :], new, old)
+            for new, old in pairs
+        )
+    )
+
+
+def _step(now: _Guess, w: Tensor, tolerance: float) -> Tensor:
+    return _conjugate_gradients(now.g, *_operator(now.s, now.U, w), tolerance=tolerance)
+
+
+def _attached(L: Tensor, s: Tensor, U: Tensor, X: Tensor, w: Tensor) -> Tensor:
     """The same mean as a function of ``X`` and ``w``.
 
     Two steps of the chord method, with the operator A at the solution held constant: the first
-    makes the first derivative exact, the second the second.
+    makes the first derivative exact, the second the second. The steps themselves are zero.
     """
-    _, A = _linearize(M, X.detach(), w.detach())
-    unroot = invsqrtm(M, check=False)[..., None, :, :]
-    Y = symmetrize(unroot @ X @ unroot)
-    S = torch.zeros_like(M)
+    A = _operator(s, U, w.detach())
+    Y = whiten(L[..., None, :, :], X)
+    S = torch.zeros_like(L)
     for _ in range(2):
         back = expm(-S / 2, check=False)[..., None, :, :]
-        g = (w * logm(symmetrize(back @ Y @ back), check=False)).sum(-3)
+        g = (w * map_decomposed(symmetrize(back @ Y @ back), s, U, Log())).sum(-3)
         S = S + _Solve.apply(g, *A)
-    return _move(M, S)
+        S = S - S.detach()
+    return congruence(expm(S, check=False), L.mT)
 
 
 class _Solve(torch.autograd.Function):

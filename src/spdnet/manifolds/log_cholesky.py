@@ -121,6 +121,29 @@ def distance(X: Tensor, Y: Tensor, *, check: bool = True) -> Tensor:
 
 
 @accurately
+def squared_distance(X: Tensor, Y: Tensor, *, check: bool = True) -> Tensor:
+    r"""Squared distance :math:`\lVert \varphi(X) - \varphi(Y) \rVert_F^2`, smooth everywhere.
+
+    Parameters
+    ----------
+    X, Y : Tensor, shape (..., n, n)
+
+    Returns
+    -------
+    Tensor, shape (...)
+
+    Examples
+    --------
+    >>> import torch
+    >>> from spdnet.manifolds import log_cholesky
+    >>> log_cholesky.squared_distance(torch.eye(2), torch.eye(2).mul(torch.e**2))
+    tensor(2.)
+    """
+    L, K = _factors("log_cholesky.squared_distance", X, Y, check)
+    return (_flat(L) - _flat(K)).square().sum((-2, -1))
+
+
+@accurately
 def geodesic(X: Tensor, Y: Tensor, t: float | Tensor, *, check: bool = True) -> Tensor:
     r"""Point :math:`\varphi^{-1}((1 - t) \varphi(X) + t \varphi(Y))` on the geodesic.
 

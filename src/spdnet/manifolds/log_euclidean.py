@@ -65,6 +65,28 @@ def distance(X: Tensor, Y: Tensor, *, check: bool = True) -> Tensor:
     return (S - T).flatten(-2).norm(dim=-1)
 
 
+def squared_distance(X: Tensor, Y: Tensor, *, check: bool = True) -> Tensor:
+    r"""Squared distance :math:`\lVert \log X - \log Y \rVert_F^2`, smooth everywhere.
+
+    Parameters
+    ----------
+    X, Y : Tensor, shape (..., n, n)
+
+    Returns
+    -------
+    Tensor, shape (...)
+
+    Examples
+    --------
+    >>> import torch
+    >>> from spdnet.manifolds import log_euclidean
+    >>> log_euclidean.squared_distance(torch.eye(2), 2 * torch.eye(2)).round(decimals=4)
+    tensor(0.9609)
+    """
+    S, T = _logs("log_euclidean.squared_distance", X, Y, check)
+    return (S - T).square().sum((-2, -1))
+
+
 def geodesic(X: Tensor, Y: Tensor, t: float | Tensor, *, check: bool = True) -> Tensor:
     r"""Point :math:`\exp((1 - t) \log X + t \log Y)` on the geodesic from ``X`` to ``Y``.
 

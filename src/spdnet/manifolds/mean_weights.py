@@ -1,5 +1,7 @@
 """The weights of a weighted mean."""
 
+from collections.abc import Sequence
+
 from torch import Tensor
 
 from spdnet._autograd import is_concrete
@@ -17,10 +19,10 @@ def normalized_weights(who: str, X: Tensor, weights: Tensor | None) -> Tensor:
     if weights is None:
         return X.new_ones(X.shape[-3]) / X.shape[-3]
     require_tensor(who, weights, "weights")
-    if weights.shape[-1:] != X.shape[-3:-2]:
+    if weights.shape[-1:] != X.shape[-3:-2] or not _broadcast(weights.shape[:-1], X.shape[:-3]):
         raise ValueError(
             f"{who}: expected weights of shape (..., {X.shape[-3]}), one for each matrix, "
-            f"got {tuple(weights.shape)}"
+            f"that broadcasts with the shape of X, {tuple(X.shape)}, got {tuple(weights.shape)}"
         )
     total = weights.sum(-1, keepdim=True)
     valid = weights.isfinite().all() & (weights >= 0).all() & (total > 0).all()
@@ -30,3 +32,8 @@ def normalized_weights(who: str, X: Tensor, weights: Tensor | None) -> Tensor:
             f"got values from {weights.min().item():.3g} to {weights.max().item():.3g}"
         )
     return (weights / total).to(X.dtype)
+
+
+def _broadcast(a: Sequence[int], b: Sequence[int]) -> bool:
+    pairs = zip(reversed(a), reversed(b), strict=False)
+    return all(i == j or 1 in (i, j) for i, j in pairs)

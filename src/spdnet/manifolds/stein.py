@@ -14,16 +14,13 @@ S. Sra, "Positive definite matrices and the S-divergence", Proc. Amer. Math. Soc
 https://doi.org/10.1090/proc/12953
 """
 
-import math
-
 import torch
 from torch import Tensor
 
 from spdnet._autograd import is_differentiated
-from spdnet._checks import require_square
 from spdnet._precision import accurately
-from spdnet.linalg import cholesky, eigh, symmetrize
-from spdnet.linalg.cholesky import whiten
+from spdnet.linalg import cholesky, symmetrize
+from spdnet.linalg.pencil import LogCosh, pencil_sum, root
 from spdnet.manifolds.fixed_point import fixed_point
 from spdnet.manifolds.mean_weights import normalized_weights
 
@@ -31,6 +28,9 @@ from spdnet.manifolds.mean_weights import normalized_weights
 @accurately
 def distance(X: Tensor, Y: Tensor, *, check: bool = True) -> Tensor:
     r"""Distance :math:`\sqrt{S(X, Y)}`.
+
+    Its derivative counts as zero at ``X = Y``, where there is none; :func:`squared_distance` has
+    all of them.
 
     Parameters
     ----------
@@ -47,14 +47,32 @@ def distance(X: Tensor, Y: Tensor, *, check: bool = True) -> Tensor:
     >>> stein.distance(torch.eye(1), 9 * torch.eye(1)) ** 2  # log(5 / 3)
     tensor(0.5108)
     """
-    who = "stein.distance"
-    require_square(who, X)
-    require_square(who, Y, "Y", n=X.shape[-1])
-    if check:
-        cholesky(Y.detach(), who=who, name="Y")
-    L = cholesky(X, check=check, who=who)
-    s, _ = eigh(whiten(L, Y), check=False)
-    return _root_log_cosh(s.log() / 2).norm(dim=-1)  # S is the sum of log cosh(log(s) / 2)
+    return root(pencil_sum(X, Y, LogCosh(), check=check, who="stein.distance"))
+
+
+@accurately
+def squared_distance(X: Tensor, Y: Tensor, *, check: bool = True) -> Tensor:
+    r"""The divergence :math:`S(X, Y) = \sum_k \log\cosh(\tfrac12 \log \lambda_k(X^{-1} Y))`.
+
+    Smooth everywhere. In this form nothing cancels, neither for near points nor for
+    ill-conditioned ones.
+
+    Parameters
+    ----------
+    X, Y : Tensor, shape (..., n, n)
+
+    Returns
+    -------
+    Tensor, shape (...)
+
+    Examples
+    --------
+    >>> import torch
+    >>> from spdnet.manifolds import stein
+    >>> stein.squared_distance(torch.eye(1), 9 * torch.eye(1))  # log(5 / 3)
+    tensor(0.5108)
+    """
+    return pencil_sum(X, Y, LogCosh(), check=check, who="stein.squared_distance")
 
 
 @accurately
@@ -107,13 +125,3 @@ def mean(
 
 def _inverse(X: Tensor) -> Tensor:
     return symmetrize(torch.linalg.inv_ex(X).inverse)  # cholesky_inverse is wrong in forward mode
-
-
-def _root_log_cosh(u: Tensor) -> Tensor:
-    """``sign(u) sqrt(log cosh u)``, smooth at zero, where it is a series."""
-    small = u.abs() < 1e-2
-    v = torch.where(small, u, 0.0)
-    series = (v - v**3 / 12 + 3 * v**5 / 160 - 209 * v**7 / 40320) / math.sqrt(2)
-    v = torch.where(small, 1.0, u).abs()
-    log_cosh = v + torch.log1p(torch.exp(-2 * v)) - math.log(2)
-    return torch.where(small, series, u.sign() * log_cosh.sqrt())

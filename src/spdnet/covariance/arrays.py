@@ -1,0 +1,70 @@
+"""Functions of one tensor that take an array too, and give an array back."""
+
+from collections.abc import Callable
+from functools import wraps
+from inspect import signature
+from typing import Any
+
+import numpy
+import torch
+from torch import Tensor
+
+
+def same_kind(function: Callable[..., Tensor]) -> Callable[..., Any]:
+    """Let a function whose first argument is a tensor take an array, and give an array back."""
+    who, first = function.__name__, next(iter(signature(function).parameters))
+
+    @wraps(function)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        if args:
+            X, *rest = args
+        elif first in kwargs:
+            X, rest = kwargs.pop(first), []
+        else:
+            return function(**kwargs)  # which will miss it
+        if isinstance(X, Tensor):
+            if X.dtype.is_complex:
+                raise _complex(who, first, X.dtype)
+            return function(X if X.dtype.is_floating_point else X.double(), *rest, **kwargs)
+        return function(_tensor(who, first, X), *rest, **kwargs).numpy()
+
+    return wrapped
+
+
+def _tensor(who: str, name: str, X: Any) -> Tensor:
+    """A tensor that has the values of an array, or of what numpy makes one of."""
+    try:
+        A = numpy.asarray(X)
+    except (TypeError, ValueError):
+        shapes = _shapes(X)
+        if len(set(shapes)) < 2:
+            raise
+        some = ", ".join(map(str, shapes[:3])) + (", ..." if len(shapes) > 3 else "")
+        stack = "torch.stack" if isinstance(X[0], Tensor) else "numpy.stack"
+        raise ValueError(
+            f"{who}: expected {name} as one array, got a sequence of {len(X)} items of unequal "
+            f"shapes {some}; take them one by one, and join results of one shape: "
+            f"{stack}([spdnet.covariance.{who}(x) for x in {name}])"
+        ) from None
+    if numpy.iscomplexobj(A):
+        raise _complex(who, name, A.dtype)
+    native = A.dtype.newbyteorder("=")
+    if native not in (numpy.float16, numpy.float32, numpy.float64):
+        native = numpy.dtype(numpy.float64)
+    A = numpy.ascontiguousarray(A, dtype=native)
+    return torch.from_numpy(A if A.flags.writeable else A.copy())
+
+
+def _shapes(X: Any) -> list[tuple[int, ...]]:
+    """Of the items of a sequence; none where they have none themselves."""
+    try:
+        return [tuple(numpy.shape(x)) for x in X] if isinstance(X, (list, tuple)) else []
+    except (TypeError, ValueError):
+        return []
+
+
+def _complex(who: str, name: str, dtype: Any) -> TypeError:
+    return TypeError(
+        f"{who}: expected {name} with real numbers, got {dtype}; give real and imaginary parts as "
+        f"channels, or the modulus: abs({name})"
+    )

@@ -1,0 +1,162 @@
+"""Estimators of the covariance of signals."""
+
+import torch
+from torch import Tensor
+
+from spdnet._checks import require_choice, require_finite
+from spdnet.covariance.arrays import same_kind
+from spdnet.covariance.regularization import regularize, shrunk, trace
+from spdnet.linalg import symmetrize
+
+
+@same_kind
+def sample_covariance(X: Tensor) -> Tensor:
+    r"""Sample covariance :math:`\frac{1}{T - 1} \sum_t (x_t - m)(x_t - m)^\top`.
+
+    Singular when there are not more observations than channels: see :func:`regularize`.
+
+    Parameters
+    ----------
+    X : Tensor or array, shape (..., channels, time)
+
+    Returns
+    -------
+    Tensor or array, shape (..., channels, channels)
+
+    Examples
+    --------
+    >>> from spdnet.covariance import sample_covariance
+    >>> sample_covariance([[1, 2, 3], [3, 2, 1]])
+    array([[ 1., -1.],
+           [-1.,  1.]])
+    """
+    X, T = _centered("sample_covariance", X)
+    return symmetrize(X @ X.mT) / (T - 1)
+
+
+@same_kind
+def ledoit_wolf(X: Tensor) -> Tensor:
+    r"""Covariance shrunk towards a multiple of the identity, by the rule of Ledoit and Wolf.
+
+    :math:`(1 - \rho) C + \rho \mu I` with :math:`\mu = \mathrm{tr} C / n` and the :math:`\rho`
+    that minimises the expected squared error, estimated from the data: :math:`\rho = \frac1{T^2}
+    \sum_t \lVert x_t x_t^\top - C \rVert^2 / \lVert C - \mu I \rVert^2`, at most 1, where
+    :math:`C` has the denominator ``T``. Few samples give much shrinkage, many give none.
+
+    Parameters
+    ----------
+    X : Tensor or array, shape (..., channels, time)
+
+    Returns
+    -------
+    Tensor or array, shape (..., channels, channels)
+
+    References
+    ----------
+    O. Ledoit, M. Wolf, "A well-conditioned estimator for large-dimensional covariance matrices",
+    J. Multivar. Anal., 2004. https://doi.org/10.1016/S0047-259X(03)00096-4
+
+    Examples
+    --------
+    >>> from spdnet.covariance import ledoit_wolf
+    >>> ledoit_wolf([[1, 2, 3, 5], [3, 2, 1, 0]]).round(3)
+    array([[ 2.003, -0.987],
+           [-0.987,  1.434]])
+    """
+    X, T = _centered("ledoit_wolf", X)
+    n = X.shape[-2]
+    C = symmetrize(X @ X.mT) / T
+    mu = trace(C) / n
+    # mean squared distances: of the observations' outer products from C, and of C from mu I
+    spread = X.square().sum(-2).square().sum(-1) / T - C.square().sum((-2, -1))
+    distance = C.square().sum((-2, -1)) - n * mu**2
+    return shrunk(C, _share(spread / T, distance))
+
+
+@same_kind
+def oas(X: Tensor) -> Tensor:
+    r"""Covariance shrunk towards a multiple of the identity, oracle approximating shrinkage.
+
+    As :func:`ledoit_wolf`, with a :math:`\rho` that approximates the best one for Gaussian data,
+
+    .. math:: \rho = \frac{\mathrm{tr}(C^2) + \mathrm{tr}^2 C}
+                       {(T + 1) (\mathrm{tr}(C^2) - \mathrm{tr}^2 C / n)},
+
+    at most 1. This is scikit-learn's form: it leaves out terms with :math:`2 / n` of the original,
+    which shrinks more where channels are few (below some ten).
+
+    Parameters
+    ----------
+    X : Tensor or array, shape (..., channels, time)
+
+    Returns
+    -------
+    Tensor or array, shape (..., channels, channels)
+
+    References
+    ----------
+    Y. Chen, A. Wiesel, Y. C. Eldar, A. O. Hero, "Shrinkage Algorithms for MMSE Covariance
+    Estimation", IEEE Trans. Signal Process., 2010. https://doi.org/10.1109/TSP.2010.2053029
+
+    Examples
+    --------
+    >>> from spdnet.covariance import oas
+    >>> oas([[1, 2, 3, 5], [3, 2, 1, 0]]).round(3)
+    array([[ 1.803, -0.293],
+           [-0.293,  1.634]])
+    """
+    X, T = _centered("oas", X)
+    n = X.shape[-2]
+    C = symmetrize(X @ X.mT) / T
+    mean_square, mu2 = C.square().mean((-2, -1)), (trace(C) / n) ** 2
+    excess = (T + 1) * (mean_square - mu2 / n)
+    return shrunk(C, _share(mean_square + mu2, excess))
+
+
+ESTIMATORS = {"sample": sample_covariance, "ledoit_wolf": ledoit_wolf, "oas": oas}
+
+
+@same_kind
+def estimate(
+    X: Tensor, estimator: str = "sample", *, reg: float = 1e-3, mode: str = "mean"
+) -> Tensor:
+    """Covariance by a named estimator, regularised so that it is positive definite.
+
+    Parameters
+    ----------
+    X : Tensor or array, shape (..., channels, time)
+        Signals of unequal length are estimated one by one.
+    estimator : {"sample", "ledoit_wolf", "oas"}
+    reg, mode
+        See :func:`regularize`.
+
+    Returns
+    -------
+    Tensor or array, shape (..., channels, channels)
+
+    Examples
+    --------
+    >>> from spdnet import covariance
+    >>> covariance.estimate([[1, 2, 3], [3, 2, 1]], reg=0.5)
+    array([[ 1.5, -1. ],
+           [-1. ,  1.5]])
+    """
+    require_choice("estimate", "estimator", estimator, ESTIMATORS)
+    return regularize(ESTIMATORS[estimator](X), reg, mode)
+
+
+def _centered(who: str, X: Tensor) -> tuple[Tensor, int]:
+    """The signals without their mean, and how many observations there are."""
+    if X.ndim < 2 or X.shape[-1] < 2 or X.shape[-2] < 1:
+        raise ValueError(
+            f"{who}: expected X of shape (..., channels, time) with at least 2 observations, got "
+            f"{tuple(X.shape)}; observations are columns"
+        )
+    require_finite(who, X)
+    return X - X.mean(-1, keepdim=True), X.shape[-1]
+
+
+def _share(part: Tensor, whole: Tensor) -> Tensor:
+    """``part / whole`` between 0 and 1, and 1 where ``whole`` is zero; so are its derivatives."""
+    less = (part < whole) & (whole > 0)
+    return torch.where(less, (part / torch.where(less, whole, 1.0)).clamp(min=0), 1.0)

@@ -1,0 +1,295 @@
+r"""Functions of two SPD matrices through the eigenvalues that one has in the eyes of the other.
+
+With :math:`X = L L^\top`, :math:`Y = K K^\top` and the singular values in
+:math:`L^{-1} K = P \Sigma Q^\top`, the columns of :math:`A = L^{-\top} P` and
+:math:`B = K^{-\top} Q` diagonalise both: :math:`A^\top X A = I = B^\top Y B`, and :math:`X^{-1} Y`
+has the eigenvalues :math:`e^{x_k}`, :math:`x = 2 \log \Sigma`. For :math:`\varphi = \sum_k g(x_k)`
+and directions :math:`E, F` of ``X`` and ``Y``, with :math:`\tilde E = A^\top E A` and
+:math:`\tilde F = B^\top F B`,
+
+.. math::
+    D\varphi[E, F] &= \sum_k g'(x_k) \, (\tilde F_{kk} - \tilde E_{kk}) \\
+    D^2\varphi[(E, F)^2] &= \sum_{jk} (c_{jk} + m_{jk}) \tilde E_{jk}^2
+        + (c_{jk} - m_{jk}) \tilde F_{jk}^2 - 2 e_{jk} \tilde E_{jk} \tilde F_{jk} \\
+    m &= \tfrac12 (g'_j + g'_k), \quad
+    c = \tfrac12 (g'_j - g'_k) \coth \tfrac{x_j - x_k}2, \quad
+    e = \tfrac12 (g'_j - g'_k) / \sinh \tfrac{x_j - x_k}2 .
+
+Factors hold the square root of what the matrices hold, so that points of condition 1e9 lose no more
+than such of condition 3e4 would otherwise; nothing cancels where the points are near each other,
+and eigenvalues may coincide. The third derivative is refused.
+"""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+from spdnet._autograd import apply, batch_first, is_concrete, is_differentiated
+from spdnet._checks import require_square
+from spdnet._precision import without_autocast
+from spdnet.linalg.cholesky import cholesky
+from spdnet.linalg.symmetric import symmetrize
+
+
+class LogSquare:
+    """``x ** 2``: the sum is the squared affine-invariant distance."""
+
+    def value(self, x: Tensor) -> Tensor:
+        """``g(x)``."""
+        return x.square()
+
+    def slope(self, x: Tensor) -> Tensor:
+        """``g'(x)``."""
+        return 2 * x
+
+    def bends(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """The coefficients ``c`` and ``e`` of two logarithms."""
+        h = (x - y) / 2
+        tie = h == 0
+        safe = torch.where(tie, 1.0, h)
+        c, e = safe / torch.tanh(safe), safe / torch.sinh(safe)
+        return 2 * torch.where(tie, 1.0, c), 2 * torch.where(tie, 1.0, e)
+
+
+class LogCosh:
+    """``log cosh(x / 2)``: the sum is Stein's divergence."""
+
+    def value(self, x: Tensor) -> Tensor:
+        """``g(x)``."""
+        u = x.abs() / 2
+        near = torch.log1p(2 * torch.sinh(u.clamp(max=1) / 2).square())
+        return torch.where(u < 1, near, u + torch.log1p(torch.exp(-2 * u)) - math.log(2))
+
+    def slope(self, x: Tensor) -> Tensor:
+        """``g'(x)``."""
+        return torch.tanh(x / 2) / 2
+
+    def bends(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """The coefficients ``c`` and ``e`` of two logarithms."""
+        u, v, h = x.abs() / 2, y.abs() / 2, (x - y).abs() / 2
+        scale = (1 + torch.exp(-2 * u)) * (1 + torch.exp(-2 * v))
+        c = torch.exp(h - u - v) * (1 + torch.exp(-2 * h)) / (2 * scale)
+        return c, torch.exp(-u - v) / scale
+
+
+def pencil_sum(
+    X: Tensor, Y: Tensor, g: LogSquare | LogCosh, *, check: bool = True, who: str = "pencil_sum"
+) -> Tensor:
+    r"""Sum :math:`\sum_k g(\log \lambda_k)` over the eigenvalues of :math:`X^{-1} Y`.
+
+    Once and twice differentiable in reverse and forward mode.
+
+    Parameters
+    ----------
+    X, Y : Tensor, shape (..., n, n)
+        Symmetric positive definite; the leading shapes broadcast.
+    g : LogSquare or LogCosh
+    check : bool
+        Refuse input that is not finite, symmetric and positive definite, and pairs that rounding
+        leaves no digit of.
+    who : str
+        The caller that an error names.
+
+    Returns
+    -------
+    Tensor, shape (...)
+    """
+    L, K = factors(X.detach(), Y.detach(), check=check, who=who)
+    if not (_wants_derivative(X) or _wants_derivative(Y)):
+        return g.value(log_eigenvalues(L, K, check=check, who=who)).sum(-1)
+    x, P, Q = decompose_pencil(L, K, check=check, who=who)
+    A = torch.linalg.solve_triangular(L.mT, P, upper=True)
+    B = torch.linalg.solve_triangular(K.mT, Q, upper=True)
+    return _call(_Value, _ForwardValue, X.expand(P.shape), Y.expand(P.shape), x, A, B, g)
+
+
+def root(square: Tensor) -> Tensor:
+    """The root of a square, with the derivative zero at zero, where it has none."""
+    positive = square > 0
+    return torch.where(positive, torch.where(positive, square, 1.0).sqrt(), 0 * square)
+
+
+def factors(X: Tensor, Y: Tensor, *, check: bool, who: str) -> tuple[Tensor, Tensor]:
+    """The Cholesky factors of two points, after the checks that ``check`` asks for."""
+    require_square(who, X)
+    require_square(who, Y, "Y", n=X.shape[-1])
+    return cholesky(X, check=check, who=who), cholesky(Y, check=check, who=who, name="Y")
+
+
+def decompose_pencil(
+    L: Tensor, K: Tensor, *, check: bool, who: str
+) -> tuple[Tensor, Tensor, Tensor]:
+    r"""``x, P, Q`` of :math:`L^{-1} K = P e^{x/2} Q^\top` for constant factors; ``x`` descends."""
+    with without_autocast(L):
+        W = torch.linalg.solve_triangular(L, K, upper=False)
+        P, sigma, Qh = torch.linalg.svd(W)
+    return _logarithms(sigma, L, K, check, who), P, Qh.mT
+
+
+def log_eigenvalues(L: Tensor, K: Tensor, *, check: bool, who: str) -> Tensor:
+    """``x`` alone, for half of the work."""
+    with without_autocast(L):
+        sigma = torch.linalg.svdvals(torch.linalg.solve_triangular(L, K, upper=False))
+    return _logarithms(sigma, L, K, check, who)
+
+
+def _logarithms(sigma: Tensor, L: Tensor, K: Tensor, check: bool, who: str) -> Tensor:
+    n = sigma.shape[-1]
+    if check and is_concrete(sigma) and sigma.numel() > 0:
+        ratio = sigma[..., -1] / sigma[..., 0]
+        bad = ~(ratio > 8 * n * torch.finfo(sigma.dtype).eps)
+        if bad.any():
+            index = tuple(bad.nonzero()[0].tolist()) if bad.ndim else ()
+            where = f" for pair {', '.join(map(str, index))}" if index else ""
+            raise ValueError(
+                f"{who}: expected X and Y for which {sigma.dtype} holds the eigenvalues of "
+                f"X^(-1/2) Y X^(-1/2), but the smallest is {ratio[index].item() ** 2:.1e} of the "
+                f"largest{where}, and all of it rounding; regularise both, for example with "
+                "spdnet.covariance.regularize"
+            )
+    # an unchecked matrix that is not positive definite has no logarithm
+    valid = [(F.diagonal(dim1=-2, dim2=-1) > 0).all(-1, keepdim=True) for F in (L, K)]
+    return torch.where(valid[0] & valid[1], 2 * sigma.log(), torch.nan)
+
+
+class _Value(Function):
+    """The sum, given the decomposition of the pair."""
+
+    @staticmethod
+    def forward(X: Tensor, Y: Tensor, x: Tensor, A: Tensor, B: Tensor, g: Any) -> Tensor:
+        return g.value(x).sum(-1)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        *saved, ctx.g = inputs
+        ctx.save_for_backward(*saved)
+        ctx.save_for_forward(*saved)
+
+    @staticmethod
+    def backward(ctx: Any, G: Tensor) -> tuple[Any, ...]:
+        dX, dY = _call(_Gradient, _ForwardGradient, *ctx.saved_tensors, ctx.g)
+        G = G[..., None, None]
+        return G * dX, G * dY, None, None, None, None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Tensor, int]:
+        args = tuple(batch_first(info.batch_size, in_dims, args))
+        return _call(_Value, _ForwardValue, *args), 0
+
+
+class _ForwardValue(_Value):
+    """With forward mode: apart, because the compiler refuses a Function that defines ``jvp``."""
+
+    @staticmethod
+    def jvp(ctx: Any, dX: Tensor | None, dY: Tensor | None, *_: Any) -> Tensor:
+        gradients = _call(_Gradient, _ForwardGradient, *ctx.saved_tensors, ctx.g)
+        pairs = zip(gradients, (dX, dY), strict=True)
+        terms = [(G * D).sum((-2, -1)) for G, D in pairs if D is not None]
+        return terms[0] + terms[1] if len(terms) == 2 else terms[0]
+
+
+class _Gradient(Function):
+    """The derivatives of the sum with respect to both points."""
+
+    @staticmethod
+    def forward(
+        X: Tensor, Y: Tensor, x: Tensor, A: Tensor, B: Tensor, g: Any
+    ) -> tuple[Tensor, Tensor]:
+        slope = g.slope(x)[..., None, :]
+        with without_autocast(X):
+            return symmetrize(-(A * slope) @ A.mT), symmetrize((B * slope) @ B.mT)
+
+    setup_context = _Value.setup_context
+
+    @staticmethod
+    def backward(ctx: Any, E: Tensor, F: Tensor) -> tuple[Any, ...]:
+        dX, dY = _call(_Curvature, _ForwardCurvature, *ctx.saved_tensors, ctx.g, E, F)
+        return dX, dY, None, None, None, None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Any, tuple[int, int]]:
+        args = tuple(batch_first(info.batch_size, in_dims, args))
+        return _call(_Gradient, _ForwardGradient, *args), (0, 0)
+
+
+class _ForwardGradient(_Gradient):
+    """With forward mode."""
+
+    @staticmethod
+    def jvp(ctx: Any, dX: Tensor | None, dY: Tensor | None, *_: Any) -> tuple[Tensor, Tensor]:
+        X, Y, *_rest = ctx.saved_tensors
+        E = torch.zeros_like(X) if dX is None else dX
+        F = torch.zeros_like(Y) if dY is None else dY
+        return _call(_Curvature, _ForwardCurvature, *ctx.saved_tensors, ctx.g, E, F)
+
+
+class _Curvature(Function):
+    """The second derivative applied to a pair of directions: linear and self-adjoint in them."""
+
+    @staticmethod
+    def forward(
+        X: Tensor, Y: Tensor, x: Tensor, A: Tensor, B: Tensor, g: Any, E: Tensor, F: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        slope = g.slope(x)
+        m = (slope[..., :, None] + slope[..., None, :]) / 2
+        c, e = g.bends(x[..., :, None], x[..., None, :])
+        with without_autocast(X):
+            E, F = A.mT @ symmetrize(E) @ A, B.mT @ symmetrize(F) @ B
+            E, F = (c + m) * E - e * F, (c - m) * F - e * E
+            return symmetrize(A @ E @ A.mT), symmetrize(B @ F @ B.mT)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        *saved, ctx.g, _, _ = inputs
+        ctx.save_for_backward(*saved)
+        ctx.save_for_forward(*saved)
+
+    @staticmethod
+    def backward(ctx: Any, G: Tensor, H: Tensor) -> tuple[Any, ...]:
+        if any(ctx.needs_input_grad[:2]):
+            _refuse_third()
+        dE, dF = _call(_Curvature, _ForwardCurvature, *ctx.saved_tensors, ctx.g, G, H)
+        return None, None, None, None, None, None, dE, dF
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Any, tuple[int, int]]:
+        args = tuple(batch_first(info.batch_size, in_dims, args))
+        return _call(_Curvature, _ForwardCurvature, *args), (0, 0)
+
+
+class _ForwardCurvature(_Curvature):
+    """With forward mode."""
+
+    @staticmethod
+    def jvp(ctx: Any, dX: Tensor | None, dY: Tensor | None, *rest: Any) -> tuple[Tensor, Tensor]:
+        if dX is not None or dY is not None:
+            _refuse_third()
+        X, Y, *_rest = ctx.saved_tensors
+        dE, dF = (
+            torch.zeros_like(Z) if D is None else D for Z, D in zip((X, Y), rest[-2:], strict=True)
+        )
+        return _call(_Curvature, _ForwardCurvature, *ctx.saved_tensors, ctx.g, dE, dF)
+
+
+def _call(function: type[Function], forward_mode: type[Function], *args: Any) -> Any:
+    if not torch.compiler.is_compiling():
+        return apply(forward_mode, *args)
+    tensors = (a for a in args if isinstance(a, Tensor))
+    if torch.is_grad_enabled() and any(a.requires_grad for a in tensors):
+        return function.apply(*args)
+    # the compiler cannot trace a Function of which no derivative is wanted
+    return function.forward(*args)
+
+
+def _wants_derivative(X: Tensor) -> bool:
+    return X.requires_grad if torch.compiler.is_compiling() else is_differentiated(X)
+
+
+def _refuse_third() -> None:
+    raise NotImplementedError(
+        "pencil_sum: the third derivative is not available; the first and second are exact. "
+        "Detach the second derivative if you did not mean to differentiate it"
+    )
