@@ -1,8 +1,10 @@
 import pickle
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 import torch
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
@@ -11,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from spdnet import SPDNetClassifier, covariance
-from spdnet.datasets import load_digits_spd
+from spdnet.datasets import examine, load_digits_spd
 
 
 def problem(n=60, classes=("left", "right"), channels=5):
@@ -127,6 +129,9 @@ def test_signals_and_domains():
         classifier.predict(X, domains="abc")
     with pytest.raises(TypeError, match="numbers or text"):
         classifier.predict(X, domains=[None] * 60)
+    for wrong in (["a", None] * 30, ["a", float("nan")] * 30, ["a", 1] * 30):
+        with pytest.raises(TypeError, match="numbers or text"):
+            classifier.predict(X, domains=np.array(wrong, dtype=object))
     with pytest.warns(RuntimeWarning, match="its own mean"):
         classifier.predict(new[:1], domains=["c"])
     with pytest.raises(ValueError, match="4 channels"):
@@ -333,6 +338,134 @@ def test_fifty_thousand_matrices():
     assert classifier.score(X, y) > 0.99
 
 
+def rounded(kind):
+    """Products whose two halves were rounded apart, as those of some libraries in float32."""
+    X, y = problem()
+    noise = np.random.default_rng(1).normal(size=X.shape)
+    X = X * (1 + 1e-7 * noise)
+    assert not np.array_equal(X, X.swapaxes(1, 2))
+    return X.astype(kind), y
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64", "float16"])
+def test_rounding_of_any_dtype_is_symmetric_enough(kind):
+    X, y = rounded(kind)
+    found = quick(epochs=1).fit(X, y).decision_function(X)
+    X = X.astype("float64")
+    mean = (X + X.swapaxes(-1, -2)) / 2
+    np.testing.assert_array_equal(quick(epochs=1).fit(mean, y).decision_function(mean), found)
+    X[3, 0, 1] += 1e-3 * X[3].max()
+    with pytest.raises(ValueError, match=r"X\[3\] is not symmetric .*swapaxes\(-1, -2\)"):
+        quick(epochs=1).fit(X, y)
+
+
+def average_referenced(n=60, channels=22):
+    rng = np.random.default_rng(0)
+    signals = rng.normal(size=(n, channels, 200))
+    signals -= signals.mean(1, keepdims=True)
+    X = signals @ signals.swapaxes(1, 2) / 200
+    return (X + X.swapaxes(1, 2)) / 2, np.arange(n) % 2
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_singular_matrices_are_refused_one_by_one(dtype):
+    X, y = average_referenced()
+    assert len(examine(X).faults["singular"]) == 60
+    classifier = quick(epochs=1, dtype=dtype)
+    with pytest.raises(ValueError, match=r"X\[0\] is singular.*60 of 60.*regularize\(X\)"):
+        classifier.fit(X, y)
+    mended = covariance.regularize(X)
+    classifier.fit(mended, y)
+    for i in (0, 17, 59):  # also alone, and among good ones
+        with pytest.raises(ValueError, match=r"X\[0\] is singular"):
+            classifier.predict(X[i : i + 1])
+        mixed = mended.copy()
+        mixed[i] = X[i]
+        with pytest.raises(ValueError, match=rf"X\[{i}\] is singular.*; 1 of 60"):
+            classifier.predict(mixed)
+
+
+def test_singular_is_measured_by_the_coarser_dtype():
+    X, y = problem(channels=3)
+    X[5] = np.diag([1.0, 1.0, 1e-8])
+    assert quick(epochs=1).fit(X, y).predict(X).shape == (60,)
+    for call in (lambda: quick().fit(X.astype("f4"), y), lambda: quick(dtype="float32").fit(X, y)):
+        with pytest.raises(ValueError, match=r"X\[5\] is singular.* or float64 throughout"):
+            call()
+
+
+def test_training_settings_do_not_touch_a_fitted_network():
+    X, y = problem()
+    classifier = quick(epochs=2).fit(X, y)
+    before, names = classifier.decision_function(X), classifier.get_feature_names_out()
+    changes = {"lr": -1, "epochs": -3, "dtype": "float32", "recipe": "x", "model": "tsmnet"}
+    for name, value in changes.items():
+        again = pickle.loads(pickle.dumps(classifier)).set_params(**{name: value})
+        np.testing.assert_array_equal(again.decision_function(X), before)
+        assert again.get_feature_names_out().tolist() == names.tolist()
+
+
+def test_what_is_fitted_is_on_the_cpu(monkeypatch):
+    """Wherever it was trained; a prediction takes it to the device that is asked for then."""
+    X, y = problem()
+    classifier = quick(epochs=1).fit(X, y)
+    assert {t.device.type for t in classifier.model_.state_dict().values()} == {"cpu"}
+    asked = []
+
+    def resolve(name):
+        asked.append(name)
+        return torch.device("cpu")
+
+    monkeypatch.setattr("spdnet.estimator.resolve_device", resolve)
+    classifier.set_params(device="cuda:7").predict(X)
+    assert asked == ["cuda:7"]
+
+
+def test_a_seed_is_respected_in_threads():
+    X, y = problem(20)
+    quick(epochs=1).fit(X, y)  # the first time things are imported
+
+    def fit(_):
+        return quick(epochs=1, device="cpu").fit(X, y).decision_function(X)
+
+    alone = fit(0)
+    with ThreadPoolExecutor(4) as pool:
+        for found in pool.map(fit, range(60)):
+            np.testing.assert_array_equal(found, alone)
+
+
+def test_tensors_with_a_gradient_and_coarse_ones():
+    X, y = problem()
+    expected = quick(epochs=1).fit(X, y).predict_proba(X)
+    T = torch.from_numpy(X).requires_grad_()
+    np.testing.assert_array_equal(quick(epochs=1).fit(T, y).predict_proba(T), expected)
+    coarse = T.bfloat16() + torch.eye(5)
+    assert quick(epochs=1).fit(coarse.bfloat16(), y).predict(coarse.half()).shape == (60,)
+
+
+@pytest.mark.parametrize("names", [["a", "b"], [3, 1]])
+def test_domains_of_objects_are_those_of_their_values(names):
+    X, y, _ = recordings(0, ["a", "b"])
+    who = np.repeat(names, 30)
+    settings = {"model": "tsmnet", "dims": (4, 2), "epochs": 1, "device": "cpu"}
+    classifier = quick(**settings).fit(X, y, domains=who)
+    other = quick(**settings).fit(X, y, domains=who.astype(object))
+    assert other.domains_.tolist() == classifier.domains_.tolist() == sorted(names)
+    np.testing.assert_array_equal(
+        other.predict_proba(X, domains=list(who)),
+        classifier.predict_proba(X, domains=who.astype(object)),
+    )
+
+
+def test_domains_are_routed_through_cross_validation():
+    X, y, who = recordings(0, ["a", "b"])
+    with config_context(enable_metadata_routing=True):
+        classifier = quick(model="tsmnet", dims=(8, 4))
+        classifier.set_fit_request(domains=True).set_score_request(domains=True)
+        scores = cross_val_score(classifier, X, y, cv=2, params={"domains": who})
+    assert scores.mean() > 0.8
+
+
 X, Y = problem(10)
 NAN = X.copy()
 NAN[3, 0, 0] = np.nan
@@ -343,17 +476,26 @@ NAN[3, 0, 0] = np.nan
     [
         (lambda: quick().fit(X[0], Y[:5]), ValueError, r"\(n_matrices, n, n\), got \(5, 5\)"),
         (lambda: quick().fit(X[:0], Y[:0]), ValueError, "at least one matrix"),
-        (lambda: quick().fit(X[:, :3], Y), ValueError, r"got \(10, 3, 5\)"),
-        (lambda: quick().fit(X, Y[:5]), ValueError, "one label for each of 10 matrices, got 5"),
-        (lambda: quick().fit(X, ["a"] * 10), ValueError, "at least two classes, got one"),
+        (
+            lambda: quick().fit(X[:, :3], Y),
+            ValueError,
+            r"got \(10, 3, 5\); these look like signals",
+        ),
+        (lambda: quick().fit(X[:, :3], Y), ValueError, r"covariance.estimate\(X\), or .*'tsmnet'"),
+        (lambda: quick().fit(X, Y[:5]), ValueError, "one label for each of 10 samples, got 5"),
+        (lambda: quick().fit(X, ["a"] * 10), ValueError, "at least two classes, got one: 'a'$"),
+        (lambda: quick().fit(X, np.zeros(10)), ValueError, "two classes, got one: 0.0$"),
         (lambda: quick().fit(X, np.linspace(0, 1, 10)), ValueError, "Unknown label type"),
         (lambda: quick().fit(NAN, Y), ValueError, r"SPDNetClassifier: .*X\[3\] contains NaN"),
         (lambda: quick().fit(-X, Y), ValueError, r"X\[0\] is not positive definite"),
-        (lambda: quick().fit(np.triu(X), Y), ValueError, r"X\[0\] is not symmetric"),
+        (lambda: quick().fit(0 * X, Y), ValueError, r"X\[0\] is zero; 10 of 10"),
+        (lambda: quick().fit(np.triu(X), Y), ValueError, r"X\[0\] is not symmetric.*swapaxes"),
         (lambda: quick().fit(X * 1j, Y), TypeError, "real numbers, got dtype complex128"),
         (lambda: quick().fit(X.astype(str), Y), TypeError, "real numbers, got dtype <U"),
         (lambda: quick(recipe="best").fit(X, Y), ValueError, "'default', 'paper', got 'best'"),
         (lambda: quick(dims=(9,)).fit(X, Y), ValueError, r"grow, got 5 -> 9"),
+        (lambda: quick(dims=8).fit(X, Y), TypeError, "SPDNetClassifier: expected dims .* got 8"),
+        (lambda: quick(dims="8,4").fit(X, Y), TypeError, "sequence of matrix sizes .* got '8,4'"),
         (lambda: quick(lr=-1).fit(X, Y), ValueError, "lr >= 0"),
         (lambda: quick(dtype="half").fit(X, Y), ValueError, "dtype to be one of"),
         (lambda: quick().fit(X, Y, np.ones(3)), ValueError, r"sample_weight of shape \(10,\)"),

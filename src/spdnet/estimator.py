@@ -1,7 +1,6 @@
 """SPDNet as a scikit-learn classifier."""
 
 import copy
-from dataclasses import replace
 from typing import Any
 
 import numpy
@@ -15,17 +14,11 @@ from sklearn.base import (
 )
 from sklearn.metrics import accuracy_score
 from sklearn.utils.class_weight import compute_sample_weight
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, check_random_state, column_or_1d
+from sklearn.utils.validation import check_is_fitted, check_random_state
 
-from spdnet._checks import (
-    require_choice,
-    require_count,
-    require_number,
-    require_square,
-)
+from spdnet._checks import require_choice, require_count, require_number, require_shrinking
+from spdnet._inputs import checked_matrices, checked_signals, encode_domains, encode_labels
 from spdnet.datasets.split import hold_out
-from spdnet.linalg import cholesky
 from spdnet.training import (
     RECIPES,
     LabelledMatrices,
@@ -35,27 +28,28 @@ from spdnet.training import (
     build,
     make_fabric,
 )
+from spdnet.training.device import resolve_device
 from spdnet.training.loop import describe
 from spdnet.training.network import adapted, in_pieces
 
-DTYPES = ("float64", "float32")
+DTYPES = {"float64": torch.float64, "float32": torch.float32}
 
 
-def _require_signals(X: torch.Tensor, channels: int | None) -> None:
-    if channels is not None and X.shape[1] != channels:
-        raise ValueError(
-            f"SPDNetClassifier: expected signals of {channels} channels as in fit, got {X.shape[1]}"
-        )
-    if X.shape[1] == X.shape[2] and torch.equal(X, X.mT):
-        raise ValueError(
-            "SPDNetClassifier: expected signals (n_signals, channels, T) for tsmnet, got symmetric "
-            f"matrices {tuple(X.shape)}; choose model='spdnet'"
-        )
-    bad = (~X.isfinite()).flatten(1).any(1).nonzero()
-    if len(bad):
-        raise ValueError(
-            f"SPDNetClassifier: expected finite signals, got others, the first at X[{int(bad[0])}]"
-        )
+_SETTINGS = (
+    "epochs",
+    "batch_size",
+    "lr",
+    "optimizer",
+    "schedule",
+    "momentum",
+    "weight_decay",
+    "label_smoothing",
+    "eps",
+    "center",
+    "model",
+    "norm",
+    "head",
+)
 
 
 class SPDNetClassifier(
@@ -66,25 +60,49 @@ class SPDNetClassifier(
 ):
     """SPDNet and its relatives with the conventions of scikit-learn.
 
+    The network of the last epoch is kept, or with ``early_stopping`` that of the best one. Classes
+    are weighted by ``class_weight``, samples by ``sample_weight`` of :meth:`fit`.
+
+    ``domains``, for ``tsmnet``, go through pipelines, searches and cross-validation by the metadata
+    routing of scikit-learn: under ``sklearn.set_config(enable_metadata_routing=True)`` ask for them
+    with ``classifier.set_fit_request(domains=True).set_score_request(domains=True)``.
+
     Parameters
     ----------
     dims : sequence of int, optional
         Sizes of the matrices: of the input, then after each BiMap. The input's may be left out if
         the first BiMap reduces the size. Chosen from the data when not given: see
         :func:`spdnet.training.choose_dims`. For ``tsmnet``, of the covariance and after the BiMap.
-    model : {"spdnet", "multibranch", "tsmnet"}, optional
-        The network; ``tsmnet`` takes signals instead of matrices.
-    norm : {"brooks", "log_euclidean", "affine_invariant", "log_cholesky", "none"}, optional
-        Batch normalisation after each BiMap.
-    head : {"linear", "log_euclidean", "affine_invariant", "log_cholesky", ...}, optional
-        The classifier: linear after LogEig, or Riemannian logistic regression in a metric.
     recipe : {"default", "paper"}
-        Settings under one name: see :class:`spdnet.training.Recipe`. Each one below replaces that
-        of the recipe where it is given.
-    epochs, batch_size, lr, optimizer, schedule, momentum, weight_decay, label_smoothing, eps
-        Settings of the recipe, like ``model``, ``norm`` and ``head``.
+        Settings under one name: see :class:`spdnet.training.Recipe`. Each one below, down to
+        ``center``, replaces that of the recipe where it is given; its values in the two recipes are
+        in brackets.
+    model : {"spdnet", "multibranch", "tsmnet"}, optional
+        The network (spdnet); ``tsmnet`` takes signals instead of matrices.
+    norm : {"brooks", "log_euclidean", "affine_invariant", "log_cholesky", "none"}, optional
+        Batch normalisation after each BiMap (none).
+    head : {"linear", "log_euclidean", "affine_invariant", "log_cholesky", ...}, optional
+        The classifier: linear after LogEig, or Riemannian logistic regression in a metric (linear).
+    epochs : int, optional
+        Passes over the training data (60; paper 500).
+    batch_size : int, optional
+        Samples for each update of the weights (30).
+    lr : float, optional
+        Learning rate at the start (0.01).
+    optimizer : {"adam", "sgd"}, optional
+        Riemannian Adam or SGD (adam; paper sgd).
+    schedule : {"cosine", "constant"}, optional
+        Let the learning rate fall to zero along half a cosine, or keep it (cosine; paper constant).
+    momentum : float, optional
+        Of SGD (0).
+    weight_decay : float, optional
+        Of all weights but those of BiMaps (0).
+    label_smoothing : float, optional
+        Part of the target that is spread over all classes in training (0.1; paper 0).
+    eps : float or str, optional
+        Threshold of the ReEigs, or a percentage of the eigenvalues such as ``"10%"`` (1e-4).
     center : {"log_euclidean", "affine_invariant", "none"}, optional
-        Setting of the recipe; ``"none"`` does not centre.
+        Mean of the training data that becomes the identity (log_euclidean; paper none).
     class_weight : dict or "balanced", optional
         Weights of the classes in the loss.
     early_stopping : bool
@@ -93,13 +111,17 @@ class SPDNetClassifier(
     validation_fraction : float
         The part held out, stratified.
     n_iter_no_change : int
+        With ``early_stopping``, so many epochs without a lower loss of the part held out are the
+        last.
     warm_start : bool
         Go on from the last fit instead of starting anew.
     random_state : int, RandomState or None
         Of the initial weights, the order of the batches and the validation split.
     device : str
-        ``"auto"`` takes a CUDA device where there is one.
+        Where to compute, in fit and in prediction; ``"auto"`` takes a CUDA device where there is
+        one. The fitted network stays on the CPU in between, so that it can be pickled anywhere.
     dtype : {"float64", "float32"}
+        Of the network.
     verbose : int
         Print a line every so many epochs.
 
@@ -213,10 +235,11 @@ class SPDNetClassifier(
         SPDNetClassifier
         """
         recipe = self._recipe()
-        data, classes, known = self._labelled(X, y, sample_weight, domains)
+        data, classes, known = self._labelled(recipe, X, y, sample_weight, domains)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         train, val = self._split(data, seed)
-        model = self._start(recipe, train, len(classes), 1 if known is None else len(known), seed)
+        n_domains = 1 if known is None else len(known)
+        model = self._start(recipe, train, len(classes), n_domains, seed)
         trainer = Trainer(
             model,
             train,
@@ -227,7 +250,7 @@ class SPDNetClassifier(
             fabric=make_fabric(self.device),
         )
         progress = trainer.run(self._report)
-        self.model_ = model.eval()
+        self.model_ = model.eval().cpu()  # to be read where there is no such device
         self.classes_ = classes
         self.domains_ = known
         self.recipe_ = recipe
@@ -262,12 +285,16 @@ class SPDNetClassifier(
     @torch.no_grad()
     def _run(self, X: ArrayLike, domains: ArrayLike | None, method: str) -> NDArray[Any]:
         check_is_fitted(self, "model_")
-        inputs = [self._inputs(X, n=self.n_features_in_)]
+        dtype = next(self.model_.parameters()).dtype
+        inputs = [self._inputs(self.recipe_, X, dtype, n=self.n_features_in_)]
+        where = inputs[0].device
         if self.domains_ is not None:
-            inputs.append(self._domain_codes(domains, self.domains_, inputs[0])[0])
+            codes, _ = encode_domains("SPDNetClassifier", domains, len(inputs[0]), self.domains_)
+            inputs.append(torch.as_tensor(codes, device=where))
         elif domains is not None:
             raise ValueError("SPDNetClassifier: expected no domains, since fit had none")
-        model = adapted(self.model_, *inputs) if len(inputs) == 2 else self.model_
+        model = self.model_ if where.type == "cpu" else copy.deepcopy(self.model_).to(where)
+        model = adapted(model, *inputs) if len(inputs) == 2 else model
         found = in_pieces(getattr(model, method), *inputs, check=False).flatten(1).cpu()
         bad = (~found.isfinite().all(1)).nonzero()
         if len(bad):
@@ -291,31 +318,14 @@ class SPDNetClassifier(
 
     def _recipe(self) -> Recipe:
         require_choice("SPDNetClassifier", "recipe", self.recipe, RECIPES)
-        settings = {
-            name: getattr(self, name)
-            for name in (
-                "epochs",
-                "batch_size",
-                "lr",
-                "optimizer",
-                "schedule",
-                "momentum",
-                "weight_decay",
-                "label_smoothing",
-                "eps",
-                "center",
-                "model",
-                "norm",
-                "head",
-            )
-        }
+        settings = {name: getattr(self, name) for name in _SETTINGS}
         return RECIPES[self.recipe].changed(**settings)
 
     @property
     def _n_features_out(self) -> int:
         """Of :meth:`transform`, for ``get_feature_names_out``."""
         d = int(self.model_.dims[-1])
-        return d * (d + 1) // 2 if self._recipe().takes_signals else d * d
+        return d * (d + 1) // 2 if self.recipe_.takes_signals else d * d
 
     def _start(
         self, recipe: Recipe, train: LabelledMatrices, n_classes: int, n_domains: int, seed: int
@@ -341,73 +351,47 @@ class SPDNetClassifier(
     def _dims(self, recipe: Recipe, n: int) -> tuple[int, ...]:
         if self.dims is None:
             return recipe.choose_dims(n)
-        dims = tuple(self.dims)
+        dims = require_shrinking("SPDNetClassifier", self.dims)
         return dims if recipe.takes_signals or dims[:1] == (n,) else (n, *dims)
 
-    def _inputs(self, X: ArrayLike, n: int | None = None) -> torch.Tensor:
+    def _inputs(
+        self, recipe: Recipe, X: ArrayLike, dtype: torch.dtype, n: int | None = None
+    ) -> torch.Tensor:
         """The matrices or signals on the device, after checking them."""
-        require_choice("SPDNetClassifier", "dtype", self.dtype, DTYPES)
-        signals = self._recipe().takes_signals
-        X = numpy.asarray(X)
-        if X.ndim != 3:
-            raise ValueError(
-                f"SPDNetClassifier: expected X of shape (n_signals, channels, T), got {X.shape}"
-                if signals
-                else f"SPDNetClassifier: expected X of shape (n_matrices, n, n), got {X.shape}; "
-                "compute covariance matrices with spdnet.covariance.estimate"
-            )
-        if len(X) == 0:
-            raise ValueError("SPDNetClassifier: expected at least one matrix, got none")
-        if not numpy.issubdtype(X.dtype, numpy.number) or numpy.iscomplexobj(X):
-            raise TypeError(f"SPDNetClassifier: expected X with real numbers, got dtype {X.dtype}")
-        where = make_fabric(self.device).device
-        matrices = torch.from_numpy(X.astype(self.dtype)).to(where)  # of the machine's byte order
-        if signals:
-            _require_signals(matrices, n)
-            return matrices
-        require_square("SPDNetClassifier", matrices, n=n)
-        cholesky(matrices, who="SPDNetClassifier")  # refuses what is not SPD
-        return matrices
-
-    def _domain_codes(
-        self, domains: ArrayLike | None, known: NDArray[Any], X: torch.Tensor
-    ) -> tuple[torch.Tensor, NDArray[Any]]:
-        """Domains as numbers, those that are not known after the others; and all of them."""
-        names = numpy.asarray([] if domains is None else domains)
-        if names.shape == (len(X),) and names.dtype.kind not in "biufU":
-            raise TypeError(
-                f"SPDNetClassifier: expected domains that are numbers or text, got {names.dtype}"
-            )
-        if names.shape != (len(X),):
-            raise ValueError(
-                f"SPDNetClassifier: expected domains of the {len(X)} signals, as in fit, got "
-                f"{'none' if domains is None else f'shape {names.shape}'}"
-            )
-        everyone = numpy.concatenate([known, numpy.setdiff1d(names, known)])
-        order = numpy.argsort(everyone)
-        codes = order[numpy.searchsorted(everyone, names, sorter=order)]
-        return torch.as_tensor(codes, device=X.device), everyone
+        where = resolve_device(self.device)
+        if recipe.takes_signals:
+            return checked_signals("SPDNetClassifier", X, n=n, dtype=dtype, device=where)
+        instead = ", or choose model='tsmnet'"
+        return checked_matrices(
+            "SPDNetClassifier", X, n=n, dtype=dtype, device=where, instead=instead
+        )
 
     def _labelled(
         self,
+        recipe: Recipe,
         X: ArrayLike,
         y: ArrayLike,
         sample_weight: ArrayLike | None,
         domains: ArrayLike | None,
     ) -> tuple[LabelledMatrices, NDArray[Any], NDArray[Any] | None]:
-        matrices = self._inputs(X)
-        labels = column_or_1d(y, warn=True)
-        check_classification_targets(labels)
-        if len(labels) != len(matrices):
-            raise ValueError(
-                f"SPDNetClassifier: expected one label for each of {len(matrices)} matrices, got "
-                f"{len(labels)}"
-            )
-        classes, codes = numpy.unique(labels, return_inverse=True)
-        if len(classes) < 2:
-            raise ValueError(
-                f"SPDNetClassifier: expected at least two classes, got one: {classes[0]!r}"
-            )
+        """What to train on, the classes and the domains."""
+        require_choice("SPDNetClassifier", "dtype", self.dtype, DTYPES)
+        matrices = self._inputs(recipe, X, DTYPES[self.dtype])
+        where = matrices.device
+        classes, codes = encode_labels("SPDNetClassifier", y, len(matrices))
+        self._require_as_before(classes, matrices)
+        weight = self._weight(classes[codes], sample_weight)
+        domain, known = self._domains(recipe, domains, len(matrices))
+        data = LabelledMatrices(
+            matrices,
+            torch.as_tensor(codes, device=where),
+            None if weight is None else torch.as_tensor(weight).to(matrices),
+            None if domain is None else torch.as_tensor(domain, device=where),
+        )
+        return data, classes, known
+
+    def _require_as_before(self, classes: NDArray[Any], matrices: torch.Tensor) -> None:
+        """With a warm start: the classes and the size of the last fit."""
         if self.warm_start and hasattr(self, "model_"):
             if not numpy.array_equal(classes, self.classes_):
                 raise ValueError(
@@ -419,48 +403,51 @@ class SPDNetClassifier(
                     f"SPDNetClassifier: expected X with {self.n_features_in_} features as in the "
                     f"last fit, with warm_start=True, got {matrices.shape[1]}; set warm_start=False"
                 )
-        weight = compute_sample_weight(self.class_weight, labels)
+
+    def _weight(
+        self, labels: NDArray[Any], sample_weight: ArrayLike | None
+    ) -> NDArray[numpy.float64] | None:
+        """Weights of the samples, 1 on average; None where none were asked for."""
+        if self.class_weight is None and sample_weight is None:
+            return None
+        weight: NDArray[numpy.float64] = compute_sample_weight(self.class_weight, labels)
         if sample_weight is not None:
-            weight = weight * self._sample_weight(sample_weight, len(labels))
+            given, n = numpy.asarray(sample_weight, dtype=numpy.float64), len(labels)
+            if given.shape != (n,) or not numpy.isfinite(given).all() or (given < 0).any():
+                raise ValueError(
+                    f"SPDNetClassifier: expected sample_weight of shape ({n},), finite and not "
+                    f"negative, got shape {given.shape}"
+                )
+            weight = weight * given
         if not weight.any():
             raise ValueError("SPDNetClassifier: expected weights that are not all zero")
-        plain = self.class_weight is None and sample_weight is None
-        data = LabelledMatrices(
-            matrices,
-            torch.as_tensor(codes.reshape(-1), device=matrices.device),
-            None if plain else torch.as_tensor(weight / weight.mean()).to(matrices),
-        )
+        return weight / weight.mean()
+
+    def _domains(
+        self, recipe: Recipe, domains: ArrayLike | None, n: int
+    ) -> tuple[NDArray[numpy.int64] | None, NDArray[Any] | None]:
+        """Domains as numbers, and their names."""
+        before = getattr(self, "domains_", None) if self.warm_start else None
         if domains is None:
-            if self.warm_start and getattr(self, "domains_", None) is not None:
+            if before is not None:
                 raise ValueError(
                     "SPDNetClassifier: expected the domains of the last fit with warm_start=True, "
                     "got none; set warm_start=False"
                 )
-            return data, classes, None
-        if not self._recipe().takes_signals:
+            return None, None
+        if not recipe.takes_signals:
             raise ValueError(
                 "SPDNetClassifier: expected domains with model='tsmnet' only, the network that has "
                 "statistics of each"
             )
-        nothing = numpy.atleast_1d(numpy.asarray(domains))[:0]
-        domain, known = self._domain_codes(domains, nothing, matrices)
-        before = getattr(self, "domains_", known)
-        if self.warm_start and not numpy.array_equal(before, known):
+        codes, known = encode_domains("SPDNetClassifier", domains, n)
+        again = self.warm_start and hasattr(self, "model_")
+        if again and (before is None or not numpy.array_equal(before, known)):
             raise ValueError(
-                f"SPDNetClassifier: expected the domains of the last fit, {self.domains_}, with "
+                f"SPDNetClassifier: expected the domains of the last fit, {before}, with "
                 f"warm_start=True, got {known}; set warm_start=False"
             )
-        return replace(data, domain=domain), classes, known
-
-    @staticmethod
-    def _sample_weight(sample_weight: ArrayLike, n: int) -> NDArray[numpy.float64]:
-        weight = numpy.asarray(sample_weight, dtype=numpy.float64)
-        if weight.shape != (n,) or not numpy.isfinite(weight).all() or (weight < 0).any():
-            raise ValueError(
-                f"SPDNetClassifier: expected sample_weight of shape ({n},), finite and not "
-                f"negative, got shape {weight.shape}"
-            )
-        return weight
+        return codes, known
 
     def _split(
         self, data: LabelledMatrices, seed: int

@@ -1,4 +1,5 @@
 import copy
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -155,6 +156,25 @@ def test_label_smoothing():
             Trainer(build(recipe, (5, 3), 2, data), data, recipe).run().history[0]["loss"]
         )
     assert losses[0] != losses[1]
+
+
+def test_losses_of_the_history_are_without_smoothing():
+    """So that training and validation can be drawn on one axis."""
+    data = problem()
+    for smoothing in (0.0, 0.3):
+        recipe = QUICK.changed(label_smoothing=smoothing, lr=0.0, epochs=1, batch_size=7)
+        row = Trainer(build(recipe, (5, 3), 2, data), data, recipe, val=data).run().history[0]
+        assert row["loss"] == pytest.approx(row["val_loss"], rel=1e-12)
+
+
+def test_threads_build_the_network_of_their_seed():
+    data = problem()
+    expected = [build(QUICK, (5, 3), 2, data, seed=s).bimaps[0].weight for s in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        for i, model in enumerate(
+            pool.map(lambda i: build(QUICK, (5, 3), 2, data, seed=i % 4), range(200))
+        ):
+            assert torch.equal(model.bimaps[0].weight, expected[i % 4])
 
 
 def test_on_epoch_and_describe():

@@ -2,11 +2,13 @@
 
 from spdnet.baselines.cdl import CDL
 from spdnet.baselines.deep_o2p import DeepO2PClassifier
+from spdnet.baselines.expressionlets import ExpressionletClassifier
+from spdnet.baselines.herml import HERML
 from spdnet.baselines.leml import LEML
 from spdnet.baselines.log_euclidean import LogEuclideanClassifier
+from spdnet.baselines.mean_feature import MeanFeatureVerifier
 from spdnet.baselines.neighbours import MinimumDistanceToMean, NearestNeighbor
 from spdnet.baselines.pairwise import squared_distances
-from spdnet.baselines.sets import HERML, ExpressionletClassifier, MeanFeatureVerifier
 from spdnet.baselines.spdml import SPDML
 from spdnet.baselines.stein_kernel import RSR, SteinSVC
 

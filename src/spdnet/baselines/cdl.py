@@ -50,6 +50,7 @@ class CDL(TransformerMixin, SPDClassifier):  # type: ignore[misc]
     Attributes
     ----------
     classes_ : array, shape (n_classes,)
+    discriminant_ : str
     reg_ : float
         The one that was used, for ``lda``.
     eigenvalues_ : array, shape (n_components,)
@@ -80,30 +81,29 @@ class CDL(TransformerMixin, SPDClassifier):  # type: ignore[misc]
         self.reg = reg
         self.n_components = n_components
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> "CDL":
-        """Find the space from SPD matrices ``(N, n, n)`` and their classes ``(N,)``."""
+    def _require_settings(self) -> None:
         require_choice("CDL", "discriminant", self.discriminant, ("lda", "pls"))
         if self.reg != "auto":
             require_number("CDL", "reg", self.reg, above=0)
         if self.n_components is not None:
             require_count("CDL", "n_components", self.n_components)
-        matrices = self._matrices(X, fitting=True)
-        codes = self._labels(y, len(matrices))
-        F = log_vectors(matrices).numpy()
+
+    def _learn(self, X: Tensor, codes: NDArray[numpy.int64]) -> None:
+        F = log_vectors(X).numpy()
         if numpy.abs(F - F[0]).max() <= _RANK * max(1.0, numpy.abs(F).max()):
             raise ValueError("CDL: expected matrices that differ, got all alike")
+        self.discriminant_ = self.discriminant
         if self.discriminant == "pls":
             self._fit_pls(F, codes)
-            return self
+            return
         self.reg_ = _choose(F, codes, self._n(codes)) if self.reg == "auto" else float(self.reg)
         self.weights_, self.eigenvalues_ = _discriminant(F, codes, self.reg_, self._n(codes))
         self.codes_, self.embedded_ = codes, F @ self.weights_
-        return self
 
     def transform(self, X: ArrayLike) -> NDArray[Any]:
         """Places ``(N, n_components)`` in the space."""
         F = log_vectors(self._matrices(X)).numpy()
-        return self.pls_.transform(F) if self.discriminant == "pls" else F @ self.weights_
+        return self.pls_.transform(F) if self.discriminant_ == "pls" else F @ self.weights_
 
     def decision_function(self, X: ArrayLike) -> NDArray[Any]:
         """Responses ``(N, n_classes)`` of ``pls``; for ``lda`` minus the distance to each class.
@@ -114,7 +114,7 @@ class CDL(TransformerMixin, SPDClassifier):  # type: ignore[misc]
 
     def _scores(self, X: Tensor) -> NDArray[Any]:
         F = log_vectors(X).numpy()
-        if self.discriminant == "pls":
+        if self.discriminant_ == "pls":
             return self.pls_.predict(F)
         D = euclidean(torch.from_numpy(F @ self.weights_), torch.from_numpy(self.embedded_))
         return -_nearest_of_class(D, self.codes_, len(self.classes_)).numpy()

@@ -1,5 +1,6 @@
 """A ConvNet with second-order pooling, with the conventions of scikit-learn."""
 
+import copy
 from typing import Any
 
 import numpy
@@ -11,9 +12,11 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from spdnet._checks import require_choice, require_count, require_number
-from spdnet.baselines.estimator import encode_labels, one_column_for_two
+from spdnet._inputs import encode_labels, seed_of
+from spdnet.baselines.estimator import one_column_for_two
 from spdnet.models import O2PNet
-from spdnet.training import make_fabric
+from spdnet.training.device import resolve_device
+from spdnet.training.seed import seeded
 
 
 class DeepO2PClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -26,14 +29,16 @@ class DeepO2PClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     epochs, batch_size : int
     lr : float
         Learning rate of Adam at the start; it falls to zero along half a cosine.
-    random_state : int
+    random_state : int, RandomState or None
         Of the weights and the order of the images.
     device : str
-        ``"auto"`` takes a CUDA device where there is one.
+        ``"auto"`` takes a CUDA device where there is one. What is learnt is kept on the CPU.
 
     Attributes
     ----------
     classes_ : array, shape (n_classes,)
+    n_features_in_ : int
+        Channels of the images.
     model_ : O2PNet
 
     References
@@ -59,7 +64,7 @@ class DeepO2PClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         epochs: int = 30,
         batch_size: int = 50,
         lr: float = 0.003,
-        random_state: int = 0,
+        random_state: Any = 0,
         device: str = "auto",
     ) -> None:
         self.pool = pool
@@ -76,33 +81,34 @@ class DeepO2PClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         require_count("DeepO2PClassifier", "batch_size", self.batch_size)
         require_number("DeepO2PClassifier", "lr", self.lr, above=0)
         images = self._images(X)
-        self.classes_, codes = encode_labels("DeepO2PClassifier", y, len(images))
-        self.center_ = images.mean((0, 2, 3), keepdim=True)
-        self.scale_ = images.std((0, 2, 3), keepdim=True).clamp(min=1e-12)
-        with torch.random.fork_rng():
-            torch.manual_seed(self.random_state)
-            self.model_ = O2PNet(
-                len(self.classes_), in_channels=images.shape[1], pool=self.pool
-            ).to(images.device)
+        classes, codes = encode_labels("DeepO2PClassifier", y, len(images))
+        center = images.mean((0, 2, 3), keepdim=True)
+        scale = images.std((0, 2, 3), keepdim=True).clamp(min=1e-12)
+        seed = seed_of(self.random_state)
+        with seeded(seed):
+            model = O2PNet(len(classes), in_channels=images.shape[1], pool=self.pool)
+        model.to(images.device)
         target = torch.as_tensor(codes, device=images.device)
-        self._train((images - self.center_) / self.scale_, target)
+        self._train(model, (images - center) / scale, target, seed)
+        self.classes_, self.n_features_in_ = classes, images.shape[1]
+        self.center_, self.scale_, self.model_ = center.cpu(), scale.cpu(), model.cpu()
         return self
 
-    def _train(self, X: Tensor, y: Tensor) -> None:
-        optimizer = torch.optim.Adam(self.model_.parameters(), lr=self.lr)
+    def _train(self, model: O2PNet, X: Tensor, y: Tensor, seed: int) -> None:
+        optimizer = torch.optim.Adam(model.parameters(), lr=self.lr)
         size = min(self.batch_size, len(X))
         steps = self.epochs * (len(X) // size)
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
-        generator = torch.Generator().manual_seed(self.random_state)
-        self.model_.train()
+        generator = torch.Generator().manual_seed(seed)
+        model.train()
         for _ in range(self.epochs):
             for index in torch.randperm(len(X), generator=generator).split(size):
                 if len(index) == size:  # batch normalisation wants whole batches
                     optimizer.zero_grad()
-                    cross_entropy(self.model_(X[index]), y[index]).backward()
+                    cross_entropy(model(X[index]), y[index]).backward()
                     optimizer.step()
                     schedule.step()
-        self.model_.eval()
+        model.eval()
 
     @torch.no_grad()
     def decision_function(self, X: ArrayLike) -> NDArray[Any]:
@@ -118,8 +124,10 @@ class DeepO2PClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"DeepO2PClassifier: expected images of {self.center_.shape[1]} channels as in "
                 f"fit, got {images.shape[1]}"
             )
-        images = (images - self.center_) / self.scale_
-        return torch.cat([self.model_(part) for part in images.split(256)]).cpu().numpy()
+        where = images.device
+        images = (images - self.center_.to(where)) / self.scale_.to(where)
+        model = self.model_ if where.type == "cpu" else copy.deepcopy(self.model_).to(where)
+        return torch.cat([model(part) for part in images.split(256)]).cpu().numpy()
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """The most probable class of each image."""
@@ -127,7 +135,7 @@ class DeepO2PClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.classes_[best]
 
     def _images(self, X: ArrayLike) -> Tensor:
-        X = numpy.asarray(X)
+        X = numpy.asarray(X.detach().cpu() if isinstance(X, Tensor) else X)
         if X.ndim == 3:
             X = X[:, None]
         if X.ndim != 4 or len(X) == 0 or X.dtype.kind not in "iuf":
@@ -137,4 +145,10 @@ class DeepO2PClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             )
         if not numpy.isfinite(X).all():
             raise ValueError("DeepO2PClassifier: expected finite images, got NaN or infinity")
-        return torch.from_numpy(X.astype(numpy.float32)).to(make_fabric(self.device).device)
+        return torch.from_numpy(X.astype(numpy.float32)).to(resolve_device(self.device))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.three_d_array = True
+        tags.input_tags.two_d_array = False
+        return tags

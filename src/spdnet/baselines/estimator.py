@@ -1,91 +1,74 @@
 """What all shallow methods on SPD matrices share."""
 
-from typing import Any
+import copy
+from typing import Any, Self
 
 import numpy
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, column_or_1d
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from spdnet._checks import require_count, require_square
-from spdnet.linalg import cholesky, logm, vech
-from spdnet.training import make_fabric
+from spdnet._checks import require_count
+from spdnet._inputs import checked_matrices, encode_labels
+from spdnet.linalg import logm, vech
+from spdnet.training.device import resolve_device
 
 _PIECE = 1024
 
 
-class SPDMethod(BaseEstimator):  # type: ignore[misc]
-    """Checks of matrices ``(N, n, n)`` and labels, in float64, with errors that name the culprit.
+class SPDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A classifier of SPD matrices ``(N, n, n)``, in float64.
 
-    On the CPU, or on the ``device`` of those that have one.
+    On the CPU, or on the ``device`` of those that have one; what is learnt is kept on the CPU.
+    A method has ``_require_settings``, ``_learn`` and ``_codes``.
     """
 
+    classes_: NDArray[Any]
     n_features_in_: int
 
-    def _matrices(self, X: ArrayLike, *, fitting: bool = False) -> Tensor:
-        """The matrices as a tensor, all SPD; of the size of the training unless ``fitting``."""
-        who = type(self).__name__
-        X = numpy.asarray(X)
-        if X.ndim != 3:
-            raise ValueError(
-                f"{who}: expected X of shape (n_matrices, n, n), got {X.shape}; compute covariance "
-                "matrices with spdnet.covariance.estimate"
-            )
-        if len(X) == 0:
-            raise ValueError(f"{who}: expected at least one matrix, got none")
-        if not numpy.issubdtype(X.dtype, numpy.number) or numpy.iscomplexobj(X):
-            raise TypeError(f"{who}: expected X with real numbers, got dtype {X.dtype}")
-        where = make_fabric(getattr(self, "device", "cpu")).device
-        matrices = torch.from_numpy(X.astype(numpy.float64)).to(where)
-        if fitting:
-            require_square(who, matrices)
-            self.n_features_in_ = X.shape[-1]
-        else:
-            check_is_fitted(self)
-            require_square(who, matrices, n=self.n_features_in_)
-        cholesky(matrices, who=who)
-        return matrices
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.three_d_array = True
-        tags.input_tags.two_d_array = False
-        return tags
-
-
-class SPDClassifier(ClassifierMixin, SPDMethod):  # type: ignore[misc]
-    """A classifier of SPD matrices."""
-
-    classes_: NDArray[Any]
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Learn from SPD matrices ``(N, n, n)`` and their classes ``(N,)``."""
+        self._require_settings()
+        matrices = self._checked(X)
+        learnt = copy.copy(self)  # a fit that is refused changes nothing
+        learnt.classes_, codes = encode_labels(type(self).__name__, y, len(matrices))
+        learnt.n_features_in_ = matrices.shape[-1]
+        learnt._learn(matrices, codes)
+        self.__dict__.update(vars(learnt))
+        return self
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """The class of each matrix ``(N, n, n)``."""
         matrices = self._matrices(X)
         return self.classes_[self._codes(matrices)]
 
+    def _require_settings(self) -> None:
+        """Refuse settings that make no sense."""
+
+    def _learn(self, X: Tensor, codes: NDArray[numpy.int64]) -> None:
+        """Set what is learnt from checked matrices, and places in ``classes_``, which is there."""
+        raise NotImplementedError
+
     def _codes(self, X: Tensor) -> NDArray[numpy.int64]:
         """Places in ``classes_`` of checked matrices."""
         raise NotImplementedError
 
-    def _labels(self, y: ArrayLike, n: int) -> NDArray[numpy.int64]:
-        """Classes as numbers from 0; sets ``classes_``."""
-        self.classes_, codes = encode_labels(type(self).__name__, y, n)
-        return codes
+    def _matrices(self, X: ArrayLike) -> Tensor:
+        """The matrices as a tensor, all SPD and of the size of the training."""
+        check_is_fitted(self)
+        return self._checked(X, self.n_features_in_)
 
+    def _checked(self, X: ArrayLike, n: int | None = None) -> Tensor:
+        where = resolve_device(getattr(self, "device", "cpu"))
+        return checked_matrices(type(self).__name__, X, n=n, device=where)
 
-def encode_labels(who: str, y: ArrayLike, n: int) -> tuple[NDArray[Any], NDArray[numpy.int64]]:
-    """The classes, and the place of each of ``n`` labels among them."""
-    labels = column_or_1d(y, warn=True)
-    check_classification_targets(labels)
-    if len(labels) != n:
-        raise ValueError(f"{who}: expected one label for each of {n} samples, got {len(labels)}")
-    classes, codes = numpy.unique(labels, return_inverse=True)
-    if len(classes) < 2:
-        raise ValueError(f"{who}: expected at least two classes, got {classes[0]!r} only")
-    return classes, numpy.asarray(codes.reshape(-1), dtype=numpy.int64)
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.three_d_array = True
+        tags.input_tags.two_d_array = False
+        return tags
 
 
 def subsample(

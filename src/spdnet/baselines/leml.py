@@ -9,6 +9,7 @@ from sklearn.base import TransformerMixin
 from torch import Tensor
 
 from spdnet._checks import require_count, require_number
+from spdnet._inputs import seed_of
 from spdnet.baselines.estimator import SPDClassifier, euclidean, subsample
 from spdnet.baselines.log_det import bounds, choose_pairs, project_in_turn, root
 from spdnet.baselines.neighbours import vote
@@ -42,7 +43,7 @@ class LEML(TransformerMixin, SPDClassifier):  # type: ignore[misc]
         Relative change of the multipliers in a sweep at which it ends.
     max_sweeps : int
         Before convergence the metric can be worse than none, of which a warning tells.
-    random_state : int
+    random_state : int, RandomState or None
         Of the pairs.
     max_train : int, optional
         Keep at most so many training matrices as neighbours, each class in its share.
@@ -80,7 +81,7 @@ class LEML(TransformerMixin, SPDClassifier):  # type: ignore[misc]
         n_components: int | None = None,
         tol: float = 1e-3,
         max_sweeps: int = 100,
-        random_state: int = 0,
+        random_state: Any = 0,
         max_train: int | None = None,
         verbose: bool = False,
     ) -> None:
@@ -94,24 +95,22 @@ class LEML(TransformerMixin, SPDClassifier):  # type: ignore[misc]
         self.max_train = max_train
         self.verbose = verbose
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> "LEML":
-        """Learn the metric from SPD matrices ``(N, n, n)`` and their classes ``(N,)``."""
+    def _require_settings(self) -> None:
         for name in ("slack", "spread", "tol"):
             require_number("LEML", name, getattr(self, name), above=0)
         for name in ("max_sweeps", "n_pairs", "n_components"):
             if getattr(self, name) is not None:
                 require_count("LEML", name, getattr(self, name))
-        matrices = self._matrices(X, fitting=True)
-        codes = self._labels(y, len(matrices))
-        T = logm(matrices, check=False).numpy()
+
+    def _learn(self, X: Tensor, codes: NDArray[numpy.int64]) -> None:
+        T = logm(X, check=False).numpy()
         with one_thread():  # each matrix is small
-            self._learn(T, codes)
+            self._learn_metric(T, codes)
         kept = subsample(codes, self.max_train)
         self.codes_, self.embedded_ = codes[kept], self._embed(T[kept])
-        return self
 
-    def _learn(self, T: NDArray[Any], codes: NDArray[numpy.int64]) -> None:
-        pairs, sign = choose_pairs(codes, self.n_pairs, self.random_state)
+    def _learn_metric(self, T: NDArray[Any], codes: NDArray[numpy.int64]) -> None:
+        pairs, sign = choose_pairs(codes, self.n_pairs, seed_of(self.random_state))
         A = T[pairs[:, 0]] - T[pairs[:, 1]]
         distances = numpy.square(A).sum((1, 2))
         differs = distances > 0  # a matrix and its copy say nothing

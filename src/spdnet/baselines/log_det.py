@@ -23,20 +23,24 @@ def choose_pairs(
 ) -> tuple[NDArray[numpy.int64], NDArray[numpy.int64]]:
     """Pairs ``(P, 2)`` of places, and 1 for those of one class, -1 for others.
 
-    Half of them are of one class. When not given, ``40 C (C - 1)`` for ``C`` classes, at most 2000.
+    Half of them are of one class, drawn from all such pairs without a list of them. When not given,
+    ``40 C (C - 1)`` for ``C`` classes, at most 2000.
     """
     n_classes = int(codes.max()) + 1
     wanted = min(40 * n_classes * (n_classes - 1), 2000) if n_pairs is None else n_pairs
     rng = numpy.random.default_rng(seed)
-    first, second = numpy.triu_indices(len(codes), 1)
-    same = codes[first] == codes[second]
+    order = numpy.argsort(codes, kind="stable")  # class by class
+    place, end = numpy.arange(len(codes)), numpy.cumsum(numpy.bincount(codes))[codes[order]]
     chosen = []
-    for kind in (same, ~same):
-        places = numpy.flatnonzero(kind)
-        chosen.append(rng.permutation(places)[: max(1, wanted // 2)])
-    places = rng.permutation(numpy.concatenate(chosen))
-    pairs = numpy.stack([first[places], second[places]], 1)
-    return pairs, numpy.where(same[places], 1, -1)
+    # the partners of each: those after it of its class, and all of later classes
+    for first, last in ((place + 1, end), (end, numpy.full_like(end, len(codes)))):
+        before = numpy.cumsum(last - first)
+        drawn = rng.choice(before[-1], min(max(1, wanted // 2), before[-1]), replace=False)
+        one = numpy.searchsorted(before, drawn, side="right")
+        other = last[one] - (before[one] - drawn)
+        chosen.append(numpy.stack([order[one], order[other]], 1))
+    pairs = rng.permutation(numpy.concatenate(chosen))
+    return pairs, numpy.where(codes[pairs[:, 0]] == codes[pairs[:, 1]], 1, -1)
 
 
 def bounds(
@@ -103,6 +107,6 @@ def project_in_turn(
         f"{who}: not converged after {max_sweeps} sweeps (change {change:.1e}, tol {tol:g}); a "
         "metric before convergence can be worse than none: raise max_sweeps, or lower slack",
         ConvergenceWarning,
-        stacklevel=4,
+        stacklevel=5,
     )
     return max_sweeps

@@ -20,6 +20,8 @@ METHODS = ("logistic", "lda", "ridge", "svm")
 
 
 def _has_probabilities(model: Any) -> bool:
+    if hasattr(model, "classifier_"):
+        return hasattr(model.classifier_, "predict_proba")
     return model.method in ("logistic", "lda")
 
 
@@ -72,12 +74,12 @@ class LogEuclideanClassifier(SPDClassifier):
         self.method = method
         self.max_iter = max_iter
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> "LogEuclideanClassifier":
-        """Fit to SPD matrices ``(N, n, n)`` and their classes ``(N,)``."""
+    def _require_settings(self) -> None:
         require_number("LogEuclideanClassifier", "C", self.C, above=0)
         require_choice("LogEuclideanClassifier", "method", self.method, METHODS)
-        features = log_vectors(self._matrices(X, fitting=True)).numpy()
-        codes = self._labels(y, len(features))
+
+    def _learn(self, X: Tensor, codes: NDArray[numpy.int64]) -> None:
+        features = log_vectors(X).numpy()
         self.scaler_ = StandardScaler().fit(features)
         noise = self.scaler_.scale_ <= _ROUNDING * numpy.abs(features).max()
         self.scaler_.scale_[noise] = 1.0  # an entry that is always zero would be blown up
@@ -90,7 +92,6 @@ class LogEuclideanClassifier(SPDClassifier):
         self.classifier_ = self._make().fit(features, codes)
         if self.method == "logistic":
             self.n_iter_ = int(self.classifier_.n_iter_.max())
-        return self
 
     def _make(self) -> Any:
         if self.method == "lda":
@@ -98,7 +99,7 @@ class LogEuclideanClassifier(SPDClassifier):
         if self.method == "ridge":
             return RidgeClassifier(1 / self.C)
         if self.method == "svm":
-            return SVC(C=self.C)
+            return SVC(C=self.C, random_state=0)  # nothing is random, but a number is drawn
         return LogisticRegression(C=self.C, max_iter=self.max_iter)
 
     def _codes(self, X: Tensor) -> NDArray[numpy.int64]:

@@ -9,7 +9,7 @@ from sklearn.base import TransformerMixin
 from torch import Tensor
 
 from spdnet._checks import require_choice, require_count
-from spdnet.baselines.estimator import SPDClassifier, subsample
+from spdnet.baselines.estimator import SPDClassifier, euclidean, log_vectors, subsample
 from spdnet.baselines.pairwise import METRICS, squared_distances
 from spdnet.baselines.progress import Progress
 from spdnet.manifolds import SPD_METRICS
@@ -51,6 +51,9 @@ class NearestNeighbor(SPDClassifier):
     Attributes
     ----------
     classes_ : array, shape (n_classes,)
+    metric_ : str
+    points_ : Tensor, shape (N, n, n) or (N, n (n + 1) / 2)
+        The training matrices that are kept; of the log-Euclidean metric their logarithms.
 
     Examples
     --------
@@ -76,19 +79,27 @@ class NearestNeighbor(SPDClassifier):
         self.device = device
         self.verbose = verbose
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> "NearestNeighbor":
-        """Keep the matrices ``(N, n, n)`` and their classes ``(N,)``."""
+    def _require_settings(self) -> None:
         require_choice("NearestNeighbor", "metric", self.metric, METRICS)
         require_count("NearestNeighbor", "k", self.k)
-        matrices = self._matrices(X, fitting=True)
-        codes = self._labels(y, len(matrices))
+
+    def _learn(self, X: Tensor, codes: NDArray[numpy.int64]) -> None:
         kept = subsample(codes, self.max_train)
-        self.matrices_, self.codes_ = matrices[torch.from_numpy(kept)], codes[kept]
-        return self
+        matrices, self.codes_ = X[torch.from_numpy(kept)], codes[kept]
+        self.metric_ = self.metric
+        self.points_ = self._points(matrices).cpu()
+
+    def _points(self, X: Tensor) -> Tensor:
+        """Between which distances are taken: logarithms, once and for all, or the matrices."""
+        return log_vectors(X) if self.metric_ == "log_euclidean" else X
 
     def _codes(self, X: Tensor) -> NDArray[numpy.int64]:
+        require_count("NearestNeighbor", "k", self.k)
+        A, B = self._points(X), self.points_.to(X.device)
+        if self.metric_ == "log_euclidean":
+            return vote(euclidean(A, B), self.codes_, self.k)
         with Progress(self.verbose, "distances") as progress:
-            D = squared_distances(X, self.matrices_, self.metric, progress=progress)
+            D = squared_distances(A, B, self.metric_, progress=progress)
         return vote(D, self.codes_, self.k)
 
 
@@ -106,6 +117,7 @@ class MinimumDistanceToMean(TransformerMixin, SPDClassifier):  # type: ignore[mi
     Attributes
     ----------
     classes_ : array, shape (n_classes,)
+    metric_ : str
     means_ : array, shape (n_classes, n, n)
 
     Examples
@@ -120,22 +132,21 @@ class MinimumDistanceToMean(TransformerMixin, SPDClassifier):  # type: ignore[mi
     def __init__(self, metric: str = "log_euclidean") -> None:
         self.metric = metric
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> "MinimumDistanceToMean":
-        """Find the mean of each class."""
+    def _require_settings(self) -> None:
         require_choice("MinimumDistanceToMean", "metric", self.metric, SPD_METRICS)
-        matrices = self._matrices(X, fitting=True)
-        codes = torch.from_numpy(self._labels(y, len(matrices)))
+
+    def _learn(self, X: Tensor, codes: NDArray[numpy.int64]) -> None:
+        self.metric_ = self.metric
         mean = SPD_METRICS[self.metric].mean
-        parts = [matrices[codes == c] for c in range(len(self.classes_))]
+        parts = [X[torch.from_numpy(codes == c)] for c in range(len(self.classes_))]
         self.means_ = torch.stack([mean(part, check=False) for part in parts]).numpy()
-        return self
 
     def transform(self, X: ArrayLike) -> NDArray[Any]:
         """Distances ``(N, n_classes)`` to the means."""
         return self._distances(self._matrices(X))
 
     def _distances(self, X: Tensor) -> NDArray[Any]:
-        distance = SPD_METRICS[self.metric].distance
+        distance = SPD_METRICS[self.metric_].distance
         columns = [distance(M, X, check=False) for M in torch.from_numpy(self.means_)]
         return torch.stack(columns, -1).numpy()
 

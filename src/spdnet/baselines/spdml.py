@@ -10,6 +10,7 @@ from sklearn.base import TransformerMixin
 from torch import Tensor
 
 from spdnet._checks import require_choice, require_count, require_number
+from spdnet._inputs import seed_of
 from spdnet.baselines.estimator import SPDClassifier, subsample
 from spdnet.baselines.neighbours import vote
 from spdnet.baselines.pairwise import squared_distances
@@ -18,7 +19,7 @@ from spdnet.linalg import logm, symmetrize
 from spdnet.manifolds import stiefel
 
 INITS = ("pca", "identity", "lda", "random")
-_NAMES = {"aim": "affine_invariant", "stein": "stein"}
+METRICS = {"aim": "affine_invariant", "affine_invariant": "affine_invariant", "stein": "stein"}
 _ARMIJO, _SHORTEST = 1e-4, 1e-14
 
 
@@ -35,8 +36,8 @@ class SPDML(TransformerMixin, SPDClassifier):  # type: ignore[misc]
 
     Parameters
     ----------
-    metric : {"aim", "stein"}
-        The distance :math:`\delta`, affine-invariant or Stein's.
+    metric : {"affine_invariant", "stein", "aim"}
+        The distance :math:`\delta`; ``"aim"`` is the paper's name of the affine-invariant one.
     n_components : int, optional
         Columns of U; 20, or half the size if that is less, when not given.
     k_w, k_b : int, optional
@@ -51,7 +52,7 @@ class SPDML(TransformerMixin, SPDClassifier):  # type: ignore[misc]
     max_iter : int
     tol : float
         Length of the gradient, relative to the first, at which it ends.
-    random_state : int
+    random_state : int, RandomState or None
         Of a random start.
     max_train, device, verbose
         As in :class:`NearestNeighbor`; of the training matrices.
@@ -59,6 +60,7 @@ class SPDML(TransformerMixin, SPDClassifier):  # type: ignore[misc]
     Attributes
     ----------
     classes_ : array, shape (n_classes,)
+    metric_ : {"affine_invariant", "stein"}
     U_ : array, shape (n, n_components)
     costs_ : list of float
         Of the start and after each iteration; they never grow.
@@ -90,7 +92,7 @@ class SPDML(TransformerMixin, SPDClassifier):  # type: ignore[misc]
         init: str = "pca",
         max_iter: int = 50,
         tol: float = 1e-5,
-        random_state: int = 0,
+        random_state: Any = 0,
         max_train: int | None = None,
         device: str = "cpu",
         verbose: bool = False,
@@ -108,46 +110,46 @@ class SPDML(TransformerMixin, SPDClassifier):  # type: ignore[misc]
         self.device = device
         self.verbose = verbose
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> "SPDML":
-        """Learn ``U`` from SPD matrices ``(N, n, n)`` and their classes ``(N,)``."""
-        require_choice("SPDML", "metric", self.metric, _NAMES)
+    def _require_settings(self) -> None:
+        require_choice("SPDML", "metric", self.metric, METRICS)
         require_choice("SPDML", "init", self.init, INITS)
         require_number("SPDML", "tol", self.tol, at_least=0)
         for name in ("max_iter", "n_components", "k_w", "k_b"):
             if getattr(self, name) is not None:
                 require_count("SPDML", name, getattr(self, name))
-        matrices = self._matrices(X, fitting=True)
-        codes = self._labels(y, len(matrices))
+
+    def _learn(self, X: Tensor, codes: NDArray[numpy.int64]) -> None:
+        self.metric_ = METRICS[self.metric]
         kept = subsample(codes, self.max_train)
-        matrices, codes = matrices[torch.from_numpy(kept)], codes[kept]
-        n = matrices.shape[-1]
+        X, codes = X[torch.from_numpy(kept)], codes[kept]
+        n = X.shape[-1]
         r = min(20, (n + 1) // 2) if self.n_components is None else self.n_components
         if r > n:
             raise ValueError(f"SPDML: expected n_components <= {n}, got {r}")
-        pairs, weights = self._neighbours(matrices, codes)
-        U = self._begin(matrices, codes, r)
-        U = self._descend(matrices, pairs, weights, U)
+        pairs, weights = self._neighbours(X, codes)
+        U = self._begin(X, codes, r)
+        U = self._descend(X, pairs, weights, U)
         self.U_ = U.cpu().numpy()
         self.codes_ = codes
-        self.reduced_ = _reduce(matrices, U)
-        return self
+        self.reduced_ = _reduce(X, U).cpu()
 
     def transform(self, X: ArrayLike) -> NDArray[Any]:
         """SPD matrices ``U^T X U``."""
         return self._reduced(X).cpu().numpy()
 
     def _codes(self, X: Tensor) -> NDArray[numpy.int64]:
-        D = squared_distances(_reduce(X, self._U(X)), self.reduced_, _NAMES[self.metric])
+        known = self.reduced_.to(X.device)
+        D = squared_distances(_reduce(X, self._U(X)), known, self.metric_)
         return vote(D, self.codes_, 1)
 
     def pair_score(self, A: ArrayLike, B: ArrayLike) -> NDArray[Any]:
         """How alike the matrices of pairs are, ``(N,)``: minus their distance when reduced."""
-        squares = _DIVERGENCES[self.metric](self._reduced(A), self._reduced(B))
+        squares = _DIVERGENCES[self.metric_](self._reduced(A), self._reduced(B))
         return -squares.clamp(min=0).sqrt().cpu().numpy()
 
     def similarity(self, A: ArrayLike, B: ArrayLike) -> NDArray[Any]:
         """Scores ``(N, M)`` of all of ``A`` with all of ``B``: see :meth:`pair_score`."""
-        squares = squared_distances(self._reduced(A), self._reduced(B), _NAMES[self.metric])
+        squares = squared_distances(self._reduced(A), self._reduced(B), self.metric_)
         return -squares.clamp(min=0).sqrt().cpu().numpy()
 
     def _reduced(self, X: ArrayLike) -> Tensor:
@@ -162,7 +164,7 @@ class SPDML(TransformerMixin, SPDClassifier):  # type: ignore[misc]
     ) -> tuple[NDArray[numpy.int64], NDArray[numpy.float64]]:
         """Ordered pairs ``(P, 2)``, and their weights, negative for different classes."""
         with Progress(self.verbose, "distances") as progress:
-            D = squared_distances(X, None, _NAMES[self.metric], progress=progress).cpu().numpy()
+            D = squared_distances(X, None, self.metric_, progress=progress).cpu().numpy()
         smallest = int(numpy.bincount(codes).min())
         k_w = max(1, min(15, smallest - 1)) if self.k_w is None else self.k_w
         k_b = k_w if self.k_b is None else self.k_b
@@ -185,7 +187,7 @@ class SPDML(TransformerMixin, SPDClassifier):  # type: ignore[misc]
         if self.init == "identity":
             return torch.eye(n, dtype=X.dtype, device=X.device)[:, :r]
         if self.init == "random":
-            generator = torch.Generator().manual_seed(self.random_state)
+            generator = torch.Generator().manual_seed(seed_of(self.random_state))
             return stiefel.random_point(n, r, generator=generator, dtype=X.dtype).to(X.device)
         if self.init == "pca":
             scaled = X / X.diagonal(dim1=-2, dim2=-1).sum(-1)[:, None, None]
@@ -215,7 +217,7 @@ class SPDML(TransformerMixin, SPDClassifier):  # type: ignore[misc]
         index = torch.from_numpy(pairs).to(X.device)
         weight = torch.from_numpy(weights).to(X.device)
         used, inverse = index.unique(return_inverse=True)
-        cost = _cost_function(X[used], inverse, weight, self.metric)
+        cost = _cost_function(X[used], inverse, weight, self.metric_)
         value, G = _with_gradient(cost, U)
         self.costs_ = [value]
         first = float(G.norm())
@@ -245,20 +247,23 @@ def _reduce(X: Tensor, U: Tensor) -> Tensor:
 
 
 def _stein(A: Tensor, B: Tensor) -> Tensor:
-    def log_det(X: Tensor) -> Tensor:
+    def log_det(X: Tensor) -> Tensor:  # differentiable, unlike that of pairwise
         return 2 * torch.linalg.cholesky(X).diagonal(dim1=-2, dim2=-1).log().sum(-1)
 
     return log_det((A + B) / 2) - (log_det(A) + log_det(B)) / 2
 
 
-def _aim(A: Tensor, B: Tensor) -> Tensor:
+def _affine_invariant(A: Tensor, B: Tensor) -> Tensor:
     L = torch.linalg.cholesky(B)
     half = torch.linalg.solve_triangular(L, A, upper=False)
     Y = torch.linalg.solve_triangular(L, half.mT, upper=False)
     return torch.linalg.eigvalsh(symmetrize(Y)).log().square().sum(-1)
 
 
-_DIVERGENCES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {"aim": _aim, "stein": _stein}
+_DIVERGENCES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "affine_invariant": _affine_invariant,
+    "stein": _stein,
+}
 
 
 def _cost_function(

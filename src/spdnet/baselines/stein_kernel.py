@@ -16,7 +16,7 @@ from sklearn.linear_model import Lasso
 from sklearn.svm import SVC
 from torch import Tensor
 
-from spdnet._checks import require_choice, require_number
+from spdnet._checks import require_choice, require_count, require_number
 from spdnet.baselines.estimator import SPDClassifier, one_column_for_two, subsample
 from spdnet.baselines.pairwise import squared_distances
 from spdnet.baselines.progress import Progress
@@ -31,22 +31,24 @@ class _SteinKernel(SPDClassifier):
     max_train: int | None
     verbose: bool
 
-    def _start(self, X: ArrayLike, y: ArrayLike) -> tuple[NDArray[Any], NDArray[numpy.int64]]:
-        """The Gram matrix of the training matrices that are kept, and their classes."""
-        who = type(self).__name__
+    def _require_settings(self) -> None:
         if self.beta != "scale":
-            require_number(who, "beta", self.beta, above=0)
-        matrices = self._matrices(X, fitting=True)
-        codes = self._labels(y, len(matrices))
+            require_number(type(self).__name__, "beta", self.beta, above=0)
+
+    def _start(
+        self, X: Tensor, codes: NDArray[numpy.int64]
+    ) -> tuple[NDArray[Any], NDArray[numpy.int64]]:
+        """The Gram matrix of the training matrices that are kept, and their classes."""
         kept = subsample(codes, self.max_train)
-        self.matrices_, codes = matrices[torch.from_numpy(kept)], codes[kept]
-        S = self._divergences(self.matrices_)
+        X, codes = X[torch.from_numpy(kept)], codes[kept]
+        self.matrices_ = X.cpu()
+        S = self._divergences(X)
         self.beta_ = _scale(S) if self.beta == "scale" else float(self.beta)
         return torch.exp(-self.beta_ * S).cpu().numpy(), codes
 
     def _kernel(self, X: Tensor) -> NDArray[Any]:
         """``(M, N)`` with the training matrices."""
-        S = self._divergences(X, self.matrices_)
+        S = self._divergences(X, self.matrices_.to(X.device))
         return torch.exp(-self.beta_ * S).cpu().numpy()
 
     def _divergences(self, X: Tensor, Y: Tensor | None = None) -> Tensor:
@@ -108,18 +110,22 @@ class SteinSVC(_SteinKernel):
         self.device = device
         self.verbose = verbose
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> "SteinSVC":
-        """Fit to SPD matrices ``(N, n, n)`` and their classes ``(N,)``."""
+    def _require_settings(self) -> None:
+        super()._require_settings()
         require_number("SteinSVC", "C", self.C, above=0)
-        K, codes = self._start(X, y)
+
+    def _learn(self, X: Tensor, codes: NDArray[numpy.int64]) -> None:
+        K, codes = self._start(X, codes)
         s, U = numpy.linalg.eigh(K)
         self.projection_ = None
         if s[0] < -_SMALLEST * len(K):  # a kernel only on the other eigenvectors
             V = U[:, s > 0]
             self.projection_ = V @ V.T
             K = K @ self.projection_
-        self.machine_ = SVC(C=self.C, kernel="precomputed").fit(K, codes)
-        return self
+        machine = SVC(
+            C=self.C, kernel="precomputed", random_state=0
+        )  # a number is drawn for nothing
+        self.machine_ = machine.fit(K, codes)
 
     def _seen(self, X: Tensor) -> NDArray[Any]:
         K = self._kernel(X)
@@ -195,12 +201,20 @@ class RSR(_SteinKernel):
         self.device = device
         self.verbose = verbose
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> "RSR":
-        """Keep the matrices ``(N, n, n)``, the dictionary, and decompose their kernel."""
-        require_number("RSR", "alpha", self.alpha, above=0)
+    def _require_settings(self) -> None:
+        super()._require_settings()
+        self._require_coding()
         if self.normalize is not None:
             require_choice("RSR", "normalize", self.normalize, ("columns",))
-        K, self.codes_ = self._start(X, y)
+
+    def _require_coding(self) -> None:
+        """Of prediction, where they may be others than in fit."""
+        require_number("RSR", "alpha", self.alpha, above=0)
+        require_count("RSR", "max_iter", self.max_iter)
+
+    def _learn(self, X: Tensor, codes: NDArray[numpy.int64]) -> None:
+        K, self.codes_ = self._start(X, codes)
+        self.normalize_ = self.normalize
         if self.normalize:
             U, s, _ = numpy.linalg.svd(K / numpy.linalg.norm(K, axis=0))
         else:
@@ -208,7 +222,6 @@ class RSR(_SteinKernel):
         s = numpy.maximum(s, _SMALLEST)
         self.dictionary_ = numpy.sqrt(s)[:, None] * U.T  # |b - A a|^2 = a^T K a - 2 a^T k + const
         self.to_target_ = U.T / numpy.sqrt(s)[:, None]
-        return self
 
     def codes(self, X: ArrayLike) -> NDArray[Any]:
         """The sparse codes ``(M, N)``."""
@@ -235,18 +248,20 @@ class RSR(_SteinKernel):
 
     def _targets(self, X: Tensor) -> NDArray[Any]:
         k = self._kernel(X)
-        if self.normalize:
+        if self.normalize_:
             length = numpy.linalg.norm(k, axis=1, keepdims=True)
             k = k / numpy.where(length > 0, length, 1)
         return k @ self.to_target_.T
 
     def _code(self, B: NDArray[Any]) -> NDArray[Any]:
+        self._require_coding()
         A = self.dictionary_
         lasso = Lasso(
             alpha=self.alpha / len(A),
             fit_intercept=False,
             precompute=A.T @ A,
             max_iter=self.max_iter,
+            random_state=0,  # nothing is random, but a number is drawn
         )
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", ConvergenceWarning)

@@ -1,14 +1,18 @@
 """Training: recipes, the loop, checkpoints."""
 
-from lightning_fabric import Fabric
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from spdnet.training import checkpoint
-from spdnet.training.data import DiskTensor, LabelledMatrices
-from spdnet.training.device import make_fabric
-from spdnet.training.graphs import GraphedStep
-from spdnet.training.loop import Progress, Trainer, build, evaluate
-from spdnet.training.network import Network, make_network
-from spdnet.training.recipe import RECIPES, Recipe, choose_dims
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+    from spdnet.training import checkpoint
+    from spdnet.training.data import DiskTensor, LabelledMatrices
+    from spdnet.training.device import make_fabric
+    from spdnet.training.graphs import GraphedStep
+    from spdnet.training.loop import Progress, Trainer, build, evaluate
+    from spdnet.training.network import Network, make_network
+    from spdnet.training.recipe import RECIPES, Recipe, choose_dims
 
 __all__ = [
     "RECIPES",
@@ -27,3 +31,27 @@ __all__ = [
     "make_fabric",
     "make_network",
 ]
+
+_HOMES = {
+    "lightning_fabric": ("Fabric",),
+    "spdnet.training.data": ("DiskTensor", "LabelledMatrices"),
+    "spdnet.training.device": ("make_fabric",),
+    "spdnet.training.graphs": ("GraphedStep",),
+    "spdnet.training.loop": ("Progress", "Trainer", "build", "evaluate"),
+    "spdnet.training.network": ("Network", "make_network"),
+    "spdnet.training.recipe": ("RECIPES", "Recipe", "choose_dims"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    # when it is first asked for: who only wants a device does not wait for Fabric
+    if name == "checkpoint":
+        return import_module("spdnet.training.checkpoint")
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(home), name)
+    raise AttributeError(f"module 'spdnet.training' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -4,11 +4,14 @@ import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING
 
 import torch
-from lightning_fabric import Fabric
 
 from spdnet.linalg.threads import one_thread
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
 
 _SMALL = (
     32  # below this size a second thread gains three percent, and loses much to other processes
@@ -32,22 +35,19 @@ def under_torchrun() -> bool:
     return "TORCHELASTIC_RUN_ID" in os.environ and int(os.environ.get("WORLD_SIZE", "1")) > 1
 
 
-def make_fabric(device: str = "auto", devices: int = 1) -> Fabric:
-    """A Fabric for one device, or for several processes that train together.
+def resolve_device(device: str = "auto") -> torch.device:
+    """The device of a name, which this machine has.
 
     Parameters
     ----------
     device : str
         ``"auto"`` takes a CUDA device where there is one; otherwise ``"cpu"``, ``"cuda"``,
         ``"cuda:1"``.
-    devices : int
-        Processes on this machine, each with a device, or with the CPU; they begin when
-        ``launch()`` is called. 0 for those that ``torchrun`` has started, on all machines.
 
     Examples
     --------
-    >>> from spdnet.training import make_fabric
-    >>> make_fabric("cpu").device
+    >>> from spdnet.training.device import resolve_device
+    >>> resolve_device("cpu")
     device(type='cpu')
     """
     if device == "auto":
@@ -71,6 +71,29 @@ def make_fabric(device: str = "auto", devices: int = 1) -> Fabric:
             f"device: expected a device of this machine, which has {torch.cuda.device_count()} "
             f"CUDA devices, got {device!r}; use 'auto'"
         )
+    return where
+
+
+def make_fabric(device: str = "auto", devices: int = 1) -> "Fabric":
+    """A Fabric for one device, or for several processes that train together.
+
+    Parameters
+    ----------
+    device : str
+        See :func:`spdnet.training.device.resolve_device`.
+    devices : int
+        Processes on this machine, each with a device, or with the CPU; they begin when
+        ``launch()`` is called. 0 for those that ``torchrun`` has started, on all machines.
+
+    Examples
+    --------
+    >>> from spdnet.training import make_fabric
+    >>> make_fabric("cpu").device
+    device(type='cpu')
+    """
+    from lightning_fabric import Fabric  # takes a second to import
+
+    where = resolve_device(device)
     if devices != 1 and where.index is not None:
         raise ValueError(
             f"device: expected 'auto', 'cpu' or 'cuda' with several processes, got {device!r}"
@@ -100,7 +123,7 @@ def make_fabric(device: str = "auto", devices: int = 1) -> Fabric:
     return Fabric(accelerator=where.type, devices=devices, num_nodes=nodes, strategy="ddp")
 
 
-def leave(fabric: Fabric) -> None:
+def leave(fabric: "Fabric") -> None:
     """Part from the other processes, after the last thing that is done together."""
     if fabric.world_size > 1:
         torch.distributed.destroy_process_group()

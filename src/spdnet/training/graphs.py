@@ -35,6 +35,8 @@ class GraphedStep:
         ``capturable=True``.
     loss : callable
         Of logits and targets, a scalar.
+    shown : callable, optional
+        Another scalar of logits and targets, to be given back instead of the loss.
 
     Examples
     --------
@@ -54,6 +56,7 @@ class GraphedStep:
         model: torch.nn.Module,
         optimizer: torch.optim.Optimizer,
         loss: Callable[[Tensor, Tensor], Tensor] = cross_entropy,
+        shown: Callable[[Tensor, Tensor], Tensor] | None = None,
     ) -> None:
         parameters = list(model.parameters())
         if any(p.device.type != "cuda" for p in parameters):
@@ -72,6 +75,7 @@ class GraphedStep:
         self.model = model
         self.optimizer = optimizer
         self.loss = loss
+        self.shown = shown
         self._parameters = [p for p in parameters if p.requires_grad]
         n_reeigs = sum(isinstance(layer, ReEig) for layer in model.modules())
         #: as many ReEigs assume nothing, or all for None
@@ -82,7 +86,7 @@ class GraphedStep:
     def __call__(self, X: Tensor, y: Tensor) -> tuple[float, int]:
         """Take a step; the loss before it, and how many were classified correctly.
 
-        The update is not taken if the loss is not finite.
+        The update is not taken if the loss is not finite, which is then given back in any case.
 
         Parameters
         ----------
@@ -99,18 +103,19 @@ class GraphedStep:
             if i == len(self._graphs):
                 self._capture(self._assume_after[i])
             self._graphs[i].replay()
-            violated, loss, correct = self._found.tolist()
+            violated, loss, shown, correct = self._found.tolist()
             if not violated:
                 break
             self._settled, self._wait = i + 1, _PATIENCE
         self._wait = max(0, self._wait - 1)
-        if math.isfinite(loss):
-            self._update.replay()
-        return loss, int(correct)
+        if not math.isfinite(loss):
+            return loss, int(correct)
+        self._update.replay()
+        return shown, int(correct)
 
     def _first(self, X: Tensor, y: Tensor) -> tuple[float, int]:
         self._X, self._y = X.clone(), y.clone()
-        self._found = torch.zeros(3, dtype=torch.float64, device=X.device)
+        self._found = torch.zeros(4, dtype=torch.float64, device=X.device)
         self._violated = torch.zeros((), dtype=torch.bool, device=X.device)
         self._gradients = [torch.zeros_like(p) for p in self._parameters]  # always at this place
         for p, g in zip(self._parameters, self._gradients, strict=True):
@@ -119,17 +124,17 @@ class GraphedStep:
         self._stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self._stream):
             self._compute(None)
-            _, loss, correct = self._found.tolist()
+            _, loss, shown, correct = self._found.tolist()
             if math.isfinite(loss):
                 self.optimizer.step()  # makes the state, too
         torch.cuda.current_stream().wait_stream(self._stream)
         self._pool = torch.cuda.graph_pool_handle()
         self._capture_update()
         self._capture(self._assume_after[0])
-        return loss, int(correct)
+        return shown if math.isfinite(loss) else loss, int(correct)
 
     def _compute(self, after: int | None) -> None:
-        """Gradients, and in ``_found``: whether the assumption was wrong, loss, hits.
+        """Gradients, and in ``_found``: whether the assumption was wrong, loss, its stand-in, hits.
 
         As many ReEigs as ``after`` assume nothing, or all for None.
         """
@@ -140,7 +145,9 @@ class GraphedStep:
         loss = self.loss(logits, self._y)
         loss.backward()
         hits = (logits.argmax(-1) == self._y).sum()
-        found = (self._violated.double(), loss.detach().double(), hits.double())
+        loss = loss.detach()
+        shown = loss if self.shown is None else self.shown(logits.detach(), self._y)
+        found = (self._violated.double(), loss.double(), shown.double(), hits.double())
         self._found.copy_(torch.stack(found))
 
     def _capture(self, after: int | None) -> None:

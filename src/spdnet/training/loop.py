@@ -21,6 +21,7 @@ from spdnet.training.device import make_fabric, threads_for
 from spdnet.training.graphs import GraphedStep
 from spdnet.training.network import Network, adapted, in_pieces, make_network, prepare_network
 from spdnet.training.recipe import Recipe
+from spdnet.training.seed import seeded
 
 
 @dataclass
@@ -33,6 +34,7 @@ class Progress:
         One row for each epoch: ``epoch`` from 1, ``loss`` and ``accuracy`` of the training batches
         as they were seen, ``val_loss`` and ``val_accuracy`` where there is validation data,
         ``test_loss`` and ``test_accuracy`` where a test part is watched, ``lr`` and ``seconds``.
+        All losses are without label smoothing, so that they can be compared.
     best_epoch : int
         The epoch with the lowest validation loss; the last one without validation data.
     best_state : dict
@@ -125,7 +127,10 @@ class Trainer:
         # small batches on a GPU are bound by launches, unless the step is a graph
         plain = isinstance(model, SPDNet) and not model.norms and not isinstance(recipe.eps, str)
         plain = plain and train.weight is None and self.fabric.world_size == 1
-        self._graphed = GraphedStep(model, optimizer, self._loss) if on_cuda and plain else None
+        self._graphed = None
+        if on_cuda and plain:
+            shown = cross_entropy if recipe.label_smoothing else None
+            self._graphed = GraphedStep(model, optimizer, self._loss, shown)
 
     def run(
         self,
@@ -230,7 +235,7 @@ class Trainer:
 
     def _step(self, part: LabelledMatrices, size: int) -> tuple[float, int]:
         """Update the weights by a batch of a size, of which this process has a part; the loss of
-        the batch before that, and how many of the part were right.
+        the batch before that, without label smoothing, and how many of the part were right.
         """
         if self._graphed is not None and len(part) == self.recipe.batch_size:
             loss, hits = self._graphed(part.X[:], part.y)
@@ -239,13 +244,17 @@ class Trainer:
         self._optimizer.zero_grad()
         logits = self._net(*part.inputs, check=False)
         world = self.fabric.world_size
-        losses = weighted_losses(logits, part, self.recipe.label_smoothing)
-        value = losses.sum() / (size / world)  # the mean over the processes is that of the batch
-        loss = self._sum(value.detach()).item() / world
-        _require_finite(loss, "loss")  # in all processes, or in none
+        share = size / world  # the mean over the processes is that of the batch
+        smoothing = self.recipe.label_smoothing
+        value = weighted_losses(logits, part, smoothing).sum() / share
+        known = [value.detach()]
+        if smoothing:
+            known.append(weighted_losses(logits.detach(), part).sum() / share)
+        losses = (self._sum(torch.stack(known)) / world).tolist()
+        _require_finite(losses[0], "loss")  # in all processes, or in none
         self.fabric.backward(value)
         self._optimizer.step()
-        return loss, int((logits.argmax(-1) == part.y).sum())
+        return losses[-1], int((logits.argmax(-1) == part.y).sum())
 
     def _sum(self, value: Tensor) -> Tensor:
         """Over all processes."""
@@ -296,8 +305,7 @@ def build(
     where = "cpu" if isinstance(train.X, DiskTensor) else train.X.device
     if n_domains is None:
         n_domains = 1 if train.domain is None else int(train.domain.max()) + 1
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
+    with seeded(seed):
         model = make_network(
             recipe,
             dims,
