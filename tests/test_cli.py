@@ -95,7 +95,7 @@ def test_info_of_folders_signals_and_unlabelled_files(tmp_path):
     assert "no labels" in invoke("data", "info", tmp_path / "X.npy").stdout
     (tmp_path / "y.txt").write_text("\n".join("ababab"))
     run = invoke("data", "info", tmp_path / "X.npy", "--labels", tmp_path / "y.txt")
-    assert "2 classes, 3 to 3 each" in run.stdout
+    assert "2 classes, 3 each" in run.stdout
     assert "10 classes" in invoke("data", "info", "digits").stdout
 
 
@@ -455,10 +455,10 @@ BAD = {
     "another recipe": (lambda p: good(p, "--recipe", "papr"), "'default', 'paper', got 'papr'"),
     "another centre": (
         lambda p: good(p, "--center", "mean"),
-        "'log_euclidean', 'affine_invariant', got 'mean'",
+        "'log_euclidean', 'affine_invariant', 'none', got 'mean'",
     ),
     "another network": (lambda p: good(p, "--model", "resnet"), "'tsmnet', got 'resnet'"),
-    "another norm": (lambda p: good(p, "--norm", "batch"), "'log_cholesky', got 'batch'"),
+    "another norm": (lambda p: good(p, "--norm", "batch"), "'log_cholesky', 'none', got 'batch'"),
     "another head": (lambda p: good(p, "--head", "svm"), "got 'svm'"),
     "a norm for tsmnet": (
         lambda p: good(p, "--model", "tsmnet", "--norm", "brooks"),
@@ -531,6 +531,26 @@ BAD = {
         lambda p: ("predict", foreign(p), save(p), "--out", p / "p.csv"),
         "expected that of a run of spdnet train",
     ),
+    "predict with data and run swapped": (
+        lambda p: ("predict", save(p), run_folder(p), "--out", p / "p.csv"),
+        "swapped?",
+    ),
+    "evaluate with data and run swapped": (
+        lambda p: ("evaluate", save(p), run_folder(p)),
+        "swapped?",
+    ),
+    "predict of signals by a network for matrices": (
+        lambda p: ("predict", run_folder(p), signals(p), "--out", p / "p.csv"),
+        "got 4 x 40; these are signals",
+    ),
+    "other weights of classes": (
+        lambda p: good(p, "--class-weight", "equal"),
+        "'balanced', 'none', got 'equal'",
+    ),
+    "a network nearly by its name": (
+        lambda p: good(p, "--model", "TSM-Net"),
+        "did you mean 'tsmnet'?",
+    ),
     "report of what is no run": (lambda p: ("report", p), "expected a run folder"),
     "info of nothing": (lambda p: ("data", "info", p / "no.npz"), "expected a file or folder"),
     "info without a file": (lambda p: ("data", "info"), "Missing argument"),
@@ -549,7 +569,7 @@ BAD = {
     ),
     "build of something else": (
         lambda p: ("data", "build", classes(p), p / "b.npz", "--of", "cakes"),
-        "expected of to be one of 'matrices', 'sequences', got 'cakes'",
+        "expected of to be one of 'matrices', 'sequences', 'signals', got 'cakes'",
     ),
     "build of clips without parts": (
         lambda p: ("data", "build", classes(p), p / "b.npz", *CLIPS),
@@ -720,3 +740,110 @@ def test_import_and_reproduce(tmp_path, monkeypatch):
     quick = invoke("reproduce", "hdm05", "--standin", "digits", "--quick")
     assert (tmp_path / "runs" / "reproduce-hdm05-on-digits-quick" / "table.csv").is_file()
     assert "STAND-IN for hdm05" in quick.stdout
+
+
+def signals(tmp_path, **more):
+    rng = np.random.default_rng(0)
+    y = np.arange(48) % 2
+    values = rng.normal(size=(48, 4, 40)) * (1 + y)[:, None, None]
+    np.savez(tmp_path / "signals.npz", X=values, y=y, **more)
+    return tmp_path / "signals.npz"
+
+
+def test_a_linear_network_is_called_one(tmp_path):
+    data = file_of(tmp_path)
+    run = invoke("train", data, "--epochs", 1, "--out", tmp_path / "a")
+    assert run.stdout.count("note: no ReEig raised an eigenvalue and no BiMap reduces") == 1
+    assert "--dims 5,4,2 or --eps 10% make it more than that" in run.stdout
+    assert "always the largest class            33.33 %" in run.stdout.replace("\n", " ")
+    for flags in (("--dims", "5,4,2"), ("--eps", "10%"), ("--norm", "brooks")):
+        run = invoke("train", data, "--epochs", 1, *flags, "--out", tmp_path / flags[1])
+        assert "note:" not in run.stdout
+    run = invoke(
+        "train", data, "--epochs", 1, "--dims", "5,4", "--eps", 0.1, "--out", tmp_path / "b"
+    )
+    assert "note: eps has no effect with fewer than two BiMaps" in run.stdout
+    run = invoke("train", data, "--epochs", 1, "--repeat", 2, "--out", tmp_path / "c")
+    assert run.stdout.count("this network is a linear classifier") == 1
+
+
+def test_later_signals_without_groups_are_told(tmp_path):
+    data = signals(tmp_path, groups=np.arange(48) // 6)
+    run = tmp_path / "run"
+    trained = invoke(
+        "train", data, "--model", "TSMNet", "--dims", "6,3", "--epochs", 1, "--out", run
+    )
+    assert trained.exit_code == 0, trained.stderr
+    assert re.search(
+        r"\d+ train \(\d groups\), 6 val \(1 group\), \d+ test \(\d group", trained.stdout
+    )
+    bare = tmp_path / "bare.npz"
+    with np.load(data) as file:
+        np.savez(bare, X=file["X"], y=file["y"])
+    note = f"note: no groups in {bare}: all its signals are taken as one new person"
+    for arguments in (("evaluate", run, bare), ("predict", run, bare, "--out", tmp_path / "p.csv")):
+        found = invoke(*arguments)
+        assert found.exit_code == 0
+        assert note in found.stderr
+        assert note not in found.stdout
+    found = invoke("predict", run, data, "--out", tmp_path / "q.csv")
+    assert "no groups" not in found.stderr
+
+
+def test_predictions_for_the_data_of_the_training_tell_the_part(tmp_path):
+    data, run, out = file_of(tmp_path), tmp_path / "run", tmp_path / "p.csv"
+    found = invoke("train", data, "--epochs", 3, "--out", run)
+    assert found.exit_code == 0
+    assert invoke("predict", run, data, "--out", out).exit_code == 0
+    rows = read_csv(out)
+    assert list(rows[0]) == ["index", "part", "label", "p(jump)", "p(run)", "p(walk)"]
+    with np.load(data) as file:
+        y, X = file["y"], file["X"]
+    results = RunFolder(run).results()
+    for part, scores in results["parts"].items():
+        own = [row for row in rows if row["part"] == part]
+        right = [row["label"] == y[int(row["index"])] for row in own]
+        assert len(own) == scores["n"]
+        assert np.mean(right) == pytest.approx(scores["accuracy"])
+    np.savez(tmp_path / "without.npz", X=X)  # the same matrices, no labels
+    assert invoke("predict", run, tmp_path / "without.npz", "--out", out, "--force").exit_code == 0
+    assert read_csv(out) == rows
+    np.savez(tmp_path / "others.npz", X=X[:9])
+    assert invoke("predict", run, tmp_path / "others.npz", "--out", out, "--force").exit_code == 0
+    assert "part" not in read_csv(out)[0]
+
+
+def test_options_by_their_other_names(tmp_path):
+    data = file_of(tmp_path)
+    flags = ("--epochs", 1, "--learning-rate", 0.5, "--test-size", 0.4, "--repeats", 2)
+    run = invoke("train", data, *flags, "--no-baseline", "--out", tmp_path / "run")
+    assert run.exit_code == 0, run.stderr
+    used = RunFolder(tmp_path / "run").settings()
+    assert (used.lr, used.test, used.repeat) == (0.5, 0.4, 2)
+    flags = ("--methods", "CDL", "--repeat", 2, "--test", 0.4)
+    run = invoke("compare", data, *flags, "--out", tmp_path / "compare")
+    assert "2 x 36 to train on, 24 held out" in run.stdout
+    assert "* best" in run.stdout
+    assert "always the largest class: 33.33 %" in run.stdout
+
+
+def test_names_in_any_case(tmp_path):
+    flags = ("--model", "SPDNet", "--optimizer", "Adam", "--norm", "None", "--bad", "Repair")
+    options = (*flags, "--class-weight", "Balanced", "--epochs", 1, "--out", tmp_path / "run")
+    run = invoke("train", file_of(tmp_path), *options)
+    assert run.exit_code == 0, run.stderr
+    used = RunFolder(tmp_path / "run").settings()
+    assert (used.model, used.optimizer, used.bad) == ("spdnet", "adam", "repair")
+    assert used.class_weight == "balanced"
+    page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert "<td>class_weight</td><td>balanced</td>" in page
+
+
+def test_quiet(tmp_path):
+    flags = ("--epochs", 2, "--quiet", "--out", tmp_path / "run")
+    run = invoke("train", file_of(tmp_path), *flags)
+    assert run.exit_code == 0
+    assert "epoch " not in run.stdout
+    assert "test accuracy:" in run.stdout
+    assert len(RunFolder(tmp_path / "run").metrics()) == 2
+    assert "runs/NAME-2" in "".join(invoke("train", "--help").stdout.replace("│", " ").split())

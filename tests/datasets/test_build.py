@@ -266,10 +266,10 @@ def test_features_images_and_their_parts(tmp_path):
         file.parent.mkdir(parents=True)
         np.save(file, RNG.normal(size=(6, 4)))
     faces = sequence_sources(tmp_path / "faces", size=(4, 5))
-    assert [(s.split, s.y) for s in faces] == [("test", "happy"), ("train", "happy")]
+    assert [(s.split, s.y) for s in faces] == [("train", "happy"), ("test", "happy")]
     assert faces[0].load().shape == (3, 20)
     features = sequence_sources(zipped(tmp_path / "features", tmp_path / "features.zip"))
-    assert [(s.split, s.y) for s in features] == [("test", "anna"), ("train", "anna")]
+    assert [(s.split, s.y) for s in features] == [("train", "anna"), ("test", "anna")]
     assert features[0].load().shape == (6, 4)
 
 

@@ -81,7 +81,7 @@ def test_repair():
 
 def test_refuse():
     with pytest.raises(
-        ValueError, match=r"6 of 8 that are not \(2 not finite: 1, 2; .*choose 'drop' or"
+        ValueError, match=r"6 of 8 that are not \(2 not finite: 1, 2; .*choose 'drop' \(--bad\)$"
     ):
         treat(matrices())
     with pytest.raises(ValueError, match="remedy to be one of"):
@@ -103,3 +103,35 @@ def test_the_quick_look_finds_the_same_faults(dtype):
     assert 0 < (exact == -1).sum() < len(X)
     whole = np.eye(3, dtype=np.int64)[None]
     assert _find_faults(whole)[0].tolist() == [-1]
+
+
+def ending(X, remedy="refuse"):
+    with pytest.raises(ValueError, match="that are not") as found:
+        treat(X, remedy)
+    return str(found.value)
+
+
+def test_the_remedy_that_helps_is_named_with_its_option():
+    good = np.stack([np.eye(3)] * 3)
+
+    def with_one(bad):
+        return np.concatenate([good, bad[None]])
+
+    skew = np.eye(3)
+    skew[0, 1] = 0.1
+    flat = np.ones((3, 3))
+    assert ending(with_one(flat)).endswith("choose 'drop' or 'repair' (--bad)")
+    assert ending(with_one(skew)).endswith("choose 'drop' or 'repair' (--bad)")
+    for beyond in (np.full((3, 3), np.nan), np.zeros((3, 3)), -np.eye(3)):
+        assert ending(with_one(beyond)).endswith("choose 'drop' (--bad)")
+        assert ending(with_one(beyond), "repair").endswith("choose 'drop' (--bad)")
+        assert ending(beyond[None]).endswith("mend them where they were made")
+    assert ending(flat[None]).endswith("choose 'repair' (--bad)")
+
+
+def test_square_signals_are_recognised():
+    X = np.random.default_rng(0).normal(size=(5, 4, 4))
+    assert ending(X).endswith("as many samples as channels, say so (--signals)")
+    assert "choose" not in ending(X)
+    one = np.concatenate([np.stack([np.eye(4)] * 5), X[:1]])
+    assert ending(one).endswith("choose 'drop' (--bad)")  # one bad matrix, not signals

@@ -5,6 +5,7 @@ import pytest
 from scipy.io import savemat
 
 from spdnet.datasets import DataError, read
+from spdnet.datasets.readers import with_groups
 from tests.cases import random_spd
 
 X = random_spd(6, 4).numpy()
@@ -247,3 +248,207 @@ def test_names_that_are_no_text_and_matrices_of_one_entry(tmp_path):
     data = read(tmp_path)
     assert data.y.tolist() == ["caf\ufffd"]
     assert data.X.shape == (1, 1, 1)
+
+
+SIGNALS = np.random.default_rng(0).normal(size=(6, 3, 20))
+
+
+def tables(place, arrays=SIGNALS, suffix=".csv", **how):
+    """A folder of classes with a table in each file."""
+    for i, (values, label) in enumerate(zip(arrays, Y, strict=True)):
+        (place / label).mkdir(parents=True, exist_ok=True)
+        np.savetxt(place / label / f"{i}{suffix}", values, **{"delimiter": ",", **how})
+    return place
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".CSV", ".tsv", ".txt"])
+def test_folder_of_tables(tmp_path, suffix):
+    data = read(tables(tmp_path, suffix=suffix))
+    assert data.notes == ()
+    for values, label, name in zip(data.X, data.y, data.names, strict=True):
+        i = int(name.split("/")[1].split(".")[0])
+        assert label == Y[i]
+        np.testing.assert_array_equal(values, SIGNALS[i])
+    assert read(tables(tmp_path / "m", X, suffix)).are_matrices
+
+
+def test_folders_of_parts_with_capitals_and_headers(tmp_path):
+    for part in ("Train", "TEST"):
+        tables(tmp_path / part, suffix=".tsv", delimiter="\t", header="a\tb", comments="")
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "readme.txt").write_text("not data")
+    (tmp_path / "labels.csv").write_text("a,b")
+    data = read(tmp_path)
+    assert sorted(data.split) == ["test"] * 6 + ["train"] * 6
+    assert data.notes == ("not read: 1 .csv file, 1 .txt file, such as docs/readme.txt",)
+
+
+def test_damage_is_named_by_file_and_line(tmp_path):
+    tables(tmp_path)
+    file = tmp_path / "run" / "1.csv"
+    lines = file.read_text().splitlines()
+    file.write_text("\n".join([lines[0], lines[1].replace(",", ",x", 1), lines[2]]))
+    with pytest.raises(DataError, match=r"line 2, column 2 of .*run/1.csv, got 'x"):
+        read(tmp_path)
+    file.write_bytes(b"\x89PNG\r\n\x1a\n" * 9)
+    with pytest.raises(DataError, match=r"UTF-8, but line 1 of .*run/1.csv"):
+        read(tmp_path)
+
+
+def test_text_beside_arrays_is_told_not_read(tmp_path):
+    with_folder(tmp_path, a1=X[0], b1=X[1])
+    (tmp_path / "a" / "notes.txt").write_text("1 2\n3 4")
+    (tmp_path / "a" / "picture.png").write_bytes(b"")
+    (tmp_path / "b" / ".hidden.npy").write_bytes(b"")
+    (tmp_path / "b" / "README").write_text("")
+    (tmp_path / "README.md").write_text("of no class")
+    data = read(tmp_path)
+    assert len(data) == 2
+    (note,) = data.notes
+    assert note == "not read: 1 unnamed file, 1 .png file, 1 .txt file, such as a/notes.txt"
+
+
+def test_a_class_without_files_that_can_be_read_is_an_error(tmp_path):
+    with_folder(tmp_path, a1=X[0], a2=X[1])
+    (tmp_path / "empty").mkdir()
+    assert len(read(tmp_path)) == 2
+    (tmp_path / "b").mkdir()
+    for i in range(20):
+        (tmp_path / "b" / f"{i}.xyz").write_text("1")
+    with pytest.raises(DataError, match=r"got 20 .xyz files in b; save them as .npy, .mat, .csv"):
+        read(tmp_path)
+    for file in (tmp_path / "b").iterdir():
+        file.rename(file.with_suffix(".csv"))
+    with pytest.raises(DataError, match=r"got 20 .csv files in b; save all as files of one kind"):
+        read(tmp_path)
+
+
+def test_a_folder_says_what_it_holds_instead(tmp_path):
+    (tmp_path / "a").mkdir()
+    for i in range(3):
+        (tmp_path / "a" / f"{i}.edf").write_text("1")
+    with pytest.raises(DataError, match=r"val and test, got 3 .edf files$"):
+        read(tmp_path)
+    np.save(tmp_path / "1.npy", X[0])
+    with pytest.raises(DataError, match=r"got 1 .npy file in no folder of a class$"):
+        read(tmp_path)
+    data = read(tmp_path, labelled=False)
+    assert len(data) == 1
+    assert data.notes == ("not read: 3 .edf files",)
+
+
+def test_arrays_that_are_not_used_are_told(tmp_path):
+    arrays = {"subject": np.arange(6), "Labels": Y, "fs": 128.0, "provenance": "x"}
+    data = read(save(tmp_path / "a.npz", X=X, y=Y, **arrays))
+    assert data.notes == (
+        "not used: array 'subject' (did you mean groups?)",
+        "not used: array 'Labels'",
+        "not used: array 'fs'",
+    )
+    data = read(save(tmp_path / "b.npz", X=X, y=Y, groups=Y, subject=Y, Split=Y, files=Y))
+    assert data.notes == (
+        "not used: array 'subject'",
+        "not used: array 'Split' (did you mean split?)",
+        "not used: array 'files' (did you mean names?)",
+    )
+    assert read(save(tmp_path / "c.npz", X=X, y=Y)).notes == ()
+
+
+def test_axes_that_seem_to_be_swapped_are_told(tmp_path):
+    (note,) = read(save(tmp_path / "a.npz", X=np.ones((2, 200, 12)), y=[0, 1])).notes
+    assert note.startswith("12 samples of 200 channels: are the axes swapped?")
+    assert "--of sequences" in note
+    assert read(save(tmp_path / "b.npz", X=np.ones((2, 12, 200)), y=[0, 1])).notes == ()
+
+
+@pytest.mark.parametrize(
+    ("arrays", "call"),
+    [
+        ({"covs": X, "labels": Y}, "X=covs, y=labels"),
+        ({"data": X, "condition": Y}, "X=data, y=condition"),
+        ({"data": X, "subject": Y, "condition": Y}, "X=data, y=condition"),
+        ({"X": X, "one": Y, "two": Y}, r"X=X, y=\.\.\."),
+        ({"flat": X[0]}, r"X=\.\.\., y=\.\.\."),
+    ],
+)
+def test_other_names_come_with_the_line_that_mends_them(tmp_path, arrays, call):
+    path = save(tmp_path / "a.npz", **arrays)
+    with pytest.raises(DataError, match=rf"np.savez\('a.npz', {call}\)$"):
+        read(path)
+    (tmp_path / "b.npz").write_bytes(path.read_bytes()[:-200])
+    with pytest.raises(DataError, match="damaged"):
+        read(tmp_path / "b.npz")
+
+
+def test_labels_of_pandas_come_with_the_call_that_mends_them(tmp_path):
+    objects = Y.astype(object)
+    with pytest.raises(DataError, match=r"in y of .*a.npz, got Python objects.*; save y.astype"):
+        read(save(tmp_path / "a.npz", X=X, y=objects))
+    with pytest.raises(DataError, match=r"in groups of .*; save groups.astype\(str\)"):
+        read(save(tmp_path / "a.npz", X=X, y=Y, groups=objects))
+    with pytest.raises(DataError, match="Python objects, which are not loaded"):
+        read(save(tmp_path / "a.npz", X=X.astype(object), y=Y))
+    np.save(tmp_path / "X.npy", X)
+    np.save(tmp_path / "y.npy", objects)
+    with pytest.raises(DataError, match=r"in .*y.npy, got Python objects.*astype\(str\)"):
+        read(tmp_path / "X.npy", tmp_path / "y.npy")
+
+
+def test_recordings_of_unequal_length_come_with_a_way_out(tmp_path):
+    with_folder(tmp_path, a1=np.ones((3, 20)), b1=np.ones((3, 25)))
+    with pytest.raises(DataError, match=r"one shape.*channels in rows.*--of signals$"):
+        read(tmp_path)
+    with_folder(tmp_path, b1=np.ones((25, 20)))
+    with pytest.raises(DataError, match=r"one shape.*frames in rows.*--of sequences$"):
+        read(tmp_path)
+    with_folder(tmp_path, b1=np.ones((5, 5)))
+    with pytest.raises(DataError, match=r"one shape.*b1.npy$"):
+        read(tmp_path)
+
+
+def test_groups_from_a_file(tmp_path):
+    folder = tables(tmp_path / "rec")
+    (tmp_path / "g.txt").write_text("anna\nanna\nben\nben\ncleo\ncleo\n")
+    np.save(tmp_path / "g.npy", np.arange(6.0) // 2)
+    assert read(folder, groups=tmp_path / "g.txt").groups.tolist()[::2] == ["anna", "ben", "cleo"]
+    assert read(folder, groups=tmp_path / "g.npy").groups.tolist() == [0, 0, 1, 1, 2, 2]
+    np.save(tmp_path / "X.npy", X)
+    np.save(tmp_path / "y.npy", Y)
+    data = read(tmp_path / "X.npy", tmp_path / "y.npy")
+    assert with_groups(data, str(tmp_path / "g.txt")).groups[0] == "anna"
+    path = save(tmp_path / "a.npz", X=X, y=Y, groups=Y)
+    with pytest.raises(DataError, match="data without groups"):
+        read(path, groups=tmp_path / "g.txt")
+    (tmp_path / "short.txt").write_text("anna\nben")
+    with pytest.raises(DataError, match=r"groups of shape \(6,\).*short.txt, got \(2,\)"):
+        with_groups(data, tmp_path / "short.txt")
+    with pytest.raises(FileNotFoundError, match=r"groups at .*shrt.txt, got none; did you mean"):
+        with_groups(data, tmp_path / "shrt.txt")
+    np.save(tmp_path / "real.npy", np.linspace(0, 1, 6))
+    with pytest.raises(DataError, match="names or whole numbers in groups"):
+        with_groups(data, tmp_path / "real.npy")
+
+
+def test_split_with_capitals(tmp_path):
+    split = np.array(["Train", "TRAIN", " train", "Val", "Test", "test "])
+    data = read(save(tmp_path / "a.npz", X=X, y=Y, split=split))
+    assert data.split.tolist() == ["train"] * 3 + ["val"] + ["test"] * 2
+
+
+@pytest.mark.parametrize(
+    ("there", "wanted", "meant"),
+    [
+        (["tc.npz"], "nosuch.npz", None),
+        (["psq.csv", "covs.npz"], "covs.csv", "covs.npz"),
+        (["covs.txt", "covs.npy", "covs.npz"], "covs.csv", "covs.npz"),
+        (["recordings.npz", "recording.txt"], "recordings", "recordings.npz"),
+        (["recordings.npz"], "Recording.npz", "recordings.npz"),
+        (["a.npz", "b.npz"], "c.npz", None),
+    ],
+)
+def test_the_file_that_was_meant(tmp_path, there, wanted, meant):
+    for name in there:
+        (tmp_path / name).write_text("")
+    end = f"; did you mean '{meant}'\\?$" if meant else "got none$"
+    with pytest.raises(FileNotFoundError, match=end):
+        read(tmp_path / wanted)

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spdnet.datasets import hold_out
+from spdnet.datasets import hold_out, split
 
 
 @given(
@@ -51,3 +51,36 @@ def test_groups_that_cannot_be_divided():
 def test_fractions_outside_are_refused(fraction):
     with pytest.raises(ValueError, match="hold_out: expected fraction > 0 and < 1"):
         hold_out([0, 1], fraction)
+
+
+def test_groups_of_another_length_are_refused():
+    with pytest.raises(ValueError, match=r"groups of shape \(4,\), one for each of y, got \(3,\)"):
+        hold_out([0, 0, 1, 1], 0.5, groups=[0, 1, 2])
+
+
+def test_the_choice_of_groups_is_as_it_was():
+    """Places that were drawn before the search was made faster."""
+    rng = np.random.default_rng(0)
+    y, groups = rng.integers(0, 3, 30), rng.integers(0, 9, 30)
+    expected = {0: [5, 7, 8, 16, 17, 18, 19, 22, 29], 1: [0, 2, 3, 4, 6, 11, 12, 14, 24]}
+    for seed, places in expected.items():
+        assert np.flatnonzero(hold_out(y, 0.3, groups=groups, seed=seed)).tolist() == places
+
+
+def test_work_grows_with_the_groups_not_with_their_square(monkeypatch):
+    """Counted in sums over the table, which were taken for each group anew."""
+    y, groups = np.arange(4000) % 50, np.arange(4000) // 4
+    sums = []
+    add = np.ndarray.sum
+
+    class Counted(np.ndarray):
+        def sum(self, *args, **kwargs):
+            sums.append(self.shape)
+            return add(np.asarray(self), *args, **kwargs)
+
+    zeros = np.zeros
+    monkeypatch.setattr(
+        split.numpy, "zeros", lambda *args, **kwargs: zeros(*args, **kwargs).view(Counted)
+    )
+    hold_out(y, 0.2, groups=groups)
+    assert sum(shape == (1000, 50) for shape in sums) <= 2

@@ -167,7 +167,7 @@ def test_faults_are_found_where_they_lie(tmp_path):
     assert index.tolist() == [0, 1, 2, 4, 5, 6, 8, 9]
     np.testing.assert_array_equal(kept[:], bad[index])
     assert "dropped 2" in report
-    with pytest.raises(ValueError, match=r"choose 'drop'$"):
+    with pytest.raises(ValueError, match=r"choose 'drop' \(--bad\)$"):
         treat(stored, "repair")
 
 

@@ -6,7 +6,7 @@ import pytest
 from spdnet.baselines import CDL
 from spdnet.experiments import Comparison, ComparisonFolder, RunFolder, compare
 from spdnet.experiments import methods as table
-from spdnet.experiments.comparison_tables import as_csv, as_latex, as_text, best
+from spdnet.experiments.comparison_tables import accuracy, as_csv, as_latex, as_text, best
 from spdnet.experiments.methods import METHODS, Method
 from spdnet.report import make_comparison, write_comparison
 from tests.cases import random_spd
@@ -168,6 +168,10 @@ def test_protocols(tmp_path):
     assert found["repeats"] == 1
     found, _ = run(tmp_path, str(path), "groups", protocol="groups", test_size=0.25)
     assert found["n_train"][0] % 4 == 0
+    lines = []
+    settings = Comparison(data=str(path), methods=("cdl",), protocol="groups", **QUICK)
+    compare(settings, ComparisonFolder(tmp_path / "said"), say=lines.append)
+    assert "(5 of 10 groups)" in lines[0]
     plain = tmp_path / "b.npz"
     np.savez(plain, X=X, y=y)
     for protocol, what in (("file", "a split"), ("groups", "groups")):
@@ -248,6 +252,10 @@ def test_data_on_which_nothing_can_be_scored(tmp_path):
     assert "to tune with" in found["rows"][0]["errors"][0]
 
 
+def row_of(found, line):
+    return next(row for row in found["rows"] if line.startswith(row["title"]))
+
+
 def test_tables(tmp_path):
     found, folder = run(tmp_path)
     lines = as_csv(found).splitlines()
@@ -259,9 +267,22 @@ def test_tables(tmp_path):
     assert latex.count(r"\boldmath") == len(best(found)) >= 1
     assert latex.count(r"\pm") == len(FEW)
     text = as_text(found)
-    assert text.count("*") == len(best(found))
+    assert text.count(" *") == len(best(found))
+    for line in text.splitlines():
+        if " *" in line:  # beside the accuracy
+            assert line.split(" *")[0].split("  ")[-1].strip() == accuracy(row_of(found, line))
+    assert "\n* best\n" in text
+    assert "always the largest class: 33.33 %\n" in text
+    assert "dims: SPDNet-1BiRe 5,5\n" in text
+    assert found["chance"] == pytest.approx(1 / 3)
+    assert {row["method"]: row["dims"] for row in found["rows"]} == {
+        "nn-stein": None,
+        "cdl": None,
+        "spdnet-1": [5, 5],
+    }
     page = write_comparison(folder).read_text(encoding="utf-8")
-    assert "SPDNet-1BiRe" in page
+    assert "SPDNet-1BiRe (5,5)" in page
+    assert "★: best. Always the largest class: 33.33 %." in page
     assert "<svg" in page
     assert "http" not in page.replace("http://www.w3.org", "")
 

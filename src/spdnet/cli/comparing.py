@@ -17,7 +17,9 @@ from spdnet.report import write_comparison
 def run_comparison(given: dict[str, Any], out: Path | None) -> None:
     """Compare, print the table, and say where it is."""
     console = Console(highlight=False, markup=False, emoji=False)
-    names = given.pop("methods")
+    names = given.pop("methods").lower()
+    for name in ("protocol", "estimator", "bad"):
+        given[name] = given[name] and given[name].lower()
     methods = None if names == "all" else tuple(filter(None, map(str.strip, names.split(","))))
     settings = Comparison(**given, methods=methods)
     name = Path(settings.data).resolve().stem or "data"

@@ -25,20 +25,28 @@ from spdnet.datasets.files import text
 from spdnet.datasets.index import read_index
 from spdnet.datasets.names import printable
 from spdnet.datasets.published import bring_in, fetch
-from spdnet.datasets.sources import Source, divided, matrix_sources, sequence_sources
+from spdnet.datasets.readers import read_column
+from spdnet.datasets.sources import (
+    Source,
+    divided,
+    grouped,
+    left_out,
+    matrix_sources,
+    sequence_sources,
+)
 from spdnet.experiments.pace import time_left
 
-KINDS = ("matrices", "sequences")
-#: settings that sequences alone have
-_OWN: dict[str, Any] = {**asdict(Descriptor()), "size": 20, "every": 1}
+KINDS = ("matrices", "sequences", "signals")
+#: settings that sequences and signals alone have
+_OWN: dict[str, Any] = {**asdict(Descriptor()), "mode": None, "size": 20, "every": 1}
 
 
 def run_build(path: Path, out: Path, given: dict[str, Any]) -> None:
     """Write one file of matrices."""
     kind = given.pop("of")
     require_choice("build", "of", kind, KINDS)
-    index, test, seed, dtype, bad = (
-        given.pop(k) for k in ("index", "test", "seed", "dtype", "bad")
+    index, groups, test, seed, dtype, bad = (
+        given.pop(k) for k in ("index", "groups", "test", "seed", "dtype", "bad")
     )
     size, every = given.pop("size"), given.pop("every")
     sources: list[Source]
@@ -47,16 +55,25 @@ def run_build(path: Path, out: Path, given: dict[str, Any]) -> None:
         changed = [k for k, v in {**given, "size": size, "every": every}.items() if v != _OWN[k]]
         if changed:
             flags = ", ".join(f"--{name.replace('_', '-')}" for name in changed)
-            raise ValueError(f"build: expected {flags} with --of sequences, got --of matrices")
+            raise ValueError(
+                f"build: expected {flags} with --of sequences or signals, got --of matrices"
+            )
         sources = matrix_sources(path, None if index is None else read_index(index))
     else:
         if index is not None:
-            raise ValueError("build: expected an index with --of matrices, got --of sequences")
-        sources = sequence_sources(path, size=(size, size), every=every)
+            raise ValueError(f"build: expected an index with --of matrices, got --of {kind}")
+        transposed = kind == "signals"
+        sources = sequence_sources(path, size=(size, size), every=every, transposed=transposed)
+        given["mode"] = given["mode"] or ("mean" if transposed else "trace")
         length = given.pop("clip_length")
         if length is not None and length >= 1 and length.is_integer():
             length = int(length)
         descriptor = Descriptor(**given, clip_length=length)
+    if index is None:
+        for note in left_out(path, sources):
+            _say_note(note)
+    if groups is not None:
+        sources = grouped(sources, read_column(groups, "groups"))
     if test is not None:
         sources = divided(sources, test, seed=seed)
     about = {"from": text(path.resolve().name), "made": time.strftime("%Y-%m-%d %H:%M:%S %z")}
@@ -69,10 +86,15 @@ def run_build(path: Path, out: Path, given: dict[str, Any]) -> None:
             bad=bad,
             provenance={**about, "test": test, "seed": seed},
             on_source=count,
+            on_note=_say_note,
         )
     X = read(out).X
     typer.echo(f"{len(X)} matrices of {X.shape[1]} x {X.shape[2]}, {X.dtype}")
     typer.echo(f"file: {printable(str(out))}")
+
+
+def _say_note(note: str) -> None:
+    typer.echo(f"note: {printable(note)}", err=True)
 
 
 def run_import(name: str, path: Path, index: Path | None) -> None:

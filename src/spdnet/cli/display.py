@@ -16,7 +16,7 @@ from rich.text import Text
 
 from spdnet.datasets.names import printable
 from spdnet.experiments.pace import time_left
-from spdnet.experiments.train import Watch
+from spdnet.experiments.watch import Watch
 from spdnet.training import Trainer
 from spdnet.training.loop import describe
 
@@ -50,10 +50,13 @@ class Display(Watch):
     ----------
     console : Console
         On a terminal it shows a progress bar; elsewhere it prints a line for each epoch.
+    quiet : bool
+        Neither of them.
     """
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, *, quiet: bool = False) -> None:
         self.console = console
+        self.quiet = quiet
         self.live = console.is_terminal
         self._bar: Progress | None = None
         self._reading: Progress | None = None
@@ -94,7 +97,7 @@ class Display(Watch):
     def begin(self, trainer: Trainer) -> None:
         """Start the bar."""
         self._next_plain_batch = time.monotonic() + 60
-        if not self.live:
+        if not self.live or self.quiet:
             return
         room = [BarColumn(bar_width=24)] if self.console.width >= 100 else []
         self._bar = Progress(
@@ -115,13 +118,15 @@ class Display(Watch):
         """Move the bar within the epoch; long epochs also speak up elsewhere, once a minute."""
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], completed=trainer.progress.epoch + done / total)
-        elif time.monotonic() > self._next_plain_batch:
+        elif not self.quiet and time.monotonic() > self._next_plain_batch:
             self._next_plain_batch = time.monotonic() + 60
             self.say(f"epoch {trainer.progress.epoch + 1:>4}  batch {done} of {total}")
 
     def epoch(self, trainer: Trainer) -> None:
         """The numbers of an epoch."""
         self._next_plain_batch = time.monotonic() + 60
+        if self.quiet:
+            return
         if self._bar is None:
             row = trainer.progress.history[-1]
             left = (trainer.recipe.epochs - trainer.progress.epoch) * row["seconds"]

@@ -18,9 +18,29 @@ from spdnet.report.page import PARTS
 from spdnet.training import Fabric, make_fabric
 from spdnet.training.device import leave, under_torchrun
 
+#: options whose values are names
+_NAMES = (
+    "recipe",
+    "model",
+    "norm",
+    "head",
+    "optimizer",
+    "schedule",
+    "center",
+    "class_weight",
+    "dtype",
+    "bad",
+    "estimator",
+)
+
 
 def run_training(
-    given: dict[str, Any], file: Path | None, out: Path | None, resume: bool, devices: int
+    given: dict[str, Any],
+    file: Path | None,
+    out: Path | None,
+    resume: bool,
+    devices: int,
+    quiet: bool,
 ) -> None:
     """Train with the settings given, those of a file, or those of the run that is resumed."""
     console = Console(highlight=False, markup=False, emoji=False)
@@ -42,7 +62,7 @@ def run_training(
     else:
         fabric = make_fabric(settings.device, 0 if under_torchrun() else devices)
         fabric.launch()
-        found = _train(console, settings, folder, resume, fabric)
+        found = _train(Display(console, quiet=quiet), settings, folder, resume, fabric)
         leave(fabric)
         if not fabric.is_global_zero:
             return
@@ -55,9 +75,8 @@ def run_training(
 
 
 def _train(
-    console: Console, settings: Settings, folder: RunFolder, resume: bool, fabric: Fabric
+    display: Display, settings: Settings, folder: RunFolder, resume: bool, fabric: Fabric
 ) -> dict[str, Any]:
-    display = Display(console)
     try:
         return train(
             settings,
@@ -78,8 +97,8 @@ def _train(
 
 
 def _parsed(given: dict[str, Any]) -> dict[str, Any]:
-    """Text of the command line as the values it stands for."""
-    given = dict(given)
+    """Text of the command line as the values it stands for; SPDNet is spdnet."""
+    given = {k: v.lower() if k in _NAMES else v for k, v in given.items()}
     if "dims" in given:
         try:
             given["dims"] = tuple(int(part) for part in given["dims"].split(","))
@@ -132,6 +151,10 @@ def _print_results(console: Console, found: dict[str, Any]) -> None:
     console.print(f"  {found['network']:34} {ours}", style="bold")
     if base:
         console.print(f"  {base['name']:34} {linear}")
+    if "chance" in found:  # not in runs of earlier versions
+        console.print(f"  {'always the largest class':34} {100 * found['chance']:6.2f} %")
+    if found.get("linear") and found.get("structure"):
+        console.print(f"note: {found['structure']}", soft_wrap=True)
 
 
 def _spread(values: dict[str, Any]) -> str:

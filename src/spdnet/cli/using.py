@@ -1,4 +1,4 @@
-"""``spdnet evaluate``, ``spdnet predict`` and ``spdnet data info``."""
+"""``spdnet evaluate``, ``spdnet predict`` and ``spdnet report``."""
 
 import csv
 import io
@@ -8,17 +8,16 @@ from typing import Any
 import numpy
 import typer
 from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
 from spdnet._checks import require_choice
-from spdnet.datasets import LabelledArrays, examine
+from spdnet.cli.reading import read_shown
+from spdnet.datasets import LabelledArrays
 from spdnet.datasets.names import printable, spreadsheet_safe
 from spdnet.datasets.readers import SPLITS
-from spdnet.datasets.summary import describe
 from spdnet.experiments import Trained
-from spdnet.experiments.data import Matrices, load_arrays, prepare
+from spdnet.experiments.data import Matrices, prepare
 from spdnet.experiments.results import by_class, score
 from spdnet.experiments.run_folder import RunFolder, write
 from spdnet.report import write_report
@@ -26,22 +25,21 @@ from spdnet.report import write_report
 PARTS = (*SPLITS, "all")
 
 
-def run_info(data: str, labels: str | None) -> None:
-    """Print what a file holds."""
-    found = _read(data, labels, labelled=None)
-    console = _console()
-    for line in describe(found, examine(found.X) if found.are_matrices else None):
-        console.print(printable(line), soft_wrap=True)
-
-
 def run_evaluation(
-    run: Path, data: str, labels: str | None, bad: str, part: str | None, device: str
+    run: Path,
+    data: str,
+    labels: str | None,
+    groups: str | None,
+    bad: str | None,
+    part: str | None,
+    device: str,
 ) -> None:
     """Print scores."""
     if part is not None:
         require_choice("evaluate", "part", part, PARTS)
+    _require_order("evaluate", run, data)
     trained = _load(run, device)
-    matrices = _prepared(trained, _read(data, labels, labelled=True), bad)
+    matrices = _prepared(trained, read_shown(data, labels, groups, labelled=True), bad, data)
     assert matrices.y is not None  # read with labels
     codes = trained.codes(matrices.y)
     chosen, what = _part(trained, matrices, part)
@@ -63,8 +61,18 @@ def run_evaluation(
     console.print(table)
 
 
-def run_prediction(run: Path, data: str, out: Path, bad: str, device: str, force: bool) -> None:
+def run_prediction(
+    run: Path,
+    data: str,
+    out: Path,
+    groups: str | None,
+    bad: str | None,
+    device: str,
+    force: bool,
+) -> None:
     """Write a CSV file.
+
+    For the data of the training itself it tells which part each matrix was in.
 
     Classes and files whose names a spreadsheet would take for formulas have an apostrophe before
     them: see :func:`spdnet.datasets.names.spreadsheet_safe`.
@@ -73,19 +81,22 @@ def run_prediction(run: Path, data: str, out: Path, bad: str, device: str, force
         raise FileExistsError(f"predict: expected a new file, but {out} exists; use --force")
     if not out.parent.is_dir():
         raise FileNotFoundError(f"predict: expected a folder {out.parent}, got none")
+    _require_order("predict", run, data)
     trained = _load(run, device)
-    matrices = _prepared(trained, _read(data, None, labelled=False), bad)
-    probabilities = trained.logits(matrices).double().softmax(-1).numpy()
+    matrices = _prepared(trained, read_shown(data, None, groups, labelled=False), bad, data)
+    probabilities = trained.probabilities(matrices)
+    part_of = _parts_of(trained, matrices)
     text = io.StringIO()
     # all text in quotes, for names with ends of lines in them
     table = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
-    named = matrices.names is not None
-    head = ["index", *(["file"] if named else []), "label"]
-    table.writerow([*head, *(f"p({name})" for name in trained.classes)])
+    more = ["file"] * (matrices.names is not None) + ["part"] * (part_of is not None)
+    table.writerow(["index", *more, "label", *(f"p({name})" for name in trained.classes)])
     for i, row in enumerate(probabilities):
         where: list[Any] = [matrices.index[i]]
         if matrices.names is not None:
             where.append(spreadsheet_safe(str(matrices.names[i])))
+        if part_of is not None:
+            where.append(part_of.get(int(matrices.index[i]), ""))
         label = spreadsheet_safe(trained.classes[row.argmax()])
         table.writerow([*where, label, *(float(f"{p:.6g}") for p in row)])
     write(out, text.getvalue())
@@ -106,23 +117,36 @@ def _load(run: Path, device: str) -> Trained:
     return trained
 
 
-def _read(data: str, labels: str | None, *, labelled: bool | None) -> LabelledArrays:
-    console = Console(stderr=True)
-    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("reading", total=None)
-        return load_arrays(
-            data,
-            labels,
-            labelled=labelled,
-            on_file=lambda done, total: progress.update(task, completed=done, total=total),
+def _require_order(who: str, run: Path, data: str) -> None:
+    """The run comes first, then the data."""
+    if not _is_run(run) and _is_run(Path(data)):
+        raise ValueError(
+            f"{who}: expected a run, then data, got {run} and then the run {data}; swapped?"
         )
 
 
-def _prepared(trained: Trained, arrays: LabelledArrays, bad: str) -> Matrices:
+def _is_run(path: Path) -> bool:
+    return path.suffix == ".pt" or RunFolder(path).exists
+
+
+def _prepared(trained: Trained, arrays: LabelledArrays, bad: str | None, data: str) -> Matrices:
+    """As in training, with bad matrices, too, unless told otherwise."""
+    bad = trained.bad if bad is None else bad.lower()
     matrices = prepare(arrays, trained.preprocessing, bad, trained.dtype)
     if matrices.note:
         typer.echo(matrices.note, err=True)
+    if trained.domains and matrices.groups is None:
+        text = f"note: no groups in {data}: all its signals are taken as one new person"
+        typer.echo(printable(text), err=True)
     return matrices
+
+
+def _parts_of(trained: Trained, matrices: Matrices) -> dict[int, str] | None:
+    """The part of each matrix by its index, where the data are those of the training."""
+    if trained.data.get("digest_of_inputs") != matrices.digest_of_inputs:
+        return None
+    parts = trained.data["parts"].items()
+    return {int(i): name for name, index in parts for i in index.tolist()}
 
 
 def _part(trained: Trained, matrices: Matrices, part: str | None) -> tuple[Any, str]:

@@ -5,7 +5,7 @@ import os
 import warnings
 import zipfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -18,6 +18,7 @@ from spdnet.datasets.files import PACKED, is_bomb
 #: bytes of an array that may be packed as well as can be, as names of groups are
 HARMLESS = 2**28
 _BLOCK = 2**24  # bytes that are read at a time
+_MANY = 100  # arrays whose names and shapes a message looks at
 _HEADERS = {
     (1, 0): numpy.lib.format.read_array_header_1_0,
     (2, 0): numpy.lib.format.read_array_header_2_0,
@@ -44,7 +45,7 @@ def read_npy(file: str | Path | BinaryIO, name: str | None = None) -> NDArray[An
     if isinstance(file, str | Path):
         with Path(file).open("rb") as handle:
             return read_npy(handle, name)
-    with refusing(name):
+    with refusing(name), _naming("it", name):
         size = file.seek(0, os.SEEK_END)
         file.seek(0)
         return _read(file, size)
@@ -55,6 +56,19 @@ def names_in(path: str | Path) -> list[str]:
     with _archive(path) as archive:
         found = archive.namelist()
     return [name.removesuffix(".npy") for name in found if name.endswith(".npy")]
+
+
+def shapes_in(path: str | Path) -> dict[str, tuple[int, ...]]:
+    """The first arrays of a ``.npz`` file, with the shapes they declare, if any."""
+    shapes: dict[str, tuple[int, ...]] = {}
+    with _archive(path) as archive:
+        for info in archive.infolist()[:_MANY]:
+            name = info.filename.removesuffix(".npy")
+            shapes[name] = ()
+            if info.compress_type in PACKED:
+                with suppress(Exception), archive.open(info) as file:
+                    shapes[name] = read_header(file)[0]
+    return shapes
 
 
 def read_npz(path: str | Path, names: Iterable[str]) -> dict[str, NDArray[Any]]:
@@ -83,7 +97,7 @@ def read_npz(path: str | Path, names: Iterable[str]) -> dict[str, NDArray[Any]]:
                     f"bytes packed in {info.compress_size}; save it again with numpy.savez, which "
                     "does not pack"
                 )
-            with archive.open(info) as file:
+            with archive.open(info) as file, _naming(name, path):
                 found[name] = _read(file, info.file_size)
                 if file.read(1):  # the end is where the sum of the bytes is checked
                     raise ValueError(f"more bytes than {name} has")
@@ -101,9 +115,30 @@ def read_header(file: Any) -> tuple[tuple[int, ...], bool, numpy.dtype[Any]]:
     shape = tuple(map(int, shape))
     if min(shape, default=0) < 0:
         raise ValueError(f"shape {shape}")
+    if dtype.hasobject:
+        raise _ObjectsError("Python objects, which are not loaded")
     if dtype.kind not in "biufcmMUS" or dtype.itemsize == 0:
         raise ValueError(f"values of type {dtype}")
     return shape, by_column, dtype
+
+
+class _ObjectsError(ValueError):
+    """An array of Python objects, as pandas makes of text."""
+
+
+@contextmanager
+def _naming(array: str, file: Any) -> Iterator[None]:
+    """The array that holds Python objects, and what to save instead."""
+    try:
+        yield
+    except _ObjectsError as error:
+        numbers = array in ("X", "frames", "lengths")
+        what = "numbers" if numbers else "numbers or text"
+        where = f"{file}" if array == "it" else f"{array} of {file}"
+        kind = "float" if numbers else "str"
+        raise DataError(
+            f"read: expected {what} in {where}, got {error}; save {array}.astype({kind})"
+        ) from error
 
 
 def are_whole(values: NDArray[Any]) -> NDArray[numpy.bool_]:

@@ -3,7 +3,8 @@
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -159,6 +160,7 @@ def build(
     bad: str = "refuse",
     provenance: Mapping[str, Any] | None = None,
     on_source: Callable[[int, int], None] | None = None,
+    on_note: Callable[[str], None] | None = None,
 ) -> Path:
     """Write the matrices of all sources to one ``.npz`` file, with classes, parts and groups.
 
@@ -179,6 +181,8 @@ def build(
         Plain values to keep in the file besides settings and versions.
     on_source : callable, optional
         Called with how many sources are written, and how many there are.
+    on_note : callable, optional
+        Called with what people should know, such as axes that seem to be swapped.
 
     Raises
     ------
@@ -213,12 +217,30 @@ def build(
         if descriptor is not None and descriptor.pca is not None and left:
             learn = [source for source in sources if source.split == "train"]
             project = fit_pca((descriptor.flat(_loaded(s)) for s in learn), descriptor.pca)
-        for i, source in enumerate(left, len(sources) - len(left) + 1):
-            X = _matrices(source, descriptor, project, dtype, bad)
-            writer.add(source.name, X, y=source.y, split=source.split, groups=source.group)
-            if on_source is not None:
-                on_source(i, len(sources))
+        with _telling(on_note) as wide:
+            for i, source in enumerate(left, len(sources) - len(left) + 1):
+                values = _loaded(source)
+                if source.features and values.ndim == 2 and len(values) < values.shape[1]:
+                    wide.append(f"{source.name} ({len(values)} of {values.shape[1]})")
+                X = _matrices(source, values, descriptor, project, dtype, bad)
+                writer.add(source.name, X, y=source.y, split=source.split, groups=source.group)
+                if on_source is not None:
+                    on_source(i, len(sources))
         return writer.finish({**(provenance or {}), **plan, "empty": writer.empty})
+
+
+@contextmanager
+def _telling(on_note: Callable[[str], None] | None) -> Iterator[list[str]]:
+    """Sources whose axes seem to be swapped are told in the end, or before the error they cause."""
+    wide: list[str] = []
+    try:
+        yield wide
+    finally:
+        if wide and on_note is not None:
+            on_note(
+                f"fewer samples than channels in {len(wide)}, such as {wide[0]}: are the axes "
+                "swapped? --of sequences takes time in rows, --of signals channels in rows"
+            )
 
 
 def _digest(sources: Sequence[Source]) -> str:
@@ -241,13 +263,13 @@ def _loaded(source: Source) -> NDArray[Any]:
 
 def _matrices(
     source: Source,
+    values: NDArray[Any],
     descriptor: Descriptor | None,
     project: Projection | None,
     dtype: str,
     bad: str,
 ) -> NDArray[Any]:
-    """The SPD matrices ``(k, n, n)`` of a source; none if they were dropped."""
-    values = _loaded(source)
+    """The SPD matrices ``(k, n, n)`` of what a source holds; none if they were dropped."""
     if values.dtype.kind not in "biuf":
         raise DataError(f"build: expected real numbers in {source.name}, got {values.dtype}")
     try:
@@ -259,7 +281,10 @@ def _matrices(
             else:
                 X = descriptor(values, project)[None]
             if X.ndim != 3 or X.shape[1] != X.shape[2] or X.shape[1] == 0:
-                raise DataError(f"expected a square matrix, got shape {X.shape[1:]}")
+                raise DataError(
+                    f"expected a square matrix, got shape {X.shape[1:]}; recordings are built with "
+                    "--of signals, channels in rows, or with --of sequences, time in rows"
+                )
             X = X.astype(dtype)
             if bad == "drop":
                 return numpy.delete(X, examine(X).bad, axis=0)

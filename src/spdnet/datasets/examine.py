@@ -15,6 +15,7 @@ from spdnet.datasets.store import StoredArray
 #: in the order in which a matrix is given its fault
 FAULTS = ("not finite", "zero", "asymmetric", "indefinite", "singular")
 REMEDIES = ("refuse", "drop", "repair")
+_LOOKED_AT = 8  # matrices that tell whether all are signals
 _PIECE = 2**22  # bytes that are looked at together: what a cache holds
 
 
@@ -211,12 +212,46 @@ def treat(
         if len(left.bad) == 0:
             return mended, everything, f"repaired {len(mendable)} of {len(X)} matrices ({found})"
         found = left
-    hint = (
-        "choose 'drop'"
-        if remedy == "repair" or isinstance(X, StoredArray)
-        else "choose 'drop' or 'repair'"
-    )
+    advice = "; ".join(remedies(found, X, tried=remedy))
     raise ValueError(
         f"treat: expected symmetric positive definite matrices, got {len(found.bad)} of {len(X)} "
-        f"that are not ({found}); {hint}"
+        f"that are not ({found}); {advice}"
     )
+
+
+def remedies(
+    found: Examination, X: NDArray[Any] | StoredArray, *, tried: str = "refuse"
+) -> list[str]:
+    """What can be done about faulty matrices, as ends of a message; the options are commands'.
+
+    Parameters
+    ----------
+    found : Examination
+        Of ``X``, with faults.
+    X : array or StoredArray, shape (N, n, n)
+    tried : {"refuse", "drop", "repair"}
+        What has not helped.
+    """
+    beyond = any(len(found.faults[name]) for name in ("not finite", "zero", "indefinite"))
+    mixed = _have_indefinite_parts(X, found.faults["asymmetric"])
+    able = {
+        "drop": len(found.bad) < len(X),
+        "repair": not (beyond or mixed or tried == "repair" or isinstance(X, StoredArray)),
+    }
+    choices = [repr(name) for name, can in able.items() if can]
+    advice = [f"choose {' or '.join(choices)} (--bad)"] if choices else []
+    if mixed and 2 * len(found.faults["asymmetric"]) > len(X):
+        advice.append(
+            "if these are signals that have as many samples as channels, say so (--signals)"
+        )
+    return advice or ["mend them where they were made"]
+
+
+def _have_indefinite_parts(X: NDArray[Any] | StoredArray, asymmetric: NDArray[Any]) -> bool:
+    """Whether the symmetric part of the first of these is not positive: as a rule of signals."""
+    if len(asymmetric) == 0:
+        return False
+    some = numpy.asarray(X[asymmetric[:_LOOKED_AT]], dtype=numpy.float64)
+    some = some / numpy.abs(some).max((-2, -1), keepdims=True)
+    s = torch.linalg.eigvalsh(torch.from_numpy(some + some.swapaxes(-1, -2)))
+    return bool((s[:, 0] < -1e-6 * s[:, -1].abs()).any())

@@ -1,8 +1,8 @@
 """Labelled matrices and signals from files: ``.npz``, ``.npy`` with labels, folders of classes."""
 
-import io
+import difflib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -11,18 +11,28 @@ from typing import Any
 import numpy
 from numpy.typing import NDArray
 
-from spdnet._checks import did_you_mean
-from spdnet.datasets.arrays import are_whole, names_in, read_npy, read_npz
+from spdnet.datasets.arrays import are_whole, names_in, read_npy, read_npz, shapes_in
 from spdnet.datasets.errors import DataError
 from spdnet.datasets.files import text
-from spdnet.datasets.matlab import load_mat
+from spdnet.datasets.folders import read_folder
 from spdnet.datasets.store import StoredArray, open_stored
 
 SPLITS = ("train", "val", "test")
-SUFFIXES = (".mat", ".npy")
 #: matrices of more bytes than this stay in their file, where they can
 IN_MEMORY = 2**28
 _BESIDE = 1000  # files that are looked at for a name like a mistyped one
+_COLUMNS = ("y", "split", "groups", "names")
+#: other words for the arrays of a file
+_WORDS = {
+    "y": ("label", "labels", "target", "targets", "class", "classes"),
+    "split": ("splits", "set", "sets", "part", "parts", "fold", "folds", "partition"),
+    "groups": (
+        *("group", "subject", "subjects", "subject_id", "subject_ids", "session", "sessions"),
+        *("person", "people", "participant", "participants", "patient", "patients", "domain"),
+        *("domains", "meta_subject"),
+    ),
+    "names": ("name", "file", "files", "filename", "filenames"),
+}
 
 
 @dataclass(frozen=True)
@@ -41,6 +51,8 @@ class LabelledArrays:
         What must not be divided by a random split, such as subjects.
     names : array of str, shape (N,), optional
         The files they came from, below the folder that was read.
+    notes : tuple of str
+        What people should know: what was not read, and axes that seem to be swapped.
     """
 
     X: NDArray[Any] | StoredArray
@@ -48,6 +60,7 @@ class LabelledArrays:
     split: NDArray[Any] | None = None
     groups: NDArray[Any] | None = None
     names: NDArray[Any] | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def are_matrices(self) -> bool:
@@ -62,6 +75,7 @@ def read(
     path: str | Path,
     labels: str | Path | None = None,
     *,
+    groups: str | Path | None = None,
     labelled: bool | None = True,
     on_file: Callable[[int, int], None] | None = None,
 ) -> LabelledArrays:
@@ -73,8 +87,11 @@ def read(
                                           ``names``
     ``file.npy`` with ``labels``          ``X``; the labels are a ``.npy`` file, or text with
                                           one label on a line
-    ``folder/<class>/*.npy`` or ``.mat``  one matrix a file, also below ``train``, ``val`` and
-                                          ``test``; a ``.mat`` file holds a single matrix
+    ``folder/<class>/*.npy`` or ``.mat``  one matrix or recording ``(channels, time)`` a file, also
+                                          below ``train``, ``val`` and ``test``; a ``.mat`` file
+                                          holds a single matrix
+    ``folder/<class>/*.csv``              the same as text: channels in rows, also ``.tsv`` and
+                                          ``.txt``; where there are no ``.npy`` and ``.mat``
     ====================================  ==================================================
 
     With ``labelled=None`` the labels may be missing: ``y`` in a ``.npz`` file, the file of labels,
@@ -91,6 +108,8 @@ def read(
     path : path
     labels : path, optional
         For a ``.npy`` file.
+    groups : path, optional
+        One group for each: see :func:`with_groups`.
     labelled : bool or None
         Whether labels are needed; None if they are taken where they are.
     on_file : callable, optional
@@ -106,17 +125,14 @@ def read(
     """
     path = Path(path)
     if not path.exists():
-        known = path.parent.is_dir() and os.access(path.parent, os.R_OK)
-        beside = islice(path.parent.iterdir(), _BESIDE) if known else ()
-        hint = did_you_mean(path.name, [text(p.name) for p in beside])
-        raise FileNotFoundError(f"read: expected a file or folder at {path}, got none{hint}")
+        raise FileNotFoundError(f"read: expected a file or folder at {path}, got none{_near(path)}")
     if labels is not None and path.suffix.lower() != ".npy":
         raise DataError(
             f"read: expected a .npy file to go with the labels in {labels}, got {path}, which has "
             "its own"
         )
     if path.is_dir():
-        data = _read_folder(path, labelled, on_file)
+        data = LabelledArrays(**read_folder(path, SPLITS, labelled, on_file))
     elif path.suffix.lower() == ".npz":
         data = _read_npz(path, labelled)
     elif path.suffix.lower() == ".npy":
@@ -124,9 +140,61 @@ def read(
     else:
         raise DataError(
             f"read: expected a folder, a .npz or a .npy file, got {path.name}; save X and y with "
-            "numpy.savez"
+            "numpy.savez, or put files, one for each recording, into folders named after the "
+            "classes"
         )
-    return _checked(path, data if labelled is not False else replace(data, y=None))
+    data = _checked(path, data if labelled is not False else replace(data, y=None))
+    return data if groups is None else with_groups(data, groups)
+
+
+def with_groups(data: LabelledArrays, file: str | Path) -> LabelledArrays:
+    """The same data with groups from a file of their own.
+
+    Parameters
+    ----------
+    data : LabelledArrays
+        Of a folder they are in the order of ``names``: by part (train, val, test), class and name
+        of the file.
+    file : path
+        A ``.npy`` file, or text with one group on a line.
+
+    Raises
+    ------
+    DataError
+        There are more or fewer, or the data have groups already.
+    FileNotFoundError
+    """
+    if data.groups is not None:
+        raise DataError(
+            f"read: expected data without groups to go with those in {file}, got some that have "
+            "their own"
+        )
+    groups = _column(Path(file), data.X, "groups", read_column(file, "groups"))
+    return replace(data, groups=_whole(Path(file), "groups", groups))
+
+
+def read_column(file: str | Path, what: str = "labels") -> NDArray[Any]:
+    """One value for each matrix, from a ``.npy`` file or from text with one on a line."""
+    file = Path(file)
+    if not file.exists():
+        raise FileNotFoundError(f"read: expected {what} at {file}, got none{_near(file)}")
+    return read_npy(file) if file.suffix.lower() == ".npy" else numpy.array(_lines(file, what))
+
+
+def _near(path: Path) -> str:
+    """The file that was meant, as the end of a message: of the same stem, or of one like it."""
+    if not (path.parent.is_dir() and os.access(path.parent, os.R_OK)):
+        return ""
+    beside = [Path(text(p.name)) for p in islice(path.parent.iterdir(), _BESIDE)]
+    stem, suffix = path.stem.lower(), path.suffix.lower()
+    order = {".npz": 1, ".npy": 2, suffix: 0}
+    beside.sort(key=lambda p: (order.get(p.suffix.lower(), 3), p.name))
+    stems = list(dict.fromkeys(p.stem.lower() for p in beside))
+    near = difflib.get_close_matches(stem, stems, n=1, cutoff=0.75)
+    if not near:
+        return ""
+    found = next(p for p in beside if p.stem.lower() == near[0])
+    return f"; did you mean {found.name!r}?"
 
 
 def _read_npz(path: Path, labelled: bool | None) -> LabelledArrays:
@@ -134,10 +202,36 @@ def _read_npz(path: Path, labelled: bool | None) -> LabelledArrays:
     needed = ("X", "y") if labelled else ("X",)
     if any(name not in there for name in needed):
         names = ", ".join(there) or "none"
-        raise DataError(f"read: expected arrays {' and '.join(needed)} in {path}, got {names}")
+        what = "arrays X and y" if labelled else "an array X"
+        raise DataError(
+            f"read: expected {what} in {path}, got {names}; save them by these names: "
+            f"np.savez({text(path.name)!r}, {_renamed(shapes_in(path))})"
+        )
     X = _large(path)
-    optional = read_npz(path, ("y", "split", "groups", "names"))
-    return LabelledArrays(read_npz(path, ["X"])["X"] if X is None else X, **optional)
+    optional = read_npz(path, _COLUMNS)
+    notes = tuple(unused(there, ("X", *_COLUMNS, "provenance")))
+    return LabelledArrays(read_npz(path, ["X"])["X"] if X is None else X, **optional, notes=notes)
+
+
+def _renamed(there: dict[str, tuple[int, ...]]) -> str:
+    """The arguments that would save arrays by the names they need, as far as shapes tell."""
+    X = "X" if "X" in there else next((k for k, shape in there.items() if len(shape) == 3), "...")
+    count = there.get(X, ())[:1]
+    columns = [k for k, shape in there.items() if len(shape) == 1 and shape == count]
+    y = next((k for k in columns if k.lower() in ("y", *_WORDS["y"])), None)
+    free = [k for k in columns if not any(k.lower() in (name, *_WORDS[name]) for name in _WORDS)]
+    y = y or (free[0] if len(free) == 1 else "...")
+    return text(f"X={X}, y={y}")
+
+
+def unused(there: Iterable[str], known: Iterable[str]) -> Iterable[str]:
+    """Notes on arrays of a file that nothing looks at, and what they may have been meant for."""
+    there, known = list(there), list(known)
+    for name in there:
+        if name not in known:
+            meant = [k for k in known if k not in there and name.lower() in (k, *_WORDS.get(k, ()))]
+            hint = f" (did you mean {meant[0]}?)" if meant else ""
+            yield f"not used: array {text(name)!r}{hint}"
 
 
 def _large(path: Path) -> StoredArray | None:
@@ -156,16 +250,11 @@ def _read_npy(path: Path, labels: str | Path | None, labelled: bool | None) -> L
             f"read: expected labels beside {path.name}, got none; name a .npy or text file with "
             "one label for each matrix"
         )
-    labels = Path(labels)
-    if not labels.exists():
-        raise FileNotFoundError(f"read: expected labels at {labels}, got none")
-    if labels.suffix == ".npy":
-        return LabelledArrays(read_npy(path), read_npy(labels))
-    return LabelledArrays(read_npy(path), numpy.array(_lines(labels)))
+    return LabelledArrays(read_npy(path), read_column(labels))
 
 
-def _lines(path: Path) -> list[str]:
-    """One label on a line; blank lines at the end do not count, others would shift all labels."""
+def _lines(path: Path, what: str) -> list[str]:
+    """One value on a line; blank lines at the end do not count, others would shift all labels."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
@@ -174,92 +263,9 @@ def _lines(path: Path) -> list[str]:
     for number, line in enumerate(lines, 1):
         if not line:
             raise DataError(
-                f"read: expected a label on every line of {path}, got none on line {number}"
+                f"read: expected {what} on every line of {path}, got none on line {number}"
             )
     return lines
-
-
-def _read_folder(
-    folder: Path, labelled: bool | None, on_file: Callable[[int, int], None] | None
-) -> LabelledArrays:
-    found: list[tuple[str, str, Path]] = []  # split, class, file
-    present = [name for name in SPLITS if (folder / name).is_dir()]
-    beside = [
-        path.name
-        for path in sorted(folder.iterdir())
-        if path.is_dir() and path.name not in SPLITS and any(map(_is_data, path.rglob("*")))
-    ]
-    if present and beside:
-        raise DataError(
-            f"read: expected nothing beside {', '.join(present)} in {folder}, got "
-            f"{', '.join(beside[:5])}; the parts of a data set are called train, val and test"
-        )
-    for split in present or [""]:
-        for file in sorted(filter(_is_data, (folder / split).glob("*/*"))):
-            found.append((split, text(file.parent.name), file))
-    with_classes = bool(found)
-    if not found and not labelled:
-        found = [("", "", file) for file in sorted(filter(_is_data, folder.glob("*")))]
-    if not found:
-        raise DataError(
-            f"read: expected files {folder}/<class>/*.npy or *.mat, also below train, val and "
-            "test, got none"
-        )
-    matrices = []
-    for i, (_, _, file) in enumerate(found, 1):
-        matrices.append(read_matrix(file))
-        if matrices[-1].shape != matrices[0].shape:
-            raise DataError(
-                f"read: expected matrices of one shape, {matrices[0].shape} as in {found[0][2]}, "
-                f"got {matrices[-1].shape} in {file}"
-            )
-        if on_file is not None:
-            on_file(i, len(found))
-    return LabelledArrays(
-        numpy.stack(matrices),
-        numpy.array([c for _, c, _ in found]) if with_classes else None,
-        numpy.array([split for split, _, _ in found]) if present else None,
-        names=numpy.array([text(str(file.relative_to(folder))) for _, _, file in found]),
-    )
-
-
-def _is_data(path: Path) -> bool:
-    return path.suffix.lower() in SUFFIXES and path.is_file()
-
-
-def read_matrix(file: Path) -> NDArray[Any]:
-    """The single matrix of a file."""
-    return matrix_of(file.read_bytes(), str(file))
-
-
-def matrix_of(data: bytes, name: str) -> NDArray[Any]:
-    """The single matrix of a ``.npy`` or ``.mat`` file that has been read.
-
-    Parameters
-    ----------
-    data : bytes
-    name : str
-        Of the file: its suffix tells the format.
-    """
-    if name.lower().endswith(".npy"):
-        matrix = read_npy(io.BytesIO(data), name)
-    else:
-        named = load_mat(data, name)
-        matrices = {k: v for k, v in named.items() if getattr(v, "ndim", 0) == 2 and v.size > 1}
-        if len(named) == 1:
-            matrices = named  # may be 1 by 1
-        if len(matrices) != 1:
-            raise DataError(
-                f"read: expected a single matrix in {name}, got {', '.join(named) or 'nothing'}"
-            )
-        (matrix,) = matrices.values()
-    if not isinstance(matrix, numpy.ndarray) or matrix.ndim != 2:
-        is_array = isinstance(matrix, numpy.ndarray)
-        what = f"shape {matrix.shape}" if is_array else type(matrix).__name__
-        raise DataError(f"read: expected a matrix in {name}, got {what}")
-    if matrix.dtype.kind not in "biufc":
-        raise DataError(f"read: expected a matrix of numbers in {name}, got {matrix.dtype}")
-    return matrix
 
 
 def _checked(path: Path, data: LabelledArrays) -> LabelledArrays:
@@ -281,24 +287,38 @@ def _checked(path: Path, data: LabelledArrays) -> LabelledArrays:
         names=_column(path, X, "names", data.names),
     )
     if data.split is not None:
-        unknown = sorted({str(s) for s in data.split} - set(SPLITS))
+        split = numpy.array([str(s).strip().lower() for s in data.split], dtype=str)
+        unknown = sorted({str(s) for s in data.split[~numpy.isin(split, SPLITS)]})
         if unknown:
             raise DataError(
                 f"read: expected split to hold 'train', 'val' and 'test' in {path}, got "
                 f"{', '.join(map(repr, unknown[:3]))}"
             )
-    for name, what in (("y", "classes"), ("groups", "names or whole numbers")):
-        values = getattr(data, name)
-        if values is not None and values.dtype.kind == "f":
-            whole = are_whole(values)
-            if not whole.all():
-                raise DataError(
-                    f"read: expected {what} in {name} of {path}, got real numbers such as "
-                    f"{values[~whole][0]}"
-                )
-            if name == "groups":
-                data = replace(data, groups=values.astype(numpy.int64))  # 1.0 is group 1
+        data = replace(data, split=split)
+    data = replace(data, groups=_whole(path, "groups", data.groups))
+    _whole(path, "y", data.y)
+    rows, cols = data.X.shape[1:]
+    if cols < rows:
+        swapped = (
+            f"{cols} samples of {rows} channels: are the axes swapped? signals are (channels, "
+            "time); time in rows is read by: spdnet data build --of sequences"
+        )
+        data = replace(data, notes=(*data.notes, swapped))
     return data
+
+
+def _whole(path: Path, name: str, values: NDArray[Any] | None) -> NDArray[Any] | None:
+    """Names or whole numbers, these as such: 1.0 is 1."""
+    if values is None or values.dtype.kind != "f":
+        return values
+    whole = are_whole(values)
+    if not whole.all():
+        what = "classes" if name == "y" else "names or whole numbers"
+        raise DataError(
+            f"read: expected {what} in {name} of {path}, got real numbers such as "
+            f"{values[~whole][0]}"
+        )
+    return values.astype(numpy.int64)
 
 
 def _column(

@@ -1,7 +1,7 @@
 """What matrices are built from: files of matrices, or sequences of frames, one after another."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -11,9 +11,10 @@ import numpy
 from numpy.typing import NDArray
 
 from spdnet._checks import require_count
-from spdnet.datasets.arrays import read_npz
+from spdnet.datasets.arrays import names_in, read_npz
 from spdnet.datasets.errors import DataError
 from spdnet.datasets.files import Files, open_files, stamp_of, text
+from spdnet.datasets.folders import matrix_of
 from spdnet.datasets.frames import (
     IMAGE_SUFFIXES,
     VIDEO_SUFFIXES,
@@ -23,8 +24,9 @@ from spdnet.datasets.frames import (
 from spdnet.datasets.index import Index
 from spdnet.datasets.markers import read_c3d
 from spdnet.datasets.motion import Skeleton, read_amc, read_asf
-from spdnet.datasets.readers import as_text, matrix_of
+from spdnet.datasets.readers import SPLITS, as_text, unused
 from spdnet.datasets.split import hold_out
+from spdnet.datasets.unread import READABLE, kinds_of, of_one_kind, on_the_rest
 
 #: names of folders, and the parts of a data set that they stand for
 PARTS = {
@@ -32,6 +34,7 @@ PARTS = {
     **dict.fromkeys(("val", "valid", "validation"), "val"),
     **dict.fromkeys(("test", "testing"), "test"),
 }
+_PACKED = ("frames", "lengths", "label", "classes", "name", "split", "groups")
 _HDM05 = re.compile(r"HDM_(?P<actor>[a-z]+)_(?P<action>.+)_(?P<take>\d+)_(?P<rate>\d+)$")
 
 
@@ -52,6 +55,8 @@ class Source:
         What must not be divided, such as the video of a clip, or a subject.
     stamp : str
         Changes when the file does, or how it is read.
+    features : bool
+        Whether it is a table of frames whose axes could be swapped.
     """
 
     name: str
@@ -60,6 +65,7 @@ class Source:
     split: str | None = None
     group: str | None = None
     stamp: str = ""
+    features: bool = False
 
 
 def matrix_sources(
@@ -71,7 +77,8 @@ def matrix_sources(
 ) -> list[Source]:
     r"""One source for each ``.mat`` or ``.npy`` file of a folder or a zip archive, at any depth.
 
-    The class is the folder of the file; a folder above it may name the part, such as ``train``.
+    Where there are none, for each table of numbers: ``.csv`` or ``.tsv``, or else ``.txt``. The
+    class is the folder of the file; a folder above it may name the part, such as ``train``.
 
     Parameters
     ----------
@@ -87,12 +94,12 @@ def matrix_sources(
     if index is not None:
         return _indexed(files, index)
     sources = []
-    for file in files.ending_with(".mat", ".npy"):
+    for file in of_one_kind(files.members):
         source = _source(files, file, partial(_matrix, files, file), parts)
         if clips:
             source = replace(source, group=re.sub(r"_\d+$", "", source.name.rsplit(".", 1)[0]))
         sources.append(source)
-    return _labelled(sources, path, ".mat or .npy files", parts)
+    return _labelled(sources, files, f"{READABLE} files", parts)
 
 
 def sequence_sources(
@@ -101,17 +108,21 @@ def sequence_sources(
     size: tuple[int, int] = (20, 20),
     every: int = 1,
     parts: Mapping[str, str] = PARTS,
+    transposed: bool = False,
 ) -> list[Source]:
     """One source for each sequence of frames.
 
     ==================================  ====================================================
     ``file.npz``                        ``frames (sum of T, ...)``, ``lengths (N,)``, ``label``;
-                                        optional ``classes``, ``split``, ``name``
+                                        optional ``classes``, ``split``, ``name``, ``groups``
     ``<class>/*.amc`` with ``.asf``     joints of motion capture; HDM05's names tell the class
     ``<class>/*.c3d``                   markers of motion capture
     ``<class>/*.mp4`` and the like      videos, to small grey frames
     ``<class>/<video>/*.png``, ...      images of one video in a folder
-    ``<class>/*.npy`` or ``.mat``       features of the frames ``(T, d)``
+    ``<class>/*.npy`` or ``.mat``       features of the frames ``(T, d)``, or with
+                                        ``transposed`` signals ``(channels, T)``
+    ``<class>/*.csv``, ``.tsv``         the same as text, where there are none of these; where
+                                        there are none either, ``.txt``
     ==================================  ====================================================
 
     Folders ``train``, ``val`` and ``test`` above the classes name the parts.
@@ -125,16 +136,25 @@ def sequence_sources(
         Take every so-many-th frame.
     parts : mapping
         See :func:`matrix_sources`.
+    transposed : bool
+        Whether all are tables with channels in rows, as ``spdnet train`` takes signals.
     """
     require_count("build", "every", every)
     path = Path(path)
     if path.suffix.lower() == ".npz" and path.is_file():
+        if transposed:
+            raise DataError(
+                f"build: expected a folder or an archive of signals, got {path}; spdnet train "
+                "reads a .npz file with X (N, channels, time) as it is"
+            )
         return [
             replace(_thinned(s, every), stamp=f"{s.stamp} every {every}") for s in _packed(path)
         ]
     files = open_files(path)
     found: list[Source] = []
-    if path.is_dir():
+    if transposed:
+        pass
+    elif path.is_dir():
         found = _motions(files, parts)
         for file in files.ending_with(".c3d"):
             found.append(_source(files, file, partial(_markers, path.joinpath(*file)), parts))
@@ -147,10 +167,46 @@ def sequence_sources(
     elif files.ending_with(".amc", ".c3d", *VIDEO_SUFFIXES, *IMAGE_SUFFIXES):
         raise DataError(f"build: expected motions and videos in a folder, got {path}; unpack it")
     if not found:
-        for file in files.ending_with(".npy", ".mat"):
-            found.append(_source(files, file, partial(_matrix, files, file), parts))
-    found = [replace(_thinned(s, every), stamp=f"{s.stamp} {size} {every}") for s in found]
-    return _labelled(found, path, "motions, videos, images or files of features", parts)
+        load = _transposed if transposed else _matrix
+        for file in of_one_kind(files.members):
+            source = _source(files, file, partial(load, files, file), parts)
+            found.append(replace(source, features=True))
+    how = f"{size} {every}{' transposed' * transposed}"
+    found = [replace(_thinned(s, every), stamp=f"{s.stamp} {how}") for s in found]
+    what = f"{READABLE} files" if transposed else f"motions, videos, images or {READABLE} files"
+    return _labelled(found, files, what, parts)
+
+
+def left_out(path: str | Path, sources: Sequence[Source]) -> list[str]:
+    """Notes on what a folder, an archive or a ``.npz`` file holds besides its sources.
+
+    Raises
+    ------
+    DataError
+        A folder beside those of the classes holds files, and none that is a source.
+    """
+    path = Path(path)
+    if path.suffix.lower() == ".npz" and path.is_file():
+        return list(unused(names_in(path), _PACKED))
+    files = open_files(path).members
+    known = {text("/".join(parts[:-1])): parts[:-1] for parts in files}  # folders of images
+    known |= {text("/".join(parts)): parts for parts in files}
+    used = [(known[source.name], source.y) for source in sources if source.name in known]
+    named_so = {parts[:-1] for parts, y in used if len(parts) > 1 and text(parts[-2]) == y}
+    return on_the_rest("build", files, {parts for parts, _ in used}, named_so)
+
+
+def grouped(sources: Sequence[Source], groups: NDArray[Any]) -> list[Source]:
+    """The sources with groups from a file, one for each in their order, as :func:`read` has it."""
+    if groups.shape != (len(sources),):
+        raise DataError(
+            f"build: expected groups of shape ({len(sources)},), one for each source in the order "
+            f"of their names, got {groups.shape}"
+        )
+    return [
+        replace(source, group=str(group))
+        for source, group in zip(sources, as_text(groups).tolist(), strict=True)
+    ]
 
 
 def divided(sources: list[Source], fraction: float, *, seed: int = 0) -> list[Source]:
@@ -191,10 +247,11 @@ def _source(
 
 
 def _labelled(
-    sources: list[Source], path: str | Path, what: str, names: Mapping[str, str]
+    sources: list[Source], files: Files, what: str, names: Mapping[str, str]
 ) -> list[Source]:
+    path = files.root
     if not sources:
-        raise DataError(f"build: expected {what} in {path}, got none")
+        raise DataError(f"build: expected {what} in {path}, got {kinds_of(files.members)}")
     without = [source.name for source in sources if source.y is None]
     if without:
         raise DataError(
@@ -208,11 +265,16 @@ def _labelled(
             f"build: expected all files of {path} in the parts of the data, such as train and "
             f"test, or none, got {stray} in none"
         )
-    return sources
+    # in the order in which a folder is read: a file of groups goes with both
+    return sorted(sources, key=lambda s: 0 if s.split is None else SPLITS.index(s.split))
 
 
 def _matrix(files: Files, parts: tuple[str, ...]) -> NDArray[Any]:
     return matrix_of(files.read(parts), "/".join(parts))
+
+
+def _transposed(files: Files, parts: tuple[str, ...]) -> NDArray[Any]:
+    return _matrix(files, parts).T
 
 
 def _indexed(files: Files, index: Index) -> list[Source]:
@@ -275,7 +337,7 @@ def _every(load: Callable[[], NDArray[Any]], every: int) -> NDArray[Any]:
 
 def _packed(path: Path) -> list[Source]:
     """Sequences one after another in one array."""
-    arrays = read_npz(path, ("frames", "lengths", "label", "classes", "name", "split"))
+    arrays = read_npz(path, _PACKED)
     missing = [name for name in ("frames", "lengths", "label") if name not in arrays]
     if missing:
         raise DataError(
@@ -290,7 +352,7 @@ def _packed(path: Path) -> list[Source]:
             f"build: expected a label for each of the lengths in {path}, which sum to the number "
             f"of frames, got {total} frames, lengths {lengths.shape}, labels {y.shape}"
         )
-    for name in ("name", "split"):
+    for name in ("name", "split", "groups"):
         if name in arrays and arrays[name].shape != y.shape:
             raise DataError(
                 f"build: expected {name} of shape {y.shape}, one for each label, in {path}, got "
@@ -306,7 +368,8 @@ def _packed(path: Path) -> list[Source]:
         y = classes[y]
     arrays = {name: as_text(values) for name, values in {**arrays, "label": y}.items()}
     y, lengths = arrays["label"], lengths.astype(numpy.int64)
-    unknown = {str(s) for s in arrays.get("split", ())} - {*PARTS.values()}
+    splits = [str(s).strip().lower() for s in arrays.get("split", ())]
+    unknown = {*splits} - {*PARTS.values()}
     if unknown:
         raise DataError(
             f"build: expected split to hold 'train', 'val' and 'test' in {path}, got "
@@ -317,7 +380,8 @@ def _packed(path: Path) -> list[Source]:
     sources = []
     for i, (a, b) in enumerate(zip(ends - lengths, ends, strict=True)):
         name = str(arrays["name"][i]) if "name" in arrays else f"{path.stem}/{i}"
-        split = str(arrays["split"][i]) if "split" in arrays else None
+        group = str(arrays["groups"][i]) if "groups" in arrays else name
         load = partial(numpy.asarray, frames[a:b])
-        sources.append(Source(name, load, str(y[i]), split, name, stamp))
+        split = splits[i] if splits else None
+        sources.append(Source(name, load, str(y[i]), split, group, stamp))
     return sources

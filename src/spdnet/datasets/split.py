@@ -39,11 +39,17 @@ def hold_out(
     np.int64(2)
     """
     require_number("hold_out", "fraction", fraction, above=0, below=1)
-    _, codes = numpy.unique(numpy.asarray(y), return_inverse=True)
+    y = numpy.asarray(y)
+    _, codes = numpy.unique(y, return_inverse=True)
     rng = numpy.random.default_rng(seed)
     if groups is None:
         return _by_class(codes, fraction, rng)
-    return _by_group(codes, fraction, numpy.asarray(groups), rng)
+    groups = numpy.asarray(groups)
+    if groups.shape != y.shape:
+        raise ValueError(
+            f"hold_out: expected groups of shape {y.shape}, one for each of y, got {groups.shape}"
+        )
+    return _by_group(codes, fraction, groups, rng)
 
 
 def _by_class(
@@ -75,18 +81,21 @@ def _by_group(
     table = numpy.zeros((group.max() + 1, codes.max() + 1))
     numpy.add.at(table, (group, codes), 1)
     total = table.sum(0)
+    sizes = table.sum(1).tolist()
+    smallest = min(sizes)
+    most = max(fraction * len(codes), smallest)
     best, best_miss = None, numpy.inf
     for _ in range(_TRIES):
         chosen = numpy.zeros(len(table), dtype=bool)
         have = numpy.zeros(len(total))
-        for g in rng.permutation(len(table)):
-            with_it = have + table[g]
+        count = 0.0
+        for g in rng.permutation(len(table)).tolist():
             # stop at the fraction; never take the last members of a class
-            if with_it.sum() <= max(fraction * len(codes), table.sum(1).min()) and (
-                with_it < total
-            ).all(where=total > 0):
+            if count + smallest > most:
+                break
+            if count + sizes[g] <= most and ((with_it := have + table[g]) < total).all():
                 chosen[g] = True
-                have = with_it
+                have, count = with_it, count + sizes[g]
         miss = numpy.abs(have / total - fraction).sum()
         if chosen.any() and miss < best_miss:
             best, best_miss = chosen, miss

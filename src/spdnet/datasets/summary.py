@@ -1,65 +1,140 @@
 """What a data set holds, in a few lines for people."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy
 from numpy.typing import NDArray
 
-from spdnet.datasets.examine import Examination
+from spdnet.datasets.channels import SignalExamination, Where
+from spdnet.datasets.examine import Examination, remedies
 from spdnet.datasets.names import printable
 from spdnet.datasets.readers import LabelledArrays
 
 _MANY_CLASSES = 30
+_MANY = 20  # indices on a line
 
 
-def describe(data: LabelledArrays, found: Examination | None) -> list[str]:
+def describe(
+    data: LabelledArrays, found: Examination | SignalExamination | None = None
+) -> list[str]:
     """Lines about counts, sizes, classes, splits, groups, conditions and faults.
 
     Parameters
     ----------
     data : LabelledArrays
-    found : Examination or None
-        Of the matrices; None for signals.
+    found : Examination or SignalExamination, optional
+        Of the matrices or the signals; that of signals says that square ones are signals too.
     """
     N, rows, cols = data.X.shape
-    kind = f"{N} matrices of {rows} x {cols}" if data.are_matrices else f"{N} signals"
+    signals = isinstance(found, SignalExamination) or not data.are_matrices
+    kind = counted(N, "signal") if signals else f"{counted(N, 'matrix')} of {rows} x {cols}"
     lines = [f"{kind}, {data.X.dtype}, {data.X.nbytes / 2**20:.1f} MiB"]
-    if not data.are_matrices:
-        lines.append(f"{rows} channels, {cols} samples each: covariances will be {rows} x {rows}")
+    if signals:
+        lines.append(
+            f"{counted(rows, 'channel')}, {counted(cols, 'sample')} each: covariances will be "
+            f"{rows} x {rows}"
+        )
     lines += ["no labels"] if data.y is None else _classes(data.y)
     if data.split is not None:
         parts = zip(*numpy.unique(data.split, return_counts=True), strict=True)
         lines.append("split: " + ", ".join(f"{count} {name}" for name, count in parts))
     if data.groups is not None:
-        lines.append(f"{len(numpy.unique(data.groups))} groups")
-    if found is not None:
-        finite = found.conditions[numpy.isfinite(found.conditions)]
-        if len(finite):
-            low, middle, high = numpy.percentile(finite, [0, 50, 100])
-            lines.append(f"condition numbers: {low:.3g} to {high:.3g}, median {middle:.3g}")
-        if len(found.bad):
-            lines.append(f"not SPD: {len(found.bad)} of {N}")
-            for fault, indices in found.faults.items():
-                if len(indices):
-                    shown = ", ".join(map(str, indices[:20]))
-                    more = ", ..." if len(indices) > 20 else ""
-                    lines.append(f"  {len(indices)} {fault}: {shown}{more}")
-        else:
-            lines.append("all symmetric positive definite")
+        lines.append(counted(len(numpy.unique(data.groups)), "group"))
+    if isinstance(found, SignalExamination):
+        lines += _channels(data, found)
+    elif found is not None:
+        lines += _matrices(data, found)
+    return lines + [f"note: {note}" for note in data.notes]
+
+
+def counted(count: int, what: str) -> str:
+    """A number of things, such as ``1 class`` or ``2 classes``."""
+    plural = {"class": "classes", "matrix": "matrices"}.get(what, f"{what}s")
+    return f"{count} {what if count == 1 else plural}"
+
+
+def _matrices(data: LabelledArrays, found: Examination) -> list[str]:
+    lines = _conditions(found, "condition numbers")
+    if len(found.bad) == 0:
+        return [*lines, "all symmetric positive definite"]
+    lines.append(f"not SPD: {len(found.bad)} of {len(data)}")
+    for fault, indices in found.faults.items():
+        if len(indices):
+            lines.append(f"  {len(indices)} {fault}: {_shown(indices)}")
+    return [*lines, *(f"  {advice}" for advice in remedies(found, data.X))]
+
+
+def _channels(data: LabelledArrays, found: SignalExamination) -> list[str]:
+    N, rows, cols = data.X.shape
+    lines = []
+    if found.not_finite:
+        bad = numpy.unique(numpy.concatenate(list(found.not_finite.values())))
+        lines.append(f"not finite: {counted(len(bad), 'signal')} of {N}: {_shown(bad)}")
+        lines += _where(found.not_finite, N)
+        some = "choose 'drop' (--bad), or mend" if len(bad) < N else "mend"
+        lines.append(f"  {some} them in the file; 'repair' does not")
+    for title, where, advice in (
+        ("constant channels", found.constant, "they say nothing: leave them out of the file"),
+        ("channels that are the same", found.equal, "leave one of them out of the file"),
+    ):
+        if where:
+            lines += [f"{title}:", *_where(where, N), f"  {advice}"]
+    if cols <= rows:
+        lines.append(
+            "no more samples than channels: the plain covariance is singular; take --estimator "
+            "oas, or a larger --reg"
+        )
+    lines += _conditions(found.covariances, "condition numbers of the covariances")
+    zero = found.covariances.faults["zero"]
+    if len(zero):
+        lines.append(f"zero: {counted(len(zero), 'signal')} of {N}: {_shown(zero)}")
+    others = [k for k in ("indefinite", "singular") if len(found.covariances.faults[k])]
+    for fault in others:
+        indices = found.covariances.faults[fault]
+        lines.append(f"covariances that are {fault}: {len(indices)} of {N}: {_shown(indices)}")
+    if others:
+        lines.append("  take a larger --reg, or --estimator oas")
     return lines
+
+
+def _where(where: Where, N: int) -> list[str]:
+    """A line for each channel, and the signals it is about."""
+    lines = []
+    for key, indices in list(where.items())[:_MANY]:
+        name = f"channels {key[0]} and {key[1]}" if isinstance(key, tuple) else f"channel {key}"
+        which = "all" if len(indices) == N else f"{len(indices)}: {_shown(indices)}"
+        lines.append(f"  {name} in {which}")
+    if len(where) > _MANY:
+        lines.append(f"  ... and {len(where) - _MANY} more")
+    return lines
+
+
+def _conditions(found: Examination, title: str) -> list[str]:
+    finite = found.conditions[numpy.isfinite(found.conditions)]
+    if len(finite) == 0:
+        return []
+    low, middle, high = numpy.percentile(finite, [0, 50, 100])
+    return [f"{title}: {low:.3g} to {high:.3g}, median {middle:.3g}"]
+
+
+def _shown(indices: Sequence[int] | NDArray[Any]) -> str:
+    return ", ".join(map(str, indices[:_MANY])) + (", ..." if len(indices) > _MANY else "")
 
 
 def _classes(y: NDArray[Any]) -> list[str]:
     classes, counts = numpy.unique(y, return_counts=True)
+    least, most = counts.min(), counts.max()
+    each = f"{most} each" if least == most else f"{least} to {most} each"
     lines = [
-        f"{len(classes)} classes, {counts.min()} to {counts.max()} each "
-        f"(always the largest: {100 * counts.max() / len(y):.1f} %)"
+        f"{counted(len(classes), 'class')}, {each} "
+        f"(always the largest: {100 * most / len(y):.1f} %)"
     ]
     order = numpy.argsort(-counts, kind="stable")[:_MANY_CLASSES]
     names = {i: printable(str(classes[i])) for i in order}
     width = max(map(len, names.values()))
     for i, name in names.items():
-        bar = "#" * max(1, round(40 * counts[i] / counts.max()))
+        bar = "#" * max(1, round(40 * counts[i] / most))
         lines.append(f"  {name:{width}}  {counts[i]:6}  {bar}")
     if len(classes) > _MANY_CLASSES:
         lines.append(f"  ... and {len(classes) - _MANY_CLASSES} more")

@@ -33,7 +33,7 @@ class Comparison:
 
     Parameters
     ----------
-    data, labels, signals, estimator, reg, bad
+    data, labels, groups, signals, estimator, reg, bad
         As in :class:`Settings`.
     methods : sequence of str, optional
         Names such as ``spdnet-2``; all that the data allow when not given.
@@ -60,6 +60,7 @@ class Comparison:
 
     data: str
     labels: str | None = None
+    groups: str | None = None
     signals: bool = False
     estimator: str = "sample"
     reg: float = 1e-3
@@ -128,7 +129,7 @@ def compare(
     """
     say = say or (lambda text: None)
     on_cell = on_cell or (lambda title, repeat, found: None)
-    arrays = load_arrays(settings.data, settings.labels)
+    arrays = load_arrays(settings.data, settings.labels, settings.groups)
     is_signal = settings.signals or not arrays.are_matrices
     preprocessing = Preprocessing(
         is_signal, arrays.X.shape[-2], settings.estimator, settings.reg, raw=is_signal
@@ -152,6 +153,7 @@ def compare(
     plain |= {
         "data": settings.data if settings.data in EMBEDDED else str(Path(settings.data).resolve()),
         "labels": None if settings.labels is None else str(Path(settings.labels).resolve()),
+        "groups": None if settings.groups is None else str(Path(settings.groups).resolve()),
         "protocol": protocol,
         "repeats": repeats,
         "digest": data.digest,
@@ -160,11 +162,11 @@ def compare(
     named = [name for name in METHODS if name in methods or name in earlier]
     plain["methods"] = named
     n_train = [int((~held).sum()) for held in parts]
-    n = preprocessing.n
-    what = f"signals of {n} channels" if is_signal else f"matrices of {n} x {n}"
+    what = replace(preprocessing, raw=False).describe(len(codes))
+    chance = [_chance(codes, held) for held in parts]
     say(
-        f"{len(codes)} {what}, {len(classes)} classes; {protocol}: {repeats} x {n_train[0]} to "
-        f"train on, {len(codes) - n_train[0]} held out; {len(methods)} methods"
+        f"{what}, {len(classes)} classes; {protocol}: {repeats} x {n_train[0]} to train on, "
+        f"{len(codes) - n_train[0]} held out{_groups(groups, parts[0])}; {len(methods)} methods"
     )
     cells: dict[str, list[dict[str, Any] | None]] = {name: [] for name in named}
     folder.path.mkdir(parents=True, exist_ok=True)
@@ -192,7 +194,10 @@ def compare(
             "size": preprocessing.n,
             "classes": classes,
             "n_train": n_train,
-            "rows": [_row(name, METHODS[name], found) for name, found in cells.items()],
+            "chance": float(numpy.mean(chance)),
+            "rows": [
+                _row(name, METHODS[name], found, preprocessing.n) for name, found in cells.items()
+            ],
         }
         write(folder.results_file, json.dumps(results, indent=1, allow_nan=False) + "\n")
         for name, make in (("txt", as_text), ("csv", as_csv), ("tex", as_latex)):
@@ -258,13 +263,26 @@ def _part(
     return held
 
 
-def _row(name: str, method: Method, cells: list[dict[str, Any] | None]) -> dict[str, Any]:
+def _chance(codes: NDArray[numpy.int64], held: NDArray[numpy.bool_]) -> float:
+    """Accuracy of always naming the largest class of the training part."""
+    return float(numpy.mean(codes[held] == numpy.bincount(codes[~held]).argmax()))
+
+
+def _groups(groups: NDArray[Any] | None, held: NDArray[numpy.bool_]) -> str:
+    """How many groups are held out of how many."""
+    if groups is None:
+        return ""
+    return f" ({len(numpy.unique(groups[held]))} of {len(numpy.unique(groups))} groups)"
+
+
+def _row(name: str, method: Method, cells: list[dict[str, Any] | None], n: int) -> dict[str, Any]:
     """Mean and deviation of the repeats that were done and did not fail; None for the others."""
     good = [None if cell is None or cell["error"] else cell for cell in cells]
     done = [cell for cell in good if cell is not None]
     row: dict[str, Any] = {
         "method": name,
         "title": method.title,
+        "dims": None if method.dims is None else list(method.dims(n)),
         "repeats": len(done),
         "complete": len(done) == len(cells),
     }

@@ -34,6 +34,18 @@ def remark(row: dict[str, Any]) -> str:
     return "" if row["complete"] else f" ({row['repeats']} of {total})"
 
 
+def chance(results: dict[str, Any]) -> list[str]:
+    """What a method that learns nothing gets; nothing of results of earlier versions."""
+    if "chance" not in results:
+        return []
+    return [f"always the largest class: {100 * results['chance']:.2f} %"]
+
+
+def sizes_of(row: dict[str, Any]) -> str:
+    """The sizes of a network, such as 93,77,64; empty for other methods."""
+    return ",".join(map(str, row.get("dims") or ()))
+
+
 def _notes(results: dict[str, Any]) -> Iterable[str]:
     for row in results["rows"]:
         for error in row["errors"]:
@@ -43,12 +55,16 @@ def _notes(results: dict[str, Any]) -> Iterable[str]:
 def as_text(results: dict[str, Any]) -> str:
     """The table for a terminal; a star marks the best."""
     width = max(len(row["title"] + remark(row)) for row in results["rows"]) + 2
-    lines = [f"{'':{width}}{'accuracy, %':>16}{'fit, s':>10}{'predict, s':>12}"]
+    lines = [f"{'':{width}}{'accuracy, %':>16}  {'fit, s':>10}{'predict, s':>12}"]
+    winners = best(results)
     for row in results["rows"]:
-        star = " *" if row["method"] in best(results) else ""
+        star = " *" if row["method"] in winners else "  "
         fit, predict = (seconds(row[k]["mean"]) for k in ("fit_seconds", "predict_seconds"))
         title = row["title"] + remark(row)
-        lines.append(f"{title:{width}}{accuracy(row):>16}{fit:>10}{predict:>12}{star}")
+        lines.append(f"{title:{width}}{accuracy(row):>16}{star}{fit:>10}{predict:>12}")
+    lines += ["* best"] * bool(winners) + chance(results)
+    sizes = [f"{row['title']} {sizes_of(row)}" for row in results["rows"] if sizes_of(row)]
+    lines += [f"dims: {'; '.join(sizes)}"] * bool(sizes)
     return "\n".join([*lines, *(f"failed: {note}" for note in _notes(results))]) + "\n"
 
 

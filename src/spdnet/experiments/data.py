@@ -14,8 +14,13 @@ from torch import Tensor
 from spdnet import covariance
 from spdnet._checks import did_you_mean
 from spdnet.datasets import LabelledArrays, StoredArray, read, treat
+from spdnet.datasets.readers import with_groups
 from spdnet.experiments.settings import EMBEDDED, Settings
 from spdnet.training import DiskTensor
+
+_SIGNALS = (
+    "these are signals, and the training had matrices: compute them with spdnet.covariance.estimate"
+)
 
 
 @dataclass(frozen=True)
@@ -58,14 +63,31 @@ class Preprocessing:
         rows, cols = data.X.shape[1:]
         if rows != self.n or not (self.signals or cols == self.n):
             kind = f"signals of {self.n} channels" if self.signals else f"{self.n} x {self.n}"
-            raise ValueError(f"data: expected {kind} as in training, got {rows} x {cols}")
+            hint = "" if self.signals or rows == cols else f"; {_SIGNALS}"
+            raise ValueError(f"data: expected {kind} as in training, got {rows} x {cols}{hint}")
         if not self.signals:
             return data.X
         X = numpy.asarray(data.X)
+        if rows == cols and numpy.array_equal(X, X.swapaxes(1, 2)):
+            raise ValueError(
+                f"data: expected signals of {rows} channels, got symmetric matrices of {rows} x "
+                f"{rows}; give the signals that they were computed from"
+            )
         finite = numpy.isfinite(X).all((1, 2))
         C = numpy.full((len(X), rows, rows), numpy.nan)
         C[finite] = covariance.estimate(X[finite], self.estimator, reg=self.reg)
         return C  # what is not finite is found with the other faults, by index
+
+    def describe(self, count: int) -> str:
+        """So many of what, and what becomes of them."""
+        n = self.n
+        if not self.signals:
+            return f"{count} matrices of {n} x {n}"
+        text = f"{count} signals of {n} channels"
+        if self.raw:
+            return text
+        estimator = self.estimator.replace("_", "-")
+        return f"{text} -> matrices of {n} x {n} ({estimator} covariance, reg {self.reg:g})"
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values."""
@@ -89,9 +111,11 @@ class Matrices:
     index : array of int, shape (N,)
         Places in the file.
     note : str
-        What was done to bad matrices; empty if nothing.
+        What was not read, and what was done to bad matrices; empty if nothing.
     digest : str
         Of the contents of the file.
+    digest_of_inputs : str
+        Of ``X`` in the file alone.
     signals : array, shape (N, n, T), optional
         Of which ``X`` are the covariances, for a network that takes them.
     """
@@ -105,6 +129,7 @@ class Matrices:
     index: NDArray[numpy.int64]
     note: str
     digest: str
+    digest_of_inputs: str
     signals: NDArray[Any] | None = None
 
     @property
@@ -143,17 +168,19 @@ class Matrices:
 def load_arrays(
     data: str,
     labels: str | None = None,
+    groups: str | None = None,
     *,
     labelled: bool | None = True,
     on_file: Callable[[int, int], None] | None = None,
 ) -> LabelledArrays:
-    """An embedded data set by its name, or what a file or folder holds."""
+    """An embedded data set by its name, or what a file or folder holds; with groups of a file."""
     if data in EMBEDDED and labels is None:
-        return LabelledArrays(*EMBEDDED[data]())
+        found = LabelledArrays(*EMBEDDED[data]())
+        return found if groups is None else with_groups(found, groups)
     is_name = Path(data).name == data and not Path(data).suffix
     if is_name and not Path(data).exists() and (hint := did_you_mean(data, EMBEDDED)):
         raise FileNotFoundError(f"read: expected a file or folder at {data}, got none{hint}")
-    return read(data, labels, labelled=labelled, on_file=on_file)
+    return read(data, labels, groups=groups, labelled=labelled, on_file=on_file)
 
 
 def prepare(
@@ -181,8 +208,8 @@ def prepare(
         some(data.groups),
         some(data.names),
         kept,
-        note,
-        _digest(data),
+        "; ".join(filter(None, [*data.notes, note])),
+        *_digests(data),
         numpy.asarray(data.X)[kept].astype(dtype) if preprocessing.raw else None,
     )
 
@@ -195,11 +222,14 @@ def _names(y: NDArray[Any]) -> tuple[NDArray[Any], list[str]]:
     return numpy.array(text)[codes.reshape(-1)], text
 
 
-def _digest(data: LabelledArrays) -> str:
+def _digests(data: LabelledArrays) -> tuple[str, str]:
+    """Of everything, and of ``X`` alone."""
     sha = hashlib.sha256()
+    of_X = ""
     for values in (data.X, data.y, data.split, data.groups):
         if values is not None:
             sha.update(f"{values.dtype.str} {values.shape}".encode())
             for block in values.blocks() if isinstance(values, StoredArray) else [values]:
                 sha.update(numpy.ascontiguousarray(block).data)
-    return sha.hexdigest()
+        of_X = of_X or sha.hexdigest()
+    return sha.hexdigest(), of_X

@@ -58,20 +58,26 @@ class Method:
         Candidates for ``--tune``, by the size of the matrices.
     takes : {"matrices", "sets", "images"}
         What it is fitted to: SPD matrices, sets of vectors (the columns of signals), or images.
+    dims : callable, optional
+        Of a network: its sizes, by that of the matrices.
     """
 
     title: str
     make: Callable[[Where], Any]
     grid: Callable[[int], dict[str, list[Any]]] = field(default=lambda n: {})
     takes: str = "matrices"
+    dims: Callable[[int], tuple[int, ...]] | None = None
 
 
 def _spdnet(n_bimaps: int) -> Method:
-    def make(w: Where) -> SPDNetClassifier:
-        dims = choose_dims(w.n, n_bimaps)
-        return SPDNetClassifier(dims, epochs=w.epochs, random_state=w.seed, device=w.device)
+    def dims(n: int) -> tuple[int, ...]:
+        return choose_dims(n, n_bimaps)
 
-    return Method(f"SPDNet-{n_bimaps}BiRe", make, lambda n: {"lr": [0.003, 0.01, 0.03]})
+    def make(w: Where) -> SPDNetClassifier:
+        return SPDNetClassifier(dims(w.n), epochs=w.epochs, random_state=w.seed, device=w.device)
+
+    title = f"SPDNet-{n_bimaps}BiRe"
+    return Method(title, make, lambda n: {"lr": [0.003, 0.01, 0.03]}, dims=dims)
 
 
 def _neighbour(metric: str, title: str) -> Method:

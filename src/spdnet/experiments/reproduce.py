@@ -255,6 +255,7 @@ class _Run:
                 self.watch,
                 curves=not self.verifies,
                 judged=not self.verifies,
+                alone=False,
             )
         history = folder.metrics()
         cell: dict[str, Any] = {

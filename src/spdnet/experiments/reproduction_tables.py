@@ -5,6 +5,7 @@ import io
 from typing import Any
 
 from spdnet.datasets.names import spreadsheet_safe
+from spdnet.experiments.findings import NOTHING_RAISED
 
 
 def heading(results: dict[str, Any], experiment: dict[str, Any]) -> str:
@@ -70,7 +71,10 @@ def notes(experiment: dict[str, Any]) -> list[str]:
     found += [f"{row['title']}: {note}" for row in rows for note in row.get("notes", [])]
     clipped = [row["clipped"] for row in rows if "clipped" in row]
     if clipped and max(clipped) == 0:
-        found.append("no ReEig raised an eigenvalue: on these matrices its threshold plays no part")
+        found.append(
+            f"{NOTHING_RAISED}: on these matrices its threshold plays no part, and BiMaps in a row "
+            "act as one"
+        )
     return found
 
 

@@ -2,7 +2,7 @@
 
 import json
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,8 @@ from spdnet._checks import (
 from spdnet.covariance import ESTIMATORS
 from spdnet.datasets import load_digits_spd
 from spdnet.datasets.examine import REMEDIES
+from spdnet.models.spdnet import NORMS
+from spdnet.nn.center import METRICS
 from spdnet.training import RECIPES, Recipe
 
 #: data sets that have a name instead of a file
@@ -25,6 +27,12 @@ DTYPES = ("float64", "float32")
 _LARGEST = 3.4e38  # that float32 holds
 #: held out where the data do not name their parts
 FRACTIONS = {"test": 0.2, "val": 0.1}
+#: settings that may be "none"
+_WITH_NONE: dict[str, Iterable[str]] = {
+    "center": METRICS,
+    "norm": NORMS,
+    "class_weight": ("balanced",),
+}
 #: settings that a recipe has and a run may replace
 OF_THE_RECIPE = (
     "epochs",
@@ -54,6 +62,8 @@ class Settings:
         ``"digits"``, or a file or folder: see :func:`spdnet.datasets.read`.
     labels : str, optional
         File of labels for a ``.npy`` file.
+    groups : str, optional
+        File of groups, such as subjects, for data that have none with them.
     signals : bool
         Take square ``X`` for signals; ``X`` that is not square is taken for signals anyway.
     estimator, reg
@@ -71,6 +81,9 @@ class Settings:
         See :class:`spdnet.training.Recipe`.
     log : bool, optional
         See :class:`spdnet.training.Recipe`.
+    class_weight : {"balanced", "none"}, optional
+        With ``"balanced"`` the classes count alike in the loss of training and validation, however
+        many matrices each has; the baseline beside it has no weights.
     dims : sequence of int, optional
         Sizes of the matrices, the input's included; chosen from the data when not given.
     seed : int
@@ -98,6 +111,7 @@ class Settings:
 
     data: str
     labels: str | None = None
+    groups: str | None = None
     signals: bool = False
     estimator: str = "sample"
     reg: float = 1e-3
@@ -117,6 +131,7 @@ class Settings:
     norm: str | None = None
     head: str | None = None
     log: bool | None = None
+    class_weight: str | None = None
     dims: tuple[int, ...] | None = None
     seed: int = 0
     device: str = "auto"
@@ -135,9 +150,10 @@ class Settings:
                     f"{who}: expected {name} to be {'text' if kind is str else 'true or false'}, "
                     f"got {getattr(self, name)!r}"
                 )
-        if self.labels is not None and not isinstance(self.labels, str):
-            raise TypeError(f"{who}: expected labels to be a path, got {self.labels!r}")
-        for name in ("data", "labels"):
+        for name in ("labels", "groups"):
+            if not isinstance(getattr(self, name), str | None):
+                raise TypeError(f"{who}: expected {name} to be a path, got {getattr(self, name)!r}")
+        for name in ("data", "labels", "groups"):
             path = getattr(self, name) or ""
             if "\0" in path or not _is_text(path):
                 raise ValueError(
@@ -153,6 +169,9 @@ class Settings:
         require_choice(who, "bad", self.bad, REMEDIES)
         require_choice(who, "recipe", self.recipe, RECIPES)
         require_choice(who, "dtype", self.dtype, DTYPES)
+        for name, choices in _WITH_NONE.items():
+            if getattr(self, name) is not None:
+                require_choice(who, name, getattr(self, name), (*choices, "none"))
         for name in FRACTIONS:
             if getattr(self, name) is not None:
                 require_number(who, name, getattr(self, name), at_least=0, below=1)
@@ -179,6 +198,11 @@ class Settings:
         changes = {name: getattr(self, name) for name in OF_THE_RECIPE}
         return RECIPES[self.recipe].changed(**changes)
 
+    def replaces(self, name: str) -> bool:
+        """Whether a setting is another than that of the recipe."""
+        value = getattr(self, name)
+        return value is not None and value != getattr(RECIPES[self.recipe], name)
+
     def fractions(self, *, named_parts: bool) -> dict[str, float]:
         """What to hold out for ``test`` and ``val``."""
         given = {name: getattr(self, name) for name in FRACTIONS}
@@ -191,7 +215,8 @@ class Settings:
         """The same from every working directory."""
         data = self.data if self.data in EMBEDDED else str(Path(self.data).resolve())
         labels = None if self.labels is None else str(Path(self.labels).resolve())
-        return replace(self, data=data, labels=labels)
+        groups = None if self.groups is None else str(Path(self.groups).resolve())
+        return replace(self, data=data, labels=labels, groups=groups)
 
     def as_dict(self) -> dict[str, Any]:
         """The settings that are not None, with those of the recipe filled in."""

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from spdnet._checks import require_choice, require_count, require_number, require_shrinking
 from spdnet.covariance import ESTIMATORS
-from spdnet.experiments.data import Matrices, Preprocessing
+from spdnet.datasets import LabelledArrays
+from spdnet.experiments.data import Matrices, Preprocessing, prepare
 from spdnet.experiments.results import layer_spectra
 from spdnet.experiments.run_folder import RunFolder
 from spdnet.training import Network, Recipe, checkpoint, make_fabric, make_network
@@ -20,9 +21,12 @@ from spdnet.training.device import threads_for
 from spdnet.training.network import adapted, in_pieces
 
 
-@dataclass
+@dataclass(repr=False)
 class Trained:
     """A network, the names of its classes, and what is done to data before it sees them.
+
+    :meth:`load` takes what ``spdnet train`` left in a folder; :meth:`predict` and
+    :meth:`predict_proba` do for arrays what ``spdnet predict`` does for files.
 
     Attributes
     ----------
@@ -31,12 +35,29 @@ class Trained:
     preprocessing : Preprocessing
     recipe : Recipe
     data : dict
-        ``digest`` of the data it was trained on, and ``parts``: the indices of ``train``, ``val``
-        and ``test`` in them.
+        ``digest`` of the data it was trained on, ``digest_of_inputs`` of their ``X`` alone, and
+        ``parts``: the indices of ``train``, ``val`` and ``test`` in them.
     domains : list of str
         Groups of the training part, for a network with statistics of each; empty for others.
     warnings : list of str
         What was wrong with a checkpoint that had to be passed over.
+    bad : {"refuse", "drop", "repair"}
+        What was done in training with matrices that are not SPD.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from spdnet.datasets import load_digits_spd
+    >>> from spdnet.experiments import RunFolder, Settings, Trained, train
+    >>> X, y = load_digits_spd()
+    >>> with tempfile.TemporaryDirectory() as place:
+    ...     settings = Settings(data="digits", epochs=1, baseline=False, device="cpu")
+    ...     found = train(settings, RunFolder(f"{place}/run"))
+    ...     trained = Trained.load(f"{place}/run", device="cpu")
+    >>> trained
+    Trained(SPDNet, dims 17,17,17, 10 classes, for matrices of 17 x 17)
+    >>> trained.predict(X[:3]).shape, trained.predict_proba(X[:3]).shape
+    ((3,), (3, 10))
     """
 
     model: Network
@@ -46,6 +67,17 @@ class Trained:
     data: dict[str, Any]
     domains: list[str] = field(default_factory=list)
     warnings: tuple[str, ...] = ()
+    bad: str = "refuse"
+
+    def __repr__(self) -> str:
+        what = self.preprocessing
+        kind = (
+            f"signals of {what.n} channels" if what.signals else f"matrices of {what.n} x {what.n}"
+        )
+        return (
+            f"Trained({self.recipe.network}, dims {','.join(map(str, self.model.dims))}, "
+            f"{len(self.classes)} classes, for {kind})"
+        )
 
     @classmethod
     def load(cls, path: str | Path, *, device: str = "auto") -> "Trained":
@@ -64,7 +96,8 @@ class Trained:
         where = make_fabric(device).device
         path = Path(path)
         if path.suffix == ".pt":
-            return cls._from_state(checkpoint.load(path, device=where), ())
+            bad = _bad_of(RunFolder(path.parent.parent))
+            return cls._from_state(checkpoint.load(path, device=where), (), bad)
         folder = RunFolder(path)
         if not folder.exists:
             raise FileNotFoundError(
@@ -78,16 +111,17 @@ class Trained:
             )
         files = folder.checkpoints()
         warnings: list[str] = []
+        bad = _bad_of(folder)
         if files.best.exists():
             try:
-                return cls._from_state(checkpoint.load(files.best, device=where), ())
+                return cls._from_state(checkpoint.load(files.best, device=where), (), bad)
             except checkpoint.CheckpointError as error:
                 warnings.append(str(error))
         state, faults = files.load_last(device=where, needs=("network", "classes", "trainer"))
-        return cls._from_state(state, (*warnings, *faults))
+        return cls._from_state(state, (*warnings, *faults), bad)
 
     @classmethod
-    def _from_state(cls, state: dict[str, Any], warnings: tuple[str, ...]) -> "Trained":
+    def _from_state(cls, state: dict[str, Any], warnings: tuple[str, ...], bad: str) -> "Trained":
         try:
             network, classes = state["network"], state["classes"]
             weights = state.get("model")
@@ -118,7 +152,7 @@ class Trained:
             raise checkpoint.CheckpointError(
                 f"checkpoint: expected that of a run of spdnet train, got another: {error}"
             ) from error
-        return cls(model.eval(), classes, preprocessing, recipe, data, domains, warnings)
+        return cls(model.eval(), classes, preprocessing, recipe, data, domains, warnings, bad)
 
     def state(self) -> dict[str, Any]:
         """Plain values and tensors for a checkpoint, without the weights."""
@@ -130,6 +164,55 @@ class Trained:
             "domains": self.domains,
             "recipe": asdict(self.recipe),
         }
+
+    def predict(self, X: ArrayLike, *, groups: ArrayLike | None = None) -> NDArray[numpy.str_]:
+        """The names of the most probable classes ``(N,)``.
+
+        Parameters
+        ----------
+        X : array, shape (N, n, n) or (N, channels, T)
+            Matrices or signals, as the run was trained on; what was done to them before training is
+            done here. Matrices that are not SPD are refused, or repaired if the run was trained
+            with ``bad = "repair"``.
+        groups : array, shape (N,), optional
+            For ``tsmnet`` that was trained with groups: who or what each signal is from. Those that
+            training has not seen are adapted to, so give all signals of one at once.
+
+        Raises
+        ------
+        ValueError, TypeError
+            The arrays are not as in training.
+        """
+        return numpy.array(self.classes)[self.predict_proba(X, groups=groups).argmax(-1)]
+
+    def predict_proba(
+        self, X: ArrayLike, *, groups: ArrayLike | None = None
+    ) -> NDArray[numpy.float64]:
+        """Probabilities ``(N, n_classes)`` in the order of ``classes``: see :meth:`predict`."""
+        return self.probabilities(self._matrices(X, groups))
+
+    def probabilities(self, matrices: Matrices) -> NDArray[numpy.float64]:
+        """Probabilities ``(N, n_classes)`` for data that are ready."""
+        return self.logits(matrices).double().softmax(-1).numpy()
+
+    def _matrices(self, X: ArrayLike, groups: ArrayLike | None) -> Matrices:
+        values = numpy.asarray(X)
+        kind = "(N, channels, T)" if self.preprocessing.signals else "(N, n, n)"
+        if values.ndim != 3:
+            raise ValueError(f"predict: expected X of shape {kind}, got {values.shape}")
+        if not numpy.issubdtype(values.dtype, numpy.number) or numpy.iscomplexobj(values):
+            raise TypeError(f"predict: expected X with real numbers, got dtype {values.dtype}")
+        if groups is not None and not self.domains:
+            raise ValueError("predict: expected no groups, since the network does not use them")
+        if groups is None and self.domains:
+            raise ValueError(
+                f"predict: expected groups of the {len(values)} signals, since the network was "
+                "trained with groups, got none; if all are of one new person, give groups = "
+                "['new'] * len(X)"
+            )
+        names = None if groups is None else _group_names(groups, len(values))
+        bad = "repair" if self.bad == "repair" else "refuse"  # a row for each
+        return prepare(LabelledArrays(values, groups=names), self.preprocessing, bad, self.dtype)
 
     def codes(self, y: NDArray[Any]) -> NDArray[numpy.int64]:
         """Labels as numbers; names that training did not know are an error."""
@@ -181,6 +264,28 @@ class Trained:
             return self.model, [X]
         codes = torch.from_numpy(matrices.domain_codes(self.domains)).to(weight.device)
         return adapted(self.model, X, codes), [X, codes]
+
+
+def _bad_of(folder: RunFolder) -> str:
+    """What a run did with bad matrices; where nobody knows, they are refused."""
+    try:
+        return folder.settings().bad
+    except (OSError, ValueError, TypeError):
+        return "refuse"
+
+
+def _group_names(groups: ArrayLike, n: int) -> NDArray[Any]:
+    """Groups as in a file: text, or whole numbers."""
+    names = numpy.asarray(groups)
+    if names.shape != (n,):
+        raise ValueError(f"predict: expected groups of shape ({n},), got {names.shape}")
+    if names.dtype.kind == "f" and numpy.array_equal(names, names.round()):
+        names = names.astype(numpy.int64)  # 1.0 is group 1
+    if names.dtype.kind not in "biuU":
+        raise TypeError(
+            f"predict: expected groups that are names or whole numbers, got dtype {names.dtype}"
+        )
+    return names
 
 
 def _require_agreement(preprocessing: Preprocessing, recipe: Recipe, domains: Any) -> None:

@@ -5,7 +5,14 @@ from pathlib import Path
 from typing import Any
 
 from spdnet.experiments import ComparisonFolder
-from spdnet.experiments.comparison_tables import accuracy, best, remark, seconds
+from spdnet.experiments.comparison_tables import (
+    accuracy,
+    best,
+    chance,
+    remark,
+    seconds,
+    sizes_of,
+)
 from spdnet.experiments.run_folder import write
 from spdnet.report import figures
 from spdnet.report.page import document, plain, section, table
@@ -31,7 +38,7 @@ def make_comparison(folder: ComparisonFolder) -> str:
         f"{'; parameters tuned on the training parts' if found['tune'] else ''}</p>",
         section(
             "Accuracy",
-            "Diamonds are means, dots the repeats.",
+            " ".join(["Diamonds are means, dots the repeats. ★: best.", *_chance(found)]),
             figures.comparison(found["rows"]) + table(*_rows(found), "plain numbers"),
         ),
         _remarks("Failed", "errors", found),
@@ -43,12 +50,16 @@ def make_comparison(folder: ComparisonFolder) -> str:
     return document(f"{name}: comparison", "\n".join(filter(None, body)))
 
 
+def _chance(found: dict[str, Any]) -> list[str]:
+    return [f"{text[:1].upper()}{text[1:]}." for text in chance(found)]
+
+
 def _rows(found: dict[str, Any]) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
     winners = best(found)
     rows: list[tuple[Any, ...]] = [
         (
-            row["title"] + remark(row) + (" ★" if row["method"] in winners else ""),
-            accuracy(row),
+            row["title"] + (f" ({sizes_of(row)})" if sizes_of(row) else "") + remark(row),
+            accuracy(row) + (" ★" if row["method"] in winners else ""),
             seconds(row["fit_seconds"]["mean"]),
             seconds(row["predict_seconds"]["mean"]),
         )
@@ -77,7 +88,7 @@ def _settings(parameters: dict[str, Any]) -> str:
 
 
 def _is_setting(name: str) -> bool:
-    return name not in ("rows", "classes", "n_train", "n", "size", "digest", "methods")
+    return name not in ("rows", "classes", "n_train", "n", "size", "digest", "methods", "chance")
 
 
 def _environment(folder: ComparisonFolder) -> dict[str, Any]:

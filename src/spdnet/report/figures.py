@@ -53,10 +53,19 @@ def spectrum(entry: dict[str, Any]) -> str:
     """Eigenvalues in descending order: median, and the band from 5 to 95 percent."""
     with matplotlib.rc_context(_STYLE):
         figure = Figure(figsize=(3.2, 2.5))
-        axes = plots.spectra(entry, log=entry["layer"] != "LogEig", ax=figure.subplots())
+        shown = _without_rounding(entry)
+        axes = plots.spectra(shown, log=entry["layer"] != "LogEig", ax=figure.subplots())
         n = len(entry["median"])
         axes.set(title=f"{entry['layer']} ({n} x {n})", xlabel="", ylabel="")
         return _svg(figure, f"Eigenvalues after {entry['layer']}")
+
+
+def _without_rounding(entry: dict[str, Any]) -> dict[str, Any]:
+    """The same, or all eigenvalues equal where they differ by rounding: no axis shows that."""
+    values = [v for key in ("low", "median", "high") for v in entry[key]]
+    if max(values) - min(values) > 1e-9 * max(map(abs, values)):
+        return entry
+    return {**entry, **{key: [values[0]] * len(entry[key]) for key in ("low", "median", "high")}}
 
 
 def repeats(

@@ -7,6 +7,7 @@ from typing import Any
 
 from spdnet.datasets.names import printable
 from spdnet.experiments import RunFolder
+from spdnet.experiments.findings import percent, structure
 from spdnet.experiments.run_folder import write
 from spdnet.report import figures
 
@@ -84,9 +85,11 @@ def _one_run(folder: RunFolder, found: dict[str, Any], name: str) -> str:
         if scored != "train":
             tiles.append(("gain of the network, points", f"{100 * (accuracy - linear):+.2f}"))
     tiles += [
+        *_chance(found),
         ("classes", str(len(found["classes"]))),
         ("training", _duration(found["seconds"]["training"])),
     ]
+    grouped = all("groups" in s for s in found["parts"].values())
     score_rows = [
         (
             PARTS[part],
@@ -94,9 +97,11 @@ def _one_run(folder: RunFolder, found: dict[str, Any], name: str) -> str:
             f"{100 * s['accuracy']:.2f} %",
             f"{s['loss']:.4f}",
             f"{100 * base['accuracy'][part]:.2f} %" if base else "-",
+            *([s["groups"]] if grouped else []),
         )
         for part, s in found["parts"].items()
     ]
+    head = ("part", "matrices", "accuracy", "loss", "baseline", *(["groups"] if grouped else []))
     seconds = found["seconds"]
     notes = list(found["notes"])
     if base and not base["converged"]:
@@ -106,15 +111,13 @@ def _one_run(folder: RunFolder, found: dict[str, Any], name: str) -> str:
             f"<h1>{escape(name)}</h1>",
             f'<p class="soft">{_network(found)}, {found["parameters"]:,} parameters, '
             f"best epoch {found['best_epoch']} of {found['epochs']}</p>",
+            _data(found),
             _tiles(tiles),
             *(f'<p class="note">{escape(note)}</p>' for note in notes),
-            table(("part", "matrices", "accuracy", "loss", "baseline"), score_rows),
+            table(head, score_rows),
             section(
                 "Learning curves",
-                "Loss and accuracy of the training batches as they were seen; the loss of the "
-                "training has the smoothed labels, that of the validation has not."
-                if folder.settings().make_recipe().label_smoothing
-                else "Loss and accuracy of the training batches as they were seen.",
+                "Loss and accuracy of the training batches as they were seen.",
                 '<div class="pictures wide">'
                 + "".join(figures.learning_curves(history, found["best_epoch"]))
                 + "</div>",
@@ -152,12 +155,14 @@ def _one_run(folder: RunFolder, found: dict[str, Any], name: str) -> str:
 
 def _repeats(folder: RunFolder, found: dict[str, Any], name: str) -> str:
     scored, accuracy, base = found["scored"], found["accuracy"], found["baseline"]
+    same = found.get("structure", "")
     tiles = [(f"{PARTS[scored]} accuracy, mean", _spread(accuracy))]
     linear = base["accuracy"]["values"] if base else None
     if base:
         tiles.append((base["name"], _spread(base["accuracy"])))
         gain = 100 * (accuracy["mean"] - base["accuracy"]["mean"])
         tiles.append(("gain of the network, points", f"{gain:+.2f}"))
+    tiles += _chance(found)
     tiles.append(("training of one", _duration(found["seconds"]["mean"])))
     rows = [
         (
@@ -173,8 +178,10 @@ def _repeats(folder: RunFolder, found: dict[str, Any], name: str) -> str:
             f"<h1>{escape(name)}</h1>",
             f'<p class="soft">{_network(found)}, {len(found["seeds"])} repeats; '
             "± is the standard deviation over the repeats</p>",
+            _data(found, "The first repeat: "),
             _tiles(tiles),
             *(f'<p class="note">{escape(note)}</p>' for note in found["notes"]),
+            *([f"<p>In every repeat {escape(same)}.</p>"] if same else []),
             section(
                 "Repeats",
                 "Each has its own folder, seed-*, with its own report.",
@@ -209,13 +216,18 @@ def _per_class(found: dict[str, Any]) -> str:
 
 def _spectra(found: dict[str, Any]) -> str:
     clipped = [
-        f"{entry['layer']} raised {100 * entry['clipped']:.2g} % of the eigenvalues"
+        f"{entry['layer']} raised {percent(entry['clipped'])} of the eigenvalues"
         for entry in found["spectra"]
         if "clipped" in entry
     ]
-    text = (
-        "Eigenvalues in descending order: median, and the band from 5 to 95 percent of the "
-        f"matrices. {'; '.join(clipped)}{'.' if clipped else ''}"
+    meaning = structure(found)
+    text = " ".join(
+        [
+            "Eigenvalues in descending order: median, and the band from 5 to 95 percent of the "
+            "matrices.",
+            *([f"{'; '.join(clipped)}."] if clipped else []),
+            *([f"{meaning[:1].upper()}{meaning[1:]}."] if meaning else []),
+        ]
     )
     pictures = "".join(figures.spectrum(entry) for entry in found["spectra"])
     return section("Spectra, layer by layer", text, f'<div class="pictures">{pictures}</div>')
@@ -267,6 +279,17 @@ def plain(values: dict[str, Any]) -> str:
 
 def _network(found: dict[str, Any]) -> str:
     return escape(f"{found['network']}: {' → '.join(map(str, found['dims']))}")
+
+
+def _data(found: dict[str, Any], before: str = "") -> str:
+    """How much of what was divided how; runs of earlier versions do not tell."""
+    return f'<p class="soft">{escape(before + found["data"])}</p>' if found.get("data") else ""
+
+
+def _chance(found: dict[str, Any]) -> list[tuple[str, str]]:
+    if "chance" not in found:  # in runs of earlier versions
+        return []
+    return [("always the largest class", f"{100 * found['chance']:.2f} %")]
 
 
 def _percent(value: float | None) -> str:

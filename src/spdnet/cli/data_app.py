@@ -1,0 +1,159 @@
+"""The commands about data. Heavy libraries are loaded by the command that needs them."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from spdnet.cli.errors import errors
+from spdnet.cli.options import Bad, Data, Groups, Labels
+
+data_app = typer.Typer(
+    help="Look at data, build files of matrices, get the data sets of the paper.",
+    no_args_is_help=True,
+)
+
+
+@data_app.command()
+def info(
+    data: Data,
+    labels: Labels = None,
+    groups: Groups = None,
+    signals: Annotated[
+        bool, typer.Option("--signals", help="X are signals even if they are square.")
+    ] = False,
+) -> None:
+    """Counts, sizes, classes, condition numbers, and what is wrong, by index.
+
+    Of signals: channels that are not finite, constant or the same, and the condition numbers of the
+    covariances that a training would make of them.
+
+    Example: spdnet data info recordings.npz
+    """
+    with errors():
+        from spdnet.cli.info import run_info
+
+        run_info(data, labels, groups, signals)
+
+
+@data_app.command("build")
+def build_(
+    source: Annotated[
+        Path,
+        typer.Argument(
+            metavar="SOURCE", help="A folder, a zip archive, or a .npz file.", show_default=False
+        ),
+    ],
+    out: Annotated[
+        Path, typer.Argument(metavar="OUT", help="The .npz file to write.", show_default=False)
+    ],
+    *,
+    of: Annotated[
+        str,
+        typer.Option(
+            help="matrices: one .npy, .mat, .csv, .tsv or .txt file each. sequences: motions "
+            "(.amc, .c3d), videos, images, such files with time in rows, or a .npz file with "
+            "frames and lengths. signals: such files with channels in rows."
+        ),
+    ] = "matrices",
+    kind: Annotated[
+        str, typer.Option(help="Of sequences and signals: covariance, or gaussian, with the mean.")
+    ] = "covariance",
+    reg: Annotated[float, typer.Option(help="Added to the covariance, times its mode.")] = 1e-3,
+    mode: Annotated[
+        str | None,
+        typer.Option(
+            help="trace, mean (eigenvalue), absolute, shrinkage or none. [default: trace, of "
+            "signals mean, as in training]"
+        ),
+    ] = None,
+    root: Annotated[
+        int | None, typer.Option(help="Joint that the positions of others are relative to.")
+    ] = None,
+    pca: Annotated[
+        int | None, typer.Option(help="Dimensions to keep, found in the training part.")
+    ] = None,
+    clip_length: Annotated[
+        float | None,
+        typer.Option(help="Cut training sequences into clips: frames, or a share such as 0.5."),
+    ] = None,
+    clip_stride: Annotated[
+        int | None, typer.Option(help="Frames from clip to clip. [default: half a clip]")
+    ] = None,
+    clips: Annotated[
+        int | None, typer.Option(help="Instead of a stride: clips of each sequence.")
+    ] = None,
+    size: Annotated[int, typer.Option(help="Videos: height and width of the grey frames.")] = 20,
+    every: Annotated[int, typer.Option(help="Take every so-many-th frame.")] = 1,
+    index: Annotated[
+        Path | None, typer.Option(help="The authors' index (.mat) of a folder of matrices.")
+    ] = None,
+    groups: Groups = None,
+    test: Annotated[
+        float | None,
+        typer.Option(help="Random part to test on, where folders do not name it. [default: none]"),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of that part.")] = 0,
+    dtype: Annotated[str, typer.Option(help="float64 or float32, in the file.")] = "float64",
+    bad: Bad = "refuse",
+) -> None:
+    """Write one file of matrices, with classes, parts and groups, that trains from disk.
+
+    Interrupted, the same command goes on. What folders are called train, val and test are the parts
+    of the data; the folders of the files are their classes.
+
+    Example: spdnet data build recordings/ recordings.npz
+
+    Or: spdnet data build eeg/ eeg.npz --of signals --groups subjects.txt
+
+    Or: spdnet data build motions/ motions.npz --of sequences --test 0.5 --clip-length 0.5
+    """
+    given = {k: v for k, v in locals().items() if k not in ("source", "out")}
+    with errors():
+        from spdnet.cli.data import run_build
+
+        run_build(source, out, given)
+
+
+Published = Annotated[
+    str, typer.Argument(metavar="NAME", help="afew, hdm05 or pasc.", show_default=False)
+]
+
+
+@data_app.command("fetch")
+def fetch_(name: Published) -> None:
+    """Download the SPD matrices that the paper's authors publish; interrupted, it goes on.
+
+    They are kept in $SPDNET_DATA, or in the user's cache.
+
+    Example: spdnet data fetch afew
+    """
+    with errors():
+        from spdnet.cli.data import run_fetch
+
+        run_fetch(name)
+
+
+@data_app.command("import")
+def import_(
+    name: Published,
+    path: Annotated[
+        Path,
+        typer.Argument(
+            metavar="PATH",
+            help="The authors' archive, packed or not, or the data it was made of.",
+            show_default=False,
+        ),
+    ],
+    index: Annotated[
+        Path | None, typer.Option(help="The authors' index (.mat), if it lies elsewhere.")
+    ] = None,
+) -> None:
+    """Bring in a data set of the paper that you have got by hand.
+
+    Example: spdnet data import afew AFEW_SPD_data.zip --index spddb_afew.mat
+    """
+    with errors():
+        from spdnet.cli.data import run_import
+
+        run_import(name, path, index)

@@ -1,0 +1,75 @@
+"""What is wrong, as one message and an exit code."""
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+import typer
+
+_ROOM = (
+    "; free some, then give the command again, with --resume and --out for a training: what was "
+    "written before is whole"
+)
+_ADVICE = {
+    errno.ENOSPC: _ROOM,
+    errno.EDQUOT: _ROOM,
+    errno.EROFS: "; name a place that can be written to",
+}
+
+
+@contextmanager
+def errors() -> Iterator[None]:
+    """Bad input ends with exit code 2 and one message; trouble on the way, such as divergence or a
+    full disk, with 1.
+    """
+    try:
+        yield
+    except (ValueError, TypeError, FileNotFoundError, FileExistsError) as error:
+        _fail(error, 2)
+    except (IsADirectoryError, NotADirectoryError, PermissionError) as error:
+        _fail(error, 2)
+    except (FloatingPointError, OSError, MemoryError) as error:
+        _fail(error, 1)
+    except RuntimeError as error:
+        if "gloo" in str(error).lower() or "nccl" in str(error).lower():
+            _fail(_LostProcessError(), 1)
+        if not any(text in str(error) for text in ("out of memory", "can't allocate memory")):
+            raise
+        _fail(error, 1)
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+
+
+class _LostProcessError(Exception):
+    """Another process of a distributed training does not answer."""
+
+    def __str__(self) -> str:
+        return (
+            "train: expected the other processes of this training to answer, but one has ended or "
+            "cannot be reached; its own message may say why. The last checkpoint is whole: go on "
+            "with --resume and --out"
+        )
+
+
+def _fail(error: Exception, code: int) -> NoReturn:
+    """Say what is wrong and leave; of several processes that were given the same bad input, the
+    first one says it.
+    """
+    from spdnet.datasets.names import printable
+
+    rank = os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0"))
+    text = printable(_text(error), keep="\n")
+    if rank == "0":
+        typer.echo(f"error: {text}", err=True)
+    elif code != 2:
+        typer.echo(f"error in process {rank}: {text}", err=True)
+    raise typer.Exit(code) from error
+
+
+def _text(error: Any) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        where = f": {error.filename}" if error.filename else ""
+        return f"{error.strerror}{where}{_ADVICE.get(error.errno or 0, '')}"
+    return str(error) or type(error).__name__

@@ -1,0 +1,18 @@
+"""``spdnet data info``."""
+
+from rich.console import Console
+
+from spdnet.cli.reading import read_shown
+from spdnet.datasets import examine
+from spdnet.datasets.channels import examine_signals
+from spdnet.datasets.names import printable
+from spdnet.datasets.summary import describe
+
+
+def run_info(data: str, labels: str | None, groups: str | None, signals: bool) -> None:
+    """Print what a file holds."""
+    found = read_shown(data, labels, groups, labelled=None)
+    console = Console(highlight=False, markup=False, emoji=False)
+    look = examine_signals if signals or not found.are_matrices else examine
+    for line in describe(found, look(found.X)):
+        console.print(printable(line), soft_wrap=True)

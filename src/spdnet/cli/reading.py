@@ -1,0 +1,23 @@
+"""Reading data with a bar."""
+
+from rich.console import Console
+from rich.progress import Progress
+
+from spdnet.datasets import LabelledArrays
+from spdnet.experiments.data import load_arrays
+
+
+def read_shown(
+    data: str, labels: str | None, groups: str | None, *, labelled: bool | None
+) -> LabelledArrays:
+    """What an embedded set, a file or a folder holds; a bar on a terminal while it is read."""
+    console = Console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task("reading", total=None)
+        return load_arrays(
+            data,
+            labels,
+            groups,
+            labelled=labelled,
+            on_file=lambda done, total: progress.update(task, completed=done, total=total),
+        )

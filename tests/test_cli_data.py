@@ -1,0 +1,185 @@
+"""``spdnet data`` with what people have: tables, signals, groups, and things by other names."""
+
+import numpy as np
+import pytest
+
+from spdnet.datasets import read
+from tests.cases import random_spd
+from tests.test_cli import invoke
+
+RNG = np.random.default_rng(0)
+
+
+def recordings(folder, shape=(4, 60), suffix=".csv", count=12):
+    """Two classes of recordings, the second louder in one channel."""
+    for i in range(count):
+        values = RNG.normal(size=shape)
+        values[0] *= 1 + 3 * (i % 2)
+        file = folder / ("rest", "move")[i % 2] / f"{i:02}{suffix}"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if suffix == ".npy":
+            np.save(file, values)
+        else:
+            np.savetxt(file, values, delimiter=",")
+    return folder
+
+
+def groups_file(folder, count=12):
+    (folder / "groups.txt").write_text("\n".join(f"p{i // 2}" for i in range(count)))
+    return folder / "groups.txt"
+
+
+def test_train_on_a_folder_of_csv_files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    recordings(tmp_path / "rec", count=24)
+    run = invoke("train", "rec", "--epochs", 2, "--device", "cpu")
+    assert run.exit_code == 0, run.stderr
+    assert (tmp_path / "runs" / "rec" / "report.html").is_file()
+    predicted = invoke("predict", "runs/rec", "rec", "--out", "p.csv")
+    assert predicted.exit_code == 0, predicted.stderr
+    assert "rest/00.csv" in (tmp_path / "p.csv").read_text()
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".npy"])
+def test_build_of_signals_and_of_sequences(tmp_path, suffix):
+    data = recordings(tmp_path / "rec", suffix=suffix)
+    run = invoke("data", "build", data, tmp_path / "a.npz", "--of", "signals")
+    assert run.exit_code == 0, run.stderr
+    assert run.stdout.startswith("12 matrices of 4 x 4")
+    assert "note" not in run.stderr
+    run = invoke("data", "build", data, tmp_path / "b.npz", "--of", "sequences")
+    assert run.exit_code == 0, run.stderr
+    assert "note: fewer samples than channels in 12" in run.stderr
+    assert "are the axes swapped?" in run.stderr
+    wrong = invoke("data", "build", data, tmp_path / "c.npz")
+    assert wrong.exit_code == 2
+    assert "--of signals" in wrong.stderr
+
+
+def test_signals_are_built_as_they_are_trained(tmp_path):
+    from spdnet.covariance import estimate
+
+    data = recordings(tmp_path / "rec")
+    assert invoke("data", "build", data, tmp_path / "a.npz", "--of", "signals").exit_code == 0
+    expected = estimate(read(data).X)
+    np.testing.assert_allclose(read(tmp_path / "a.npz").X, expected, rtol=1e-12)
+    flags = ("--of", "signals", "--mode", "trace")
+    assert invoke("data", "build", data, tmp_path / "b.npz", *flags).exit_code == 0
+    assert not np.allclose(read(tmp_path / "b.npz").X, expected, rtol=1e-4)
+
+
+def test_groups_of_a_build_and_of_info(tmp_path):
+    data, groups = recordings(tmp_path / "rec"), groups_file(tmp_path)
+    flags = ("--of", "signals", "--groups", groups, "--test", 0.5)
+    run = invoke("data", "build", data, tmp_path / "a.npz", *flags)
+    assert run.exit_code == 0, run.stderr
+    built = read(tmp_path / "a.npz")
+    assert sorted(set(built.groups)) == [f"p{i}" for i in range(6)]
+    parts = {(g, s) for g, s in zip(built.groups, built.split, strict=True)}
+    assert len(parts) == 6
+    assert "6 groups" in invoke("data", "info", data, "--groups", groups).stdout
+    groups.write_text("a\nb")
+    for command in (("info", data), ("build", data, tmp_path / "b.npz", "--of", "signals")):
+        run = invoke("data", *command, "--groups", groups)
+        assert run.exit_code == 2
+        assert "expected groups of shape (12,)" in run.stderr
+
+
+def test_info_looks_at_signals(tmp_path):
+    X = RNG.normal(size=(10, 4, 50))
+    X[3, 1, 7], X[:, 2] = np.nan, 1
+    np.savez(tmp_path / "a.npz", X=X, y=np.arange(10) % 2, subject=np.arange(10))
+    shown = invoke("data", "info", tmp_path / "a.npz").stdout
+    for text in (
+        "10 signals",
+        "2 classes, 5 each",
+        "not finite: 1 signal of 10: 3",
+        "channel 2 in all",
+        "condition numbers of the covariances",
+        "note: not used: array 'subject' (did you mean groups?)",
+        "--bad",
+    ):
+        assert text in shown
+    square = RNG.normal(size=(10, 4, 4))
+    np.savez(tmp_path / "b.npz", X=square, y=np.arange(10) % 2)
+    shown = invoke("data", "info", tmp_path / "b.npz").stdout
+    assert "10 matrices" in shown
+    assert "say so (--signals)" in shown
+    shown = invoke("data", "info", tmp_path / "b.npz", "--signals").stdout
+    assert "10 signals" in shown
+    assert "no more samples than channels" in shown
+
+
+def test_info_names_remedies(tmp_path):
+    X = random_spd(6, 3).numpy()
+    X[2] = 1
+    np.savez(tmp_path / "a.npz", X=X, y=np.zeros(6, dtype=int))
+    shown = invoke("data", "info", tmp_path / "a.npz").stdout
+    assert "1 singular: 2\n  choose 'drop' or 'repair' (--bad)" in shown
+    assert "1 class, 6 each" in shown
+
+
+def test_info_of_swapped_axes(tmp_path):
+    shown = invoke("data", "info", recordings(tmp_path / "rec", (60, 4))).stdout
+    assert "note: 4 samples of 60 channels: are the axes swapped?" in shown
+
+
+def test_nothing_is_lost_in_silence(tmp_path):
+    data = recordings(tmp_path / "rec")
+    (data / "rest" / "notes.md").write_text("mine")
+    note = "note: not read: 1 .md file, such as rest/notes.md"
+    assert note in invoke("data", "info", data).stdout
+    run = invoke("data", "build", data, tmp_path / "a.npz", "--of", "signals")
+    assert note in run.stderr
+    (data / "other").mkdir()
+    (data / "other" / "1.edf").write_bytes(b"")
+    for command in (("info", data), ("build", data, tmp_path / "b.npz", "--of", "signals")):
+        run = invoke("data", *command)
+        assert run.exit_code == 2
+        assert "got 1 .edf file in other" in run.stderr
+
+
+def test_damaged_tables_are_named_by_file_and_line(tmp_path):
+    data = recordings(tmp_path / "rec")
+    (data / "rest" / "00.csv").write_text("1,2\n3,\x1b[31m\n")
+    for command in (("info", data), ("build", data, tmp_path / "b.npz", "--of", "signals")):
+        run = invoke("data", *command)
+        assert run.exit_code == 2
+        assert "line 2, column 2 of" in run.stderr
+        assert "rest/00.csv" in run.stderr
+        assert "\x1b" not in run.stderr
+
+
+def test_groups_from_a_file_of_their_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    y = np.arange(24) % 2
+    X = rng.normal(size=(24, 3, 40)) * np.where(y, 3, 1)[:, None, None]
+    np.save("signals.npy", X)
+    np.save("y.npy", y)
+    (tmp_path / "people.txt").write_text("\n".join(f"p{i // 4}" for i in range(24)))
+    flags = ("--labels", "y.npy", "--groups", "people.txt")
+    trained = invoke("train", "signals.npy", *flags, "--epochs", 2, "--out", "run")
+    assert trained.exit_code == 0, trained.stderr
+    assert "(1 group)" in trained.stdout
+    assert 'groups = "' in (tmp_path / "run/settings.toml").read_text()
+    compared = invoke("compare", "signals.npy", *flags, "--methods", "logistic", "--repeats", 2)
+    assert compared.exit_code == 0, compared.stderr
+    assert "(3 of 6 groups)" in compared.stdout
+    for command in (("evaluate", "run", "signals.npy", *flags), ("predict", "run", "signals.npy")):
+        done = invoke(*command)
+        assert done.exit_code == 0, done.stderr
+    refused = invoke("train", "signals.npy", "--labels", "y.npy", "--groups", "y2.npy")
+    assert refused.exit_code == 2
+    assert "expected groups at y2.npy" in refused.stderr
+
+
+def test_what_is_not_used_is_said_by_training(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    y = np.arange(24) % 2
+    X = np.eye(3) * (1 + y)[:, None, None] * np.linspace(1, 2, 24)[:, None, None]
+    np.savez("people.npz", X=X, y=y, subject=np.arange(24) // 4)
+    for command in (("train", "people.npz", "--epochs", 1), ("data", "info", "people.npz")):
+        done = invoke(*command)
+        assert done.exit_code == 0, done.stderr
+        assert "not used: array 'subject' (did you mean groups?)" in done.stdout + done.stderr
