@@ -22,8 +22,9 @@ from torch import Tensor
 from spdnet._autograd import batch_first, is_differentiated
 from spdnet._checks import require_count, require_number
 from spdnet._precision import accurate_dtype
-from spdnet.linalg import Log, cholesky, congruence, eigh, expm, symmetrize
+from spdnet.linalg import Log, cholesky, congruence, expm, symmetrize
 from spdnet.linalg.cholesky import whiten
+from spdnet.linalg.pencil import FAR, singular
 from spdnet.linalg.spectral import map_decomposed
 
 # A has eigenvalues from 1 to about half the largest log-ratio of eigenvalues in the data, at most a
@@ -32,8 +33,6 @@ _CG_ITERATIONS = 100
 _CG_TOLERANCE = 1e-14
 #: of a step of Newton's method, which only has to come nearer
 _STEP_TOLERANCE = 1e-4
-#: ratio of eigenvalues beyond which singular values are taken instead, slower and more exact
-_FAR = 1e4
 
 
 def karcher_mean(X: Tensor, w: Tensor, *, tol: float, max_iter: int) -> Tensor:
@@ -129,7 +128,7 @@ def _look(L: Tensor, F: Tensor, w: Tensor) -> _Guess:
     s, U = _decompose(_seen(L, F))
     g = symmetrize((w * ((U * s.log()[..., None, :]) @ U.mT)).sum(-3))
     ratio = s.amax(-1) / s.amin(-1)
-    ratio = torch.where(ratio > _FAR, ratio.sqrt(), ratio)[..., None, None]
+    ratio = torch.where(ratio > FAR, ratio.sqrt(), ratio)[..., None, None]
     sigma = torch.linalg.svdvals(L)
     condition = (sigma[..., 0] / sigma[..., -1])[..., None, None]
     unit = 8 * L.shape[-1] * torch.finfo(L.dtype).eps
@@ -142,12 +141,8 @@ def _seen(L: Tensor, F: Tensor) -> Tensor:
 
 def _decompose(W: Tensor) -> tuple[Tensor, Tensor]:
     """Eigenvalues and eigenvectors of ``W W^T``, exact relative to each eigenvalue."""
-    s, U = eigh(symmetrize(W @ W.mT), check=False)
-    far = ~(s[..., 0] * _FAR > s[..., -1])
-    if far.any():
-        P, sigma, _ = torch.linalg.svd(W[far])
-        s[far], U[far] = sigma.square(), P
-    return s, U
+    sigma, U, _ = singular(W)
+    return sigma.square(), U
 
 
 def _operator(s: Tensor, U: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
