@@ -4,6 +4,7 @@ The blocks of a page run in order in one empty folder: ``python`` in one namespa
 by command. What cannot run here has a reason in front of it: ``<!-- not run: needs a GPU -->``.
 """
 
+import inspect
 import re
 import tomllib
 from pathlib import Path
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 from docs.blocks import FENCE, NOT_RUN, Session, blocks, commands
 
+import spdnet
 from tests.cases import random_spd
 
 ROOT = Path(__file__).parent.parent
@@ -152,3 +154,29 @@ def test_links_lead_somewhere(page):
 def test_scripts_are_there(page):
     for name in re.findall(r"\b((?:benchmarks|examples)/\w+\.py)\b", page.read_text()):
         assert (ROOT / name).is_file(), name
+
+
+def public():
+    """Every class and function that a package offers, by name; exceptions are left out."""
+    modules = [m for m in (getattr(spdnet, name) for name in spdnet.__all__) if inspect.ismodule(m)]
+    for module in modules:
+        for name in getattr(module, "__all__", ()):
+            thing = getattr(module, name)
+            if inspect.ismodule(thing):
+                own = (v for v in vars(thing).values() if is_public(v, thing.__name__))
+                yield from ((f"{module.__name__}.{name}.{v.__name__}", v) for v in own)
+            elif is_public(thing, "spdnet"):
+                yield f"{module.__name__}.{name}", thing
+
+
+def is_public(thing, home):
+    if not callable(thing) or not getattr(thing, "__module__", "").startswith(home):
+        return False
+    error = inspect.isclass(thing) and issubclass(thing, Exception)
+    return not error and not thing.__name__.startswith("_")
+
+
+def test_every_public_name_has_an_example():
+    things = dict(public())
+    assert len(things) > 150
+    assert [name for name, thing in things.items() if ">>> " not in (thing.__doc__ or "")] == []

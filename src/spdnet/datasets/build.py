@@ -184,9 +184,30 @@ def build(
     on_note : callable, optional
         Called with what people should know, such as axes that seem to be swapped.
 
+    Returns
+    -------
+    Path
+        Of the file.
+
     Raises
     ------
     DataError, FileExistsError
+
+    Examples
+    --------
+    >>> import numpy, tempfile
+    >>> from pathlib import Path
+    >>> from spdnet.datasets import Descriptor, build, read
+    >>> from spdnet.datasets.sources import sequence_sources
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for kind in ("run", "walk"):
+    ...         Path(folder, "motions", kind).mkdir(parents=True)
+    ...         frames = numpy.random.default_rng(0).normal(size=(40, 5))
+    ...         numpy.save(f"{folder}/motions/{kind}/1.npy", frames)
+    ...     sources = sequence_sources(f"{folder}/motions", size=(20, 20), every=1)
+    ...     data = read(build(sources, f"{folder}/motions.npz", Descriptor()))
+    >>> data.X.shape, data.y.tolist()
+    ((2, 5, 5), ['run', 'walk'])
     """
     path = Path(path)
     if not sources:

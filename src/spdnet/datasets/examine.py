@@ -29,6 +29,16 @@ class Examination:
         The indices of the matrices with each fault; a matrix has at most one.
     conditions : array, shape (N,)
         Largest by smallest eigenvalue; infinite for a faulty matrix.
+
+    Examples
+    --------
+    >>> import numpy
+    >>> from spdnet.datasets import examine
+    >>> found = examine([numpy.eye(2), numpy.diag([1.0, 0.0]), numpy.diag([4.0, 1.0])])
+    >>> print(found)
+    1 singular: 1
+    >>> found.conditions.tolist()
+    [1.0, inf, 4.0]
     """
 
     faults: dict[str, NDArray[numpy.int64]]

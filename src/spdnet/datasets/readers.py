@@ -53,6 +53,14 @@ class LabelledArrays:
         The files they came from, below the folder that was read.
     notes : tuple of str
         What people should know: what was not read, and axes that seem to be swapped.
+
+    Examples
+    --------
+    >>> import numpy
+    >>> from spdnet.datasets import LabelledArrays
+    >>> data = LabelledArrays(numpy.zeros((5, 3, 100)), numpy.arange(5) % 2)
+    >>> len(data), data.are_matrices
+    (5, False)
     """
 
     X: NDArray[Any] | StoredArray
@@ -122,6 +130,16 @@ def read(
     Raises
     ------
     DataError, FileNotFoundError
+
+    Examples
+    --------
+    >>> import numpy, tempfile
+    >>> from spdnet.datasets import read
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     numpy.savez(f"{folder}/two.npz", X=[numpy.eye(3), 2 * numpy.eye(3)], y=["a", "b"])
+    ...     data = read(f"{folder}/two.npz")
+    >>> data.X.shape, data.y.tolist()
+    ((2, 3, 3), ['a', 'b'])
     """
     path = Path(path)
     if not path.exists():

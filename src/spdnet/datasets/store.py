@@ -190,10 +190,23 @@ def open_stored(path: str | Path, name: str = "X") -> StoredArray | None:
     path : path
     name : str
 
+    Returns
+    -------
+    StoredArray or None
+
     Raises
     ------
     DataError
         The file says more about itself than it holds.
+
+    Examples
+    --------
+    >>> import numpy, tempfile
+    >>> from spdnet.datasets import open_stored
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     numpy.savez(f"{folder}/three.npz", X=numpy.zeros((3, 2, 2)))
+    ...     open_stored(f"{folder}/three.npz").shape
+    (3, 2, 2)
     """
     path = Path(path)
     with refusing(path), path.open("rb") as handle, zipfile.ZipFile(handle) as archive:

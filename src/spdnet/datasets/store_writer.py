@@ -44,6 +44,18 @@ class StoreWriter:
     ----------
     done : list of str
         The sources that are written.
+
+    Examples
+    --------
+    >>> import numpy, tempfile
+    >>> from spdnet.datasets import StoreWriter, read
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with StoreWriter(f"{folder}/all.npz", plan={}) as writer:
+    ...         for name, kind in (("walk-1", "walk"), ("run-1", "run")):
+    ...             writer.add(name, numpy.eye(3)[None], y=kind, split=None, groups=None)
+    ...         path = writer.finish({})
+    ...     print(read(path).X.shape)
+    (2, 3, 3)
     """
 
     def __init__(self, path: str | Path, plan: Mapping[str, Any]) -> None:

@@ -126,6 +126,16 @@ def compare(
     -------
     dict
         What is in ``results.json``.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from spdnet.experiments import Comparison, ComparisonFolder, compare
+    >>> settings = Comparison(data="digits", methods=("logistic",), repeats=1, device="cpu")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     found = compare(settings, ComparisonFolder(folder))
+    >>> [row["title"] for row in found["rows"]]
+    ['log-Euclidean logistic regression']
     """
     say = say or (lambda text: None)
     on_cell = on_cell or (lambda title, repeat, found: None)

@@ -40,6 +40,12 @@ class ComparisonFolder:
     Parameters
     ----------
     path : path
+
+    Examples
+    --------
+    >>> from spdnet.experiments import ComparisonFolder
+    >>> ComparisonFolder("runs/compare-digits").report_file.name
+    'report.html'
     """
 
     def __init__(self, path: str | Path) -> None:

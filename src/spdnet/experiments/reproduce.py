@@ -63,6 +63,16 @@ def reproduce(
     ------
     FileNotFoundError
         The data are not there; the message says what to put where.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from spdnet.experiments import Reproduction, ReproductionFolder, reproduce
+    >>> wanted = Reproduction(experiment="epsilon", standin="digits", quick=True, device="cpu")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     found = reproduce(wanted, ReproductionFolder(f"{folder}/epsilon"))
+    >>> len(found["experiments"])
+    1
     """
     watch = Watch() if watch is None else watch
     experiments = wanted.experiments()

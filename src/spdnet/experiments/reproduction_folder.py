@@ -33,6 +33,12 @@ class ReproductionFolder:
     Parameters
     ----------
     path : path
+
+    Examples
+    --------
+    >>> from spdnet.experiments import ReproductionFolder
+    >>> ReproductionFolder("runs/reproduce-afew").report_file.name
+    'report.html'
     """
 
     def __init__(self, path: str | Path) -> None:

@@ -44,6 +44,13 @@ class RunFolder:
     path : path
     numbered : bool
         Whether :meth:`create` may add a number to the name if there is such a folder.
+
+    Examples
+    --------
+    >>> from spdnet.experiments import RunFolder
+    >>> run = RunFolder("runs/of-last-year")
+    >>> run.exists, run.report_file.name
+    (False, 'report.html')
     """
 
     def __init__(self, path: str | Path, *, numbered: bool = False) -> None:

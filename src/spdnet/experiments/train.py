@@ -60,6 +60,16 @@ def train(
         Of settings, data or files.
     FloatingPointError
         The loss is not finite; the last good checkpoint is kept.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from spdnet.experiments import RunFolder, Settings, train
+    >>> settings = Settings(data="digits", epochs=1, dims=(17, 8), device="cpu", baseline=False)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     found = train(settings, RunFolder(f"{folder}/run"))
+    >>> found["parts"]["test"]["n"]
+    359
     """
     fabric = make_fabric(settings.device) if fabric is None else fabric
     watch = Watch() if watch is None or not fabric.is_global_zero else watch

@@ -32,6 +32,18 @@ class ScalarFunction:
     Subclass it to pass a function of your own to :func:`spdnet.linalg.spectral_map`. All
     methods are elementwise and broadcast; ``first`` and ``second`` are symmetric in their
     arguments.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from spdnet.linalg import ScalarFunction, spectral_map
+    >>> class Square(ScalarFunction):
+    ...     def value(self, s):
+    ...         return s**2
+    ...     def first(self, a, b):
+    ...         return a + b
+    >>> spectral_map(torch.diag(torch.tensor([1.0, 3.0])), Square()).diagonal()
+    tensor([1., 9.])
     """
 
     #: eigenvalues have to be positive
@@ -66,7 +78,15 @@ class ScalarFunction:
 
 @dataclass(frozen=True)
 class Log(ScalarFunction):
-    """``log(s)`` for ``s > 0``."""
+    """``log(s)`` for ``s > 0``.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from spdnet.linalg import Log
+    >>> Log().first(torch.tensor(2.0), torch.tensor(2.0))  # the derivative, 1 / 2
+    tensor(0.5000)
+    """
 
     needs_positive = True
     needs_small_eigenvalues = True
@@ -90,7 +110,15 @@ class Log(ScalarFunction):
 
 @dataclass(frozen=True)
 class Exp(ScalarFunction):
-    """``exp(s)``."""
+    """``exp(s)``.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from spdnet.linalg import Exp
+    >>> Exp().value(torch.tensor(0.0)), Exp().first(torch.tensor(0.0), torch.tensor(0.0))
+    (tensor(1.), tensor(1.))
+    """
 
     def value(self, s: Tensor) -> Tensor:
         return s.exp()
@@ -106,7 +134,15 @@ class Exp(ScalarFunction):
 
 @dataclass(frozen=True)
 class Sqrt(ScalarFunction):
-    """``sqrt(s)`` for ``s > 0``."""
+    """``sqrt(s)`` for ``s > 0``.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from spdnet.linalg import Sqrt
+    >>> Sqrt().first(torch.tensor(9.0), torch.tensor(1.0))  # (3 - 1) / (9 - 1)
+    tensor(0.2500)
+    """
 
     needs_positive = True
     needs_small_eigenvalues = True
@@ -123,7 +159,15 @@ class Sqrt(ScalarFunction):
 
 @dataclass(frozen=True)
 class InvSqrt(ScalarFunction):
-    """``1 / sqrt(s)`` for ``s > 0``."""
+    """``1 / sqrt(s)`` for ``s > 0``.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from spdnet.linalg import InvSqrt
+    >>> InvSqrt().value(torch.tensor(4.0))
+    tensor(0.5000)
+    """
 
     needs_positive = True
     needs_small_eigenvalues = True
@@ -142,7 +186,15 @@ class InvSqrt(ScalarFunction):
 
 @dataclass(frozen=True)
 class Power(ScalarFunction):
-    """``s ** p`` for ``s > 0`` and any real ``p``."""
+    """``s ** p`` for ``s > 0`` and any real ``p``.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from spdnet.linalg import Power
+    >>> Power(-1.0).value(torch.tensor(4.0))
+    tensor(0.2500)
+    """
 
     p: float
     needs_positive = True
@@ -178,7 +230,15 @@ class Power(ScalarFunction):
 
 @dataclass(frozen=True)
 class Clamp(ScalarFunction):
-    """``max(eps, s)``, with derivative 1 at ``s == eps``, as that of :func:`torch.clamp`."""
+    """``max(eps, s)``, with derivative 1 at ``s == eps``, as that of :func:`torch.clamp`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from spdnet.linalg import Clamp
+    >>> Clamp(0.5).value(torch.tensor([2.0, 0.1]))
+    tensor([2.0000, 0.5000])
+    """
 
     eps: float | Tensor | None
 
@@ -216,7 +276,15 @@ class Clamp(ScalarFunction):
 
 @dataclass(frozen=True)
 class Softplus(ScalarFunction):
-    """``eps + softplus(beta (s - eps)) / beta``: ``max(eps, s)`` with a bend ``1 / beta`` wide."""
+    """``eps + softplus(beta (s - eps)) / beta``: ``max(eps, s)`` with a bend ``1 / beta`` wide.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from spdnet.linalg import Softplus
+    >>> Softplus(0.5, 100.0).value(torch.tensor([2.0, 0.1]))
+    tensor([2.0000, 0.5000])
+    """
 
     eps: float
     beta: float
@@ -255,7 +323,15 @@ class Softplus(ScalarFunction):
 
 @dataclass(frozen=True)
 class Sigmoid(ScalarFunction):
-    """``1 / (1 + exp(-beta s))``."""
+    """``1 / (1 + exp(-beta s))``.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from spdnet.linalg import Sigmoid
+    >>> Sigmoid(1.0).value(torch.tensor(0.0))
+    tensor(0.5000)
+    """
 
     beta: float
 

@@ -26,6 +26,13 @@ class StiefelParameter(torch.nn.Parameter):
 
     The type is the mark by which optimisers know it; it survives ``deepcopy``, pickling, ``.to()``
     and ``load_state_dict``. In a ``state_dict`` it is a plain tensor.
+
+    Examples
+    --------
+    >>> from spdnet.manifolds.stiefel import StiefelParameter, is_orthonormal, random_point
+    >>> W = StiefelParameter(random_point(6, 3))
+    >>> W.shape, is_orthonormal(W)
+    (torch.Size([6, 3]), True)
     """
 
     def __reduce_ex__(self, protocol: Any) -> Any:

@@ -69,7 +69,14 @@ def confusion(
 
 
 def side_of(n_classes: int) -> float:
-    """Inches of a square picture in which so many rows of a confusion matrix can be read."""
+    """Inches of a square picture in which so many rows of a confusion matrix can be read.
+
+    Examples
+    --------
+    >>> from spdnet.plots import side_of
+    >>> side_of(10)
+    5.4
+    """
     return min(max(3.2, 0.42 * n_classes + 1.2), 9.0)
 
 

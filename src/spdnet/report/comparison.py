@@ -19,13 +19,37 @@ from spdnet.report.page import document, plain, section, table
 
 
 def write_comparison(folder: ComparisonFolder) -> Path:
-    """Write ``report.html`` into the folder of a comparison that has its results; its path."""
+    """Write ``report.html`` into the folder of a comparison that has its results; its path.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from spdnet.experiments import Comparison, ComparisonFolder, compare
+    >>> from spdnet.report import write_comparison
+    >>> settings = Comparison(data="digits", methods=("logistic",), repeats=1, device="cpu")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     found = compare(settings, ComparisonFolder(folder))
+    ...     write_comparison(ComparisonFolder(folder)).name
+    'report.html'
+    """
     write(folder.report_file, make_comparison(folder))
     return folder.report_file
 
 
 def make_comparison(folder: ComparisonFolder) -> str:
-    """The report of a comparison as one HTML page without links to anywhere."""
+    """The report of a comparison as one HTML page without links to anywhere.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from spdnet.experiments import Comparison, ComparisonFolder, compare
+    >>> from spdnet.report import make_comparison
+    >>> settings = Comparison(data="digits", methods=("logistic",), repeats=1, device="cpu")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     found = compare(settings, ComparisonFolder(folder))
+    ...     make_comparison(ComparisonFolder(folder))[:15]
+    '<!doctype html>'
+    """
     found = folder.results()
     name = folder.path.resolve().name
     n_test = found["n"] - found["n_train"][0]

@@ -42,13 +42,37 @@ table.numbers td:not(:first-child) { text-align: right; white-space: nowrap; }
 
 
 def write_report(folder: RunFolder) -> Path:
-    """Write ``report.html`` into a run folder that has its results; gives its path."""
+    """Write ``report.html`` into a run folder that has its results; gives its path.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from spdnet.experiments import RunFolder, Settings, train
+    >>> from spdnet.report import write_report
+    >>> settings = Settings(data="digits", epochs=1, dims=(17, 8), device="cpu", baseline=False)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     found = train(settings, RunFolder(f"{folder}/run"))
+    ...     write_report(RunFolder(f"{folder}/run")).name
+    'report.html'
+    """
     write(folder.report_file, make_page(folder))
     return folder.report_file
 
 
 def make_page(folder: RunFolder) -> str:
-    """The report of a run, or of its repeats, as one HTML page without links to anywhere."""
+    """The report of a run, or of its repeats, as one HTML page without links to anywhere.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from spdnet.experiments import RunFolder, Settings, train
+    >>> from spdnet.report import make_page
+    >>> settings = Settings(data="digits", epochs=1, dims=(17, 8), device="cpu", baseline=False)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     found = train(settings, RunFolder(f"{folder}/run"))
+    ...     make_page(RunFolder(f"{folder}/run"))[:15]
+    '<!doctype html>'
+    """
     found = folder.results()
     name = folder.path.resolve().name
     make_body = _repeats if "seeds" in found else _one_run

@@ -23,7 +23,19 @@ from spdnet.report.page import document, plain, section, table
 
 
 def write_reproduction(folder: ReproductionFolder) -> Path:
-    """Write ``report.html``, and each of its plots by itself, into the folder; the page's path."""
+    """Write ``report.html``, and each of its plots by itself, into the folder; the page's path.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from spdnet.experiments import Reproduction, ReproductionFolder, reproduce
+    >>> from spdnet.report import write_reproduction
+    >>> wanted = Reproduction(experiment="epsilon", standin="digits", quick=True, device="cpu")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     found = reproduce(wanted, ReproductionFolder(f"{folder}/epsilon"))
+    ...     write_reproduction(ReproductionFolder(f"{folder}/epsilon")).name
+    'report.html'
+    """
     found = folder.results()
     parts = []
     for experiment in found["experiments"]:

@@ -34,6 +34,17 @@ class DiskTensor:
         Of the dtype to compute in.
     device : torch.device
         Where the matrices go when they are read.
+
+    Examples
+    --------
+    >>> import numpy, tempfile
+    >>> from spdnet.datasets import open_stored
+    >>> from spdnet.training import DiskTensor
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     numpy.savez(f"{folder}/three.npz", X=numpy.zeros((3, 2, 2)))
+    ...     X = DiskTensor(open_stored(f"{folder}/three.npz"))
+    ...     X.shape, X[torch.tensor([2, 0])].shape
+    ((3, 2, 2), torch.Size([2, 2, 2]))
     """
 
     rows: Rows
@@ -84,6 +95,13 @@ class LabelledMatrices:
         Of each matrix in the loss; 1 when not given.
     domain : Tensor, shape (N,), optional
         From 0, for a network that has statistics of each domain.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from spdnet.training import LabelledMatrices
+    >>> len(LabelledMatrices(torch.eye(3).repeat(4, 1, 1), torch.tensor([0, 1, 0, 1])))
+    4
     """
 
     X: Tensor | DiskTensor

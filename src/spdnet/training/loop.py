@@ -41,6 +41,13 @@ class Progress:
         The ``state_dict`` of that epoch, with validation data only.
     step : int
         Batches done, in all epochs.
+
+    Examples
+    --------
+    >>> from spdnet.training import Progress
+    >>> progress = Progress(history=[{"epoch": 1, "loss": 0.7}], best_epoch=1)
+    >>> progress.epoch
+    1
     """
 
     history: list[dict[str, float]] = field(default_factory=list)
@@ -301,6 +308,18 @@ def build(
         Those of the training data when not given.
     seed : int
         Of the initial weights.
+
+    Returns
+    -------
+    Network
+
+    Examples
+    --------
+    >>> import torch
+    >>> from spdnet.training import RECIPES, LabelledMatrices, build
+    >>> train = LabelledMatrices(torch.eye(4).repeat(6, 1, 1), torch.arange(6) % 2)
+    >>> build(RECIPES["default"], (4, 3), 2, train)(train.X).shape
+    torch.Size([6, 2])
     """
     where = "cpu" if isinstance(train.X, DiskTensor) else train.X.device
     if n_domains is None:
@@ -334,6 +353,28 @@ def evaluate(
     """Loss and accuracy over all matrices, each counted once; in evaluation mode.
 
     Several processes of a ``fabric`` divide the matrices among them.
+
+    Parameters
+    ----------
+    model : Module
+    data : LabelledMatrices
+    fabric : Fabric, optional
+    batch_size : int
+        Matrices at a time.
+
+    Returns
+    -------
+    tuple of float
+
+    Examples
+    --------
+    >>> import torch
+    >>> from spdnet import SPDNet
+    >>> from spdnet.training import LabelledMatrices, evaluate
+    >>> data = LabelledMatrices(torch.eye(3).repeat(4, 1, 1), torch.zeros(4, dtype=torch.long))
+    >>> loss, accuracy = evaluate(SPDNet((3,), 2), data)
+    >>> round(loss, 4)  # all logits are zero: log 2
+    0.6931
     """
     was_training = model.training
     model.eval()
