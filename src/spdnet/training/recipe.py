@@ -174,7 +174,7 @@ RECIPES = {
         bias=True,
         label_smoothing=0.1,
     ),
-    # to the letter: raw matrices, constant learning rate, no momentum
+    # its settings, and the gradient of the released code: Eq. 7 as printed is another
     "paper": Recipe(
         optimizer="sgd",
         lr=0.01,
@@ -192,7 +192,9 @@ def choose_dims(n: int, n_bimaps: int = 2) -> tuple[int, ...]:
     """Sizes of the matrices from input to LogEig, for data of size ``n``.
 
     Matrices of up to 64 keep their size; larger ones shrink to 64 in equal ratios, because the
-    logarithm of a larger matrix has more entries than a linear classifier makes use of.
+    logarithm of a larger matrix has more entries than a linear classifier makes use of. A square
+    BiMap commutes with the logarithm: where no ReEig between them clips, such a network is a linear
+    classifier on logarithms.
 
     Parameters
     ----------
