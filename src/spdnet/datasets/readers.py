@@ -117,7 +117,8 @@ def read(
     labels : path, optional
         For a ``.npy`` file.
     groups : path, optional
-        One group for each: see :func:`with_groups`.
+        One group for each: a ``.npy`` file, or text with one on a line. Those of a folder are in
+        the order of its parts (train, val, test), classes and files.
     labelled : bool or None
         Whether labels are needed; None if they are taken where they are.
     on_file : callable, optional

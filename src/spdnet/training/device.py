@@ -80,7 +80,8 @@ def make_fabric(device: str = "auto", devices: int = 1) -> "Fabric":
     Parameters
     ----------
     device : str
-        See :func:`spdnet.training.device.resolve_device`.
+        ``"auto"`` takes a CUDA device where there is one; otherwise ``"cpu"``, ``"cuda"``,
+        ``"cuda:1"``.
     devices : int
         Processes on this machine, each with a device, or with the CPU; they begin when
         ``launch()`` is called. 0 for those that ``torchrun`` has started, on all machines.
