@@ -183,3 +183,26 @@ def test_what_is_not_used_is_said_by_training(tmp_path, monkeypatch):
         done = invoke(*command)
         assert done.exit_code == 0, done.stderr
         assert "not used: array 'subject' (did you mean groups?)" in done.stdout + done.stderr
+
+
+def test_evaluation_knows_its_own_data_without_the_file_of_groups(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    y = np.arange(40) % 2
+    np.savez("m.npz", X=random_spd(40, 3).numpy() * (1 + y)[:, None, None], y=y)
+    (tmp_path / "g.txt").write_text("\n".join(str(i // 4) for i in range(40)))
+    flags = ("--groups", "g.txt")
+    assert invoke("train", "m.npz", *flags, "--epochs", 1, "--out", "run").exit_code == 0
+    for more in ((), flags):
+        done = invoke("evaluate", "run", "m.npz", *more)
+        assert "of part test, held out from the training" in done.stdout
+
+
+def test_a_class_may_be_called_test(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for kind in ("Test", "Control"):
+        (tmp_path / "data" / kind).mkdir(parents=True)
+        for i, X in enumerate(random_spd(4, 3).numpy()):
+            np.save(tmp_path / "data" / kind / f"{i}.npy", X)
+    data = read(tmp_path / "data")
+    assert sorted(set(data.y.tolist())) == ["Control", "Test"]
+    assert data.split is None

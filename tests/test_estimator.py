@@ -13,6 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from spdnet import SPDNetClassifier, covariance
+from spdnet._inputs import checked_matrices
 from spdnet.datasets import examine, load_digits_spd
 
 
@@ -512,3 +513,38 @@ NAN[3, 0, 0] = np.nan
 def test_messages(call, kind, message):
     with pytest.raises(kind, match=message):
         call()
+
+
+@pytest.mark.parametrize("n", [8, 93, 200, 400])
+def test_regularised_covariances_are_accepted_in_float32(n):
+    rng = np.random.default_rng(0)
+    common = 5 * rng.standard_normal((6, 1, 60))  # one component that dominates all channels
+    X = covariance.estimate((rng.standard_normal((6, n, 60)) + common).astype(np.float32))
+    assert X.dtype == np.float32
+    for values, dtype in ((X, torch.float64), (X, torch.float32), (X.astype(float), torch.float32)):
+        checked_matrices("test", values, dtype=dtype, device=torch.device("cpu"))
+    assert not len(examine(X).bad)
+
+
+def test_what_is_not_symmetric_is_refused_beside_a_large_channel():
+    good = np.tile(np.diag([1e6, 1.0, 1, 1, 1]), (6, 1, 1))
+    askew, triangle, side = (
+        good.copy(),
+        good.copy(),
+        np.tile(np.diag([1, 1, 1, 1e-3, 1e-3]), (6, 1, 1)),
+    )
+    askew[:, 3, 4], askew[:, 4, 3] = 0.9, -0.9
+    triangle[:, 1:, 1:] += 0.9 * np.triu(np.ones((4, 4)), 1)
+    side[:, 3, 4] = 3e-4
+    for X in (askew, triangle, side):
+        with pytest.raises(ValueError, match="not symmetric"):
+            quick(epochs=1).fit(X, np.arange(6) % 2)
+
+
+def test_what_float32_cannot_hold_is_refused():
+    X, y = problem()
+    classifier = quick(epochs=1, dtype="float32").fit(X, y)
+    for scale in (1e-40, 1e-50, 1e-100):
+        with pytest.raises(ValueError, match="is too small"):
+            classifier.predict(scale * X)
+    assert quick(epochs=1).fit(1e-100 * X, y).predict(1e-100 * X).shape == y.shape

@@ -16,17 +16,18 @@ from sklearn.utils.validation import check_random_state, column_or_1d
 from torch import Tensor
 
 from spdnet._checks import require_square
+from spdnet.datasets.examine import rounding
 from spdnet.linalg import symmetrize
 
-#: Asymmetry that counts as rounding, relative to the largest entry: the square root of the unit of
-#: float32, or of a coarser dtype. Also for float64, which does not tell in which precision its
-#: numbers were computed; and what is not meant to be symmetric (a triangle, a wrong axis) is far
-#: above it.
+#: Asymmetry that counts as rounding, relative to the two diagonal entries: the square root of the
+#: unit of float32, or of a coarser dtype. Also for float64, which does not tell in which precision
+#: its numbers were computed; and what is not meant to be symmetric (a triangle, a wrong axis) is
+#: far above it.
 ASYMMETRY = float(numpy.finfo(numpy.float32).eps) ** 0.5
 _UNIT = float(numpy.finfo(numpy.float64).eps)
 #: bytes that are looked at together: what a cache holds, or enough to fill a GPU
 _PIECE = {"cpu": 2**22, "cuda": 2**28}
-_FAULTS = ("not finite", "zero", "asymmetric", "indefinite", "singular")
+_FAULTS = ("not finite", "zero", "too small", "asymmetric", "indefinite", "singular")
 
 
 def checked_matrices(
@@ -40,8 +41,8 @@ def checked_matrices(
 ) -> Tensor:
     """Symmetric positive definite matrices as a tensor, exactly symmetric.
 
-    Singular is a matrix whose smallest eigenvalue is at most ``n`` rounding units of its largest:
-    units of the dtype that it came in, or of the one to compute in if that is coarser.
+    Singular is a matrix whose smallest eigenvalue may be rounding of its largest, in float64, in
+    the dtype that it came in, or in the one to compute in.
 
     Parameters
     ----------
@@ -181,13 +182,17 @@ def _faults(X: Tensor, dtype: torch.dtype, unit: float) -> tuple[Tensor, Tensor]
     size, gap = X.abs().amax((-2, -1)), (X - X.mT).abs().amax((-2, -1))
     state = torch.full((len(X),), -1, device=X.device)
     shown = torch.zeros_like(size)
-    usable = size.to(dtype).isfinite() & (size > 0) & (gap <= max(unit**0.5, ASYMMETRY) * size)
-    state[gap > max(unit**0.5, ASYMMETRY) * size] = _FAULTS.index("asymmetric")
+    askew = _is_askew(X, size, unit)
+    small = size < torch.finfo(dtype).tiny / torch.finfo(dtype).eps
+    usable = size.to(dtype).isfinite() & ~small & ~askew
+    state[askew] = _FAULTS.index("asymmetric")
     shown[~usable] = (gap / size)[~usable]
+    state[small] = _FAULTS.index("too small")
     state[size == 0] = _FAULTS.index("zero")
     state[~size.to(dtype).isfinite()] = _FAULTS.index("not finite")
+    least = rounding(n, unit)
     # the trace is above the largest eigenvalue; twice, for the rounding of the decomposition
-    floor = 2 * n * unit * X.diagonal(dim1=-2, dim2=-1).sum(-1)
+    floor = 2 * least * X.diagonal(dim1=-2, dim2=-1).sum(-1)
     floor = torch.where(usable, floor, 0.0)
     good = torch.where(usable[:, None, None], X, torch.eye(n, dtype=X.dtype, device=X.device))
     shifted = symmetrize(good)
@@ -196,10 +201,19 @@ def _faults(X: Tensor, dtype: torch.dtype, unit: float) -> tuple[Tensor, Tensor]
     if doubtful.any():
         s = torch.linalg.eigvalsh(symmetrize(X[doubtful]))
         low, high = s[:, 0], s[:, -1].abs()
-        bad = torch.where(low < -n * unit * high, _FAULTS.index("indefinite"), -1)
-        bad[(bad < 0) & (low <= n * unit * high)] = _FAULTS.index("singular")
+        bad = torch.where(low < -least * high, _FAULTS.index("indefinite"), -1)
+        bad[(bad < 0) & (low <= least * high)] = _FAULTS.index("singular")
         state[doubtful], shown[doubtful] = bad, low / high
     return state, shown
+
+
+def _is_askew(X: Tensor, size: Tensor, unit: float) -> Tensor:
+    """Whether a matrix differs from its transpose by more than rounding, in any entry."""
+    gap = (X - X.mT).abs()
+    root = X.diagonal(dim1=-2, dim2=-1).abs().sqrt()
+    coarse = max(unit**0.5, ASYMMETRY) * root[..., :, None] * root[..., None, :]
+    allowed = torch.maximum(coarse, unit**0.5 * size[:, None, None])
+    return (gap > allowed).any(-1).any(-1)
 
 
 def _refuse(who: str, state: Tensor, shown: Tensor, unit: float) -> None:
@@ -220,6 +234,11 @@ def _refuse(who: str, state: Tensor, shown: Tensor, unit: float) -> None:
             "drop or repair it before this call",
         ),
         "zero": ("positive definite matrices", "is zero", "drop it"),
+        "too small": (
+            "matrices that the dtype can hold",
+            "is too small",
+            "multiply all by a number, or use float64",
+        ),
         "asymmetric": (
             "symmetric matrices",
             f"is not symmetric (largest |X - X^T| / largest |X| {value})",

@@ -104,3 +104,17 @@ def test_counts():
         "3 matrices",
         "0 groups",
     ]
+
+
+def test_equal_channels_of_equal_sums():
+    rows = [[1, -1, 2, -2], [3, -3, 1, -1], [5, -5, 1, -1], [1, -1, 2, -2]]
+    assert list(examine_signals(np.array([rows], dtype=float)).equal) == [(0, 3)]
+
+
+def test_signals_too_large_for_a_covariance():
+    signals = np.random.default_rng(0).normal(size=(4, 3, 20))
+    signals[1] *= 1e200
+    found = examine_signals(signals)
+    assert found.covariances.faults["not finite"].tolist() == [1]
+    lines = describe(LabelledArrays(signals, np.arange(4) % 2), found)
+    assert any(line.startswith("too large for a covariance: 1") for line in lines)

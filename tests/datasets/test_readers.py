@@ -274,7 +274,8 @@ def test_folder_of_tables(tmp_path, suffix):
 
 def test_folders_of_parts_with_capitals_and_headers(tmp_path):
     for part in ("Train", "TEST"):
-        tables(tmp_path / part, suffix=".tsv", delimiter="\t", header="a\tb", comments="")
+        names = "\t".join(f"t{i}" for i in range(SIGNALS.shape[-1]))
+        tables(tmp_path / part, suffix=".tsv", delimiter="\t", header=names, comments="")
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "readme.txt").write_text("not data")
     (tmp_path / "labels.csv").write_text("a,b")

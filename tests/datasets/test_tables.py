@@ -126,3 +126,15 @@ def test_any_text_is_a_table_or_our_error(text):
     lines = [line for line in text.replace("\r", "\n").split("\n") if line.strip()]
     remarks = sum(line.startswith("#") for line in lines)
     assert len(lines) - remarks - 1 <= len(table) <= len(lines) - remarks
+
+
+@pytest.mark.parametrize("line", ["NA,NA,NA", "--,--,--", "null,null,null", "N/A,NA,-nan(ind)"])
+def test_a_first_line_of_missing_values_is_no_line_of_names(line):
+    with pytest.raises(DataError, match="write nan for what is missing"):
+        parse_table(f"{line}\n1,2,3\n4,5,6\n".encode(), "f.csv")
+
+
+@pytest.mark.parametrize("text", ["Fz\n1,5\n2,5\n", "a,b,c\n1,2\n3,4\n", "a;b;c\n1,2\n"])
+def test_as_many_names_as_columns(text):
+    with pytest.raises(DataError, match="as many numbers as names"):
+        parse_table(text.encode(), "f.csv")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from spdnet.experiments import RunFolder, Trained, train
+from spdnet.experiments import RunFolder, Settings, Trained, train
 from spdnet.experiments.data import load_arrays, prepare
 from spdnet.experiments.findings import flattened, is_linear, one_group, percent, structure
 from spdnet.linalg import logm
@@ -204,3 +204,20 @@ def test_the_largest_class_stands_beside(tmp_path):
     del found["chance"], found["data"], found["linear"], found["structure"]
     folder.write_results(found)  # as an earlier version wrote it
     assert "always the largest" not in make_page(folder)
+
+
+def test_what_was_raised_in_training_counts(tmp_path):
+    rng = np.random.default_rng(0)
+    Q = np.linalg.qr(rng.normal(size=(40, 4, 4)))[0]
+    s = rng.uniform(1, 2, size=(40, 4))
+    s[:20, :2] = 1e-7  # of the training part only
+    X = (Q * s[:, None, :]) @ Q.swapaxes(1, 2)
+    split = np.repeat(["train", "test"], 20)
+    path = tmp_path / "data.npz"
+    np.savez(path, X=(X + X.swapaxes(1, 2)) / 2, y=np.arange(40) % 2, split=split)
+    settings = Settings(data=str(path), epochs=1, center="none", device="cpu", baseline=False)
+    found = train(settings, RunFolder(tmp_path / "run"))
+    assert max(found["raised_in_training"]) > 0.4
+    assert not any(layer.get("clipped") for layer in found["spectra"])
+    assert not found["linear"]
+    assert found["structure"] == ""

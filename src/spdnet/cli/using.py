@@ -96,7 +96,7 @@ def run_prediction(
         if matrices.names is not None:
             where.append(spreadsheet_safe(str(matrices.names[i])))
         if part_of is not None:
-            where.append(part_of.get(int(matrices.index[i]), ""))
+            where.append(spreadsheet_safe(part_of.get(int(matrices.index[i]), "")))
         label = spreadsheet_safe(trained.classes[row.argmax()])
         table.writerow([*where, label, *(float(f"{p:.6g}") for p in row)])
     write(out, text.getvalue())
@@ -134,16 +134,23 @@ def _prepared(trained: Trained, arrays: LabelledArrays, bad: str | None, data: s
     bad = trained.bad if bad is None else bad.lower()
     matrices = prepare(arrays, trained.preprocessing, bad, trained.dtype)
     if matrices.note:
-        typer.echo(matrices.note, err=True)
+        typer.echo(printable(matrices.note), err=True)
     if trained.domains and matrices.groups is None:
         text = f"note: no groups in {data}: all its signals are taken as one new person"
         typer.echo(printable(text), err=True)
     return matrices
 
 
+def _is_own(trained: Trained, matrices: Matrices) -> bool:
+    """Whether the matrices are those of the training, with the same labels and groups or not."""
+    if "digest_of_inputs" not in trained.data:  # of a run that did not write it down
+        return bool(trained.data["digest"] == matrices.digest)
+    return bool(trained.data["digest_of_inputs"] == matrices.digest_of_inputs)
+
+
 def _parts_of(trained: Trained, matrices: Matrices) -> dict[int, str] | None:
     """The part of each matrix by its index, where the data are those of the training."""
-    if trained.data.get("digest_of_inputs") != matrices.digest_of_inputs:
+    if not _is_own(trained, matrices):
         return None
     parts = trained.data["parts"].items()
     return {int(i): name for name, index in parts for i in index.tolist()}
@@ -154,7 +161,7 @@ def _part(trained: Trained, matrices: Matrices, part: str | None) -> tuple[Any, 
     everything = numpy.ones(len(matrices.index), dtype=bool)
     if part == "all":
         return everything, f"all {len(everything)} matrices"
-    own = trained.data["digest"] == matrices.digest
+    own = _is_own(trained, matrices)
     if own:
         parts = {k: numpy.isin(matrices.index, v.cpu()) for k, v in trained.data["parts"].items()}
     elif matrices.split is not None:

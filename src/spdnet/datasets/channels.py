@@ -72,7 +72,7 @@ def examine_signals(
                 found.setdefault(channel, []).append(start + i)
         for i, a, b in _equal_channels(signals, finite & ~constant):
             places[2].setdefault((a, b), []).append(start + i)
-        parts.append(examine(_covariances(signals, estimator, reg)))
+        parts.append(examine(covariances_of(signals, estimator, reg)))
     not_finite, constants, equal = (
         {key: numpy.array(found[key]) for key in sorted(found)} for found in places
     )
@@ -85,26 +85,29 @@ def _equal_channels(
     """The place of a signal, and two of its channels that are the same; the first with others."""
     with numpy.errstate(all="ignore"):
         sums = numpy.where(usable, signals.sum(-1), numpy.nan)  # equal for equal ones
-    order = numpy.argsort(sums, axis=1, kind="stable")
-    ordered = numpy.take_along_axis(sums, order, axis=1)
+    ordered = numpy.sort(sums, axis=1)
     found = []
-    first: dict[tuple[int, int], int] = {}
-    for i, k in numpy.argwhere(ordered[:, 1:] == ordered[:, :-1]).tolist():
-        a, b = int(order[i, k]), int(order[i, k + 1])
-        if numpy.array_equal(signals[i, a], signals[i, b]):
-            first[i, b] = first.get((i, a), a)
-            found.append((i, first[i, b], b))
+    for i in numpy.nonzero((ordered[:, 1:] == ordered[:, :-1]).any(1))[0].tolist():
+        first: dict[bytes, int] = {}
+        for channel in numpy.nonzero(usable[i])[0].tolist():
+            a = first.setdefault(signals[i, channel].tobytes(), channel)
+            if a != channel:
+                found.append((i, a, channel))
     return found
 
 
-def _covariances(
+def covariances_of(
     signals: NDArray[numpy.float64], estimator: str, reg: float
 ) -> NDArray[numpy.float64]:
-    finite = numpy.isfinite(signals.reshape(len(signals), -1)).all(-1)
+    """Covariances ``(N, n, n)`` of signals; not a number for those that are not finite."""
+    finite: NDArray[numpy.bool_] = numpy.asarray(numpy.isfinite(signals).all((-2, -1)))
     C = numpy.full((*signals.shape[:2], signals.shape[1]), numpy.nan)
     if signals.shape[-1] > 1 and finite.any():
         with numpy.errstate(all="ignore"):  # what is too large is found as not finite
-            C[finite] = covariance.estimate(signals[finite], estimator, reg=reg)
+            plain = covariance.ESTIMATORS[estimator](signals[finite])
+            held = numpy.isfinite(plain).all((-2, -1))
+            finite[finite] = held
+            C[finite] = covariance.regularize(plain[held], reg, "mean")
     return C
 
 

@@ -109,6 +109,16 @@ def _examine_all(
     return Examination(faults, conditions.numpy())
 
 
+def rounding(n: int, unit: float) -> float:
+    """Smallest by largest eigenvalue, below which it may be nothing but rounding.
+
+    ``n`` units of float64, in which matrices are decomposed; and some units of the dtype in which
+    the entries came, which do not grow with ``n``: rounding each entry of a positive matrix moves
+    its eigenvalues by about a unit of the largest.
+    """
+    return max(n * 2.0**-52, min(n, 16) * unit)
+
+
 def _find_faults(X: NDArray[Any]) -> tuple[Tensor, Tensor]:
     """The same without conditions: eigenvalues of none but those that a Cholesky decomposition
     leaves in doubt.
@@ -128,7 +138,7 @@ def _is_surely_spd(X: NDArray[Any]) -> Tensor:
     size = matrices.abs().amax((-2, -1))
     gap = (matrices - matrices.mT).abs().amax((-2, -1))
     # the trace is above the largest eigenvalue; twice, for the rounding of the decomposition
-    floor = 2 * n * float(unit) * matrices.diagonal(dim1=-2, dim2=-1).sum(-1)
+    floor = 2 * rounding(n, float(unit)) * matrices.diagonal(dim1=-2, dim2=-1).sum(-1)
     shifted = matrices - floor[:, None, None] * torch.eye(n, dtype=torch.float64)
     failed = torch.linalg.cholesky_ex(shifted.nan_to_num())[1]
     return (failed == 0) & size.isfinite() & (size > 0) & (gap <= float(unit) ** 0.5 * size)
@@ -154,9 +164,9 @@ def _examine(X: NDArray[Any]) -> tuple[Tensor, Tensor]:
     s = torch.linalg.eigvalsh(matrices[usable].double())
     if len(s):
         low, high = s[:, 0], s[:, -1]
-        rounding = n * float(unit) * high.abs()
-        fault = torch.where(low < -rounding, FAULTS.index("indefinite"), -1)
-        fault[(fault < 0) & (low <= rounding)] = FAULTS.index("singular")
+        least = rounding(n, float(unit)) * high.abs()
+        fault = torch.where(low < -least, FAULTS.index("indefinite"), -1)
+        fault[(fault < 0) & (low <= least)] = FAULTS.index("singular")
         state[usable] = fault
         conditions[usable] = torch.where(fault < 0, high / low, torch.inf)
     return state, conditions

@@ -1,7 +1,7 @@
 """Folders of classes, with one matrix or recording in each file."""
 
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,8 @@ def read_folder(
     everything = sorted(p.relative_to(folder).parts for p in folder.rglob("*") if p.is_file())
     present = {p.name: p.name.lower() for p in folder.iterdir() if p.is_dir()}
     present = {name: part for name, part in present.items() if part in splits}
+    if not _are_parts(everything, present):
+        present = {}
     depth = 3 if present else 2  # part, class, file
     inside = [parts for parts in everything if not present or parts[0] in present]
     found = of_one_kind(parts for parts in inside if len(parts) == depth)
@@ -64,6 +66,14 @@ def read_folder(
         "names": numpy.array([text("/".join(parts)) for parts in found]),
         "notes": tuple(notes),
     }
+
+
+def _are_parts(everything: list[tuple[str, ...]], present: Collection[str]) -> bool:
+    """Whether folders of such names are parts; a class, too, may be called Test."""
+    if any(len(parts) == 3 and parts[0] in present for parts in everything):
+        return True
+    named = {p[0] for p in of_one_kind(p for p in everything if len(p) == 2)}
+    return not (named & set(present) and named - set(present))
 
 
 def _instead(everything: list[tuple[str, ...]]) -> str:

@@ -197,7 +197,9 @@ def read_column(file: str | Path, what: str = "labels") -> NDArray[Any]:
     file = Path(file)
     if not file.exists():
         raise FileNotFoundError(f"read: expected {what} at {file}, got none{_near(file)}")
-    return read_npy(file) if file.suffix.lower() == ".npy" else numpy.array(_lines(file, what))
+    values = read_npy(file) if file.suffix.lower() == ".npy" else numpy.array(_lines(file, what))
+    whole = _whole(file, what, values) if what == "groups" else values
+    return values if whole is None else whole
 
 
 def _near(path: Path) -> str:

@@ -200,8 +200,8 @@ def grouped(sources: Sequence[Source], groups: NDArray[Any]) -> list[Source]:
     """The sources with groups from a file, one for each in their order, as :func:`read` has it."""
     if groups.shape != (len(sources),):
         raise DataError(
-            f"build: expected groups of shape ({len(sources)},), one for each source in the order "
-            f"of their names, got {groups.shape}"
+            f"build: expected groups of shape ({len(sources)},), one for each source, in the order "
+            f"of parts, classes and names, got {groups.shape}"
         )
     return [
         replace(source, group=str(group))

@@ -86,6 +86,10 @@ def _channels(data: LabelledArrays, found: SignalExamination) -> list[str]:
             "oas, or a larger --reg"
         )
     lines += _conditions(found.covariances, "condition numbers of the covariances")
+    known = numpy.concatenate([[], *found.not_finite.values()])
+    large = numpy.setdiff1d(found.covariances.faults["not finite"], known)
+    if len(large) and cols > 1:
+        lines.append(f"too large for a covariance: {_shown(large)}; multiply all by a number")
     zero = found.covariances.faults["zero"]
     if len(zero):
         lines.append(f"zero: {counted(len(zero), 'signal')} of {N}: {_shown(zero)}")

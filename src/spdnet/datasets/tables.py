@@ -14,6 +14,7 @@ _SEPARATORS = {"\t": "tabs", ";": "semicolons", ",": "commas"}
 _NUMBER = re.compile(
     r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|nan|inf|infinity)", re.ASCII | re.IGNORECASE
 )
+_MISSING = re.compile(r"na|#?n/a|null|none|missing|-+|\?+|-?nan\(.*\)", re.IGNORECASE)
 _COUNTER = re.compile(
     r"|unnamed: 0|index|no|nr|id|n|t|ms|s|(time|timestamp|sec|second|sample|frame)s?\b.*",
     re.ASCII | re.IGNORECASE,
@@ -70,6 +71,8 @@ def parse_table(data: bytes, name: str) -> NDArray[numpy.float64]:
         table = None
     if table is None or len(table) != len(body):
         raise _fault(body, begin + 1, separator, name)
+    if names is not None:
+        _require_as_many(names, table.shape[1], name, begin + 1)
     _refuse_counts(table, body, names, separator, name, begin + 1)
     return table
 
@@ -109,6 +112,11 @@ def _names(lines: list[str], first: int, name: str) -> list[str] | None:
         numbers = numbers[:-1]
     if all(numbers):
         return None
+    if all(_MISSING.fullmatch(field.strip("\"'")) for field in fields if field):
+        raise DataError(
+            f"read: expected names or numbers in line {first + 1} of {name}, got "
+            f"{_short(fields[0])}; write nan for what is missing"
+        )
     if any(numbers) or all(re.match(r"[+-]?\.?\d", field) for field in fields if field):
         wrong = fields[numbers.index(False)]
         raise DataError(
@@ -116,6 +124,17 @@ def _names(lines: list[str], first: int, name: str) -> list[str] | None:
             f"{_short(wrong)}{_decimal(wrong)}; {_PANDAS}"
         )
     return fields
+
+
+def _require_as_many(names: list[str], columns: int, name: str, begin: int) -> None:
+    """Where columns are fewer or more than their names, something was divided wrongly."""
+    named = len(names) - (not names[-1])  # a line may end with its separator
+    if columns in (named, len(names)):
+        return
+    raise DataError(
+        f"read: expected as many numbers as names, {named}, in line {begin} of {name}, got "
+        f"{columns}; write decimals with a point, and the same separator in all lines"
+    )
 
 
 def _separator(line: str) -> str | None:

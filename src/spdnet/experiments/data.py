@@ -14,6 +14,7 @@ from torch import Tensor
 from spdnet import covariance
 from spdnet._checks import did_you_mean
 from spdnet.datasets import LabelledArrays, StoredArray, read, treat
+from spdnet.datasets.channels import covariances_of
 from spdnet.datasets.readers import with_groups
 from spdnet.experiments.settings import EMBEDDED, Settings
 from spdnet.training import DiskTensor
@@ -73,10 +74,10 @@ class Preprocessing:
                 f"data: expected signals of {rows} channels, got symmetric matrices of {rows} x "
                 f"{rows}; give the signals that they were computed from"
             )
-        finite = numpy.isfinite(X).all((1, 2))
-        C = numpy.full((len(X), rows, rows), numpy.nan)
-        C[finite] = covariance.estimate(X[finite], self.estimator, reg=self.reg)
-        return C  # what is not finite is found with the other faults, by index
+        if cols < 2:
+            return numpy.asarray(covariance.estimate(X, self.estimator))  # refuses them
+        # what is not finite is found with the other faults, by index
+        return covariances_of(X, self.estimator, self.reg)
 
     def describe(self, count: int) -> str:
         """So many of what, and what becomes of them."""

@@ -26,8 +26,13 @@ def percent(share: float) -> str:
 
 
 def raised(found: dict[str, Any]) -> list[float]:
-    """The share of the eigenvalues that each ReEig raised."""
+    """The share of the eigenvalues that each ReEig raised, of the part that is scored."""
     return [layer["clipped"] for layer in found["spectra"] if "clipped" in layer]
+
+
+def none_raised(found: dict[str, Any]) -> bool:
+    """Whether no ReEig raised an eigenvalue, of the part that is scored or of the training part."""
+    return not any(raised(found)) and not any(found.get("raised_in_training", ()))
 
 
 def is_linear(found: dict[str, Any]) -> bool:
@@ -42,7 +47,7 @@ def is_linear(found: dict[str, Any]) -> bool:
         What is in ``results.json``: ``network``, ``dims`` and ``spectra``.
     """
     square = len(set(found["dims"])) == 1
-    return found["network"] == "SPDNet" and square and not any(raised(found))
+    return found["network"] == "SPDNet" and square and none_raised(found)
 
 
 def structure(found: dict[str, Any]) -> str:
@@ -65,7 +70,7 @@ def structure(found: dict[str, Any]) -> str:
             f"the logarithms of the {centred}matrices{more}"
         )
     plain = found["network"].split(", ")[0] == "SPDNet" and "norm" not in found["network"]
-    if plain and n_bimaps > 1 and not any(shares):
+    if plain and n_bimaps > 1 and none_raised(found):
         return f"{_nothing_raised(found)}: the BiMaps in a row act as one"
     return ""
 
@@ -110,9 +115,14 @@ def one_group(part: str, *, drawn: bool) -> str:
 
 def _nothing_raised(found: dict[str, Any]) -> str:
     """Spectra are taken of some of the matrices where there are many."""
-    count = found.get("spectra_of")
-    some = count is not None and count < found["parts"][found["scored"]]["n"]
-    return NOTHING_RAISED + (f" of the {count} matrices looked at" if some else "")
+    if "spectra_of" not in found:
+        return NOTHING_RAISED
+    looked_at = {found["scored"]: found["spectra_of"]}
+    if "raised_of" in found:
+        looked_at["train"] = found["raised_of"]
+    all_of_them = sum(found["parts"][part]["n"] for part in looked_at)
+    count = sum(looked_at.values())
+    return NOTHING_RAISED + (f" of the {count} matrices looked at" if count < all_of_them else "")
 
 
 def _is_centred(found: dict[str, Any]) -> bool:

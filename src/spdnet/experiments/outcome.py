@@ -59,9 +59,13 @@ def outcome(
         "baseline": None,
     }
     n = trained.model.dims[0]
-    some = parts[scored][: max(_SPECTRA_OF, _SPECTRA_ENTRIES // n**2)]
+    many = max(_SPECTRA_OF, _SPECTRA_ENTRIES // n**2)
+    some = parts[scored][:many]
     found["spectra_of"] = len(some)
     found["spectra"] = trained.spectra(data.some(some))
+    learnt = parts["train"][:many]
+    found["raised_in_training"] = findings.raised({"spectra": trained.spectra(data.some(learnt))})
+    found["raised_of"] = len(learnt)
     found["linear"] = findings.is_linear(found)
     found["structure"] = findings.structure(found)
     if text := findings.flattened(found, trained.recipe.eps):

@@ -13,6 +13,8 @@ from torch import Tensor
 from spdnet._checks import require_choice, require_count, require_number, require_shrinking
 from spdnet.covariance import ESTIMATORS
 from spdnet.datasets import LabelledArrays
+from spdnet.datasets.arrays import are_whole
+from spdnet.datasets.readers import SPLITS
 from spdnet.experiments.data import Matrices, Preprocessing, prepare
 from spdnet.experiments.results import layer_spectra
 from spdnet.experiments.run_folder import RunFolder
@@ -279,7 +281,9 @@ def _group_names(groups: ArrayLike, n: int) -> NDArray[Any]:
     names = numpy.asarray(groups)
     if names.shape != (n,):
         raise ValueError(f"predict: expected groups of shape ({n},), got {names.shape}")
-    if names.dtype.kind == "f" and numpy.array_equal(names, names.round()):
+    if names.dtype.kind == "O" and all(isinstance(name, str) for name in names):
+        names = names.astype(str)  # as the column of a table
+    if names.dtype.kind == "f" and are_whole(names).all():
         names = names.astype(numpy.int64)  # 1.0 is group 1
     if names.dtype.kind not in "biuU":
         raise TypeError(
@@ -311,6 +315,8 @@ def _require_data(data: Any) -> None:
     are_numbers = all(isinstance(i, Tensor) and i.dtype == torch.int64 for i in indices)
     if not isinstance(data["digest"], str) or not are_numbers:
         raise TypeError("data without a digest, or parts that are not numbers")
+    if not set(data["parts"]) <= set(SPLITS):
+        raise ValueError("parts of unknown names")
 
 
 def _require_weights(weights: Any, model: Network) -> None:

@@ -64,7 +64,9 @@ class LogCosh:
     def value(self, x: Tensor) -> Tensor:
         """``g(x)``."""
         u = x.abs() / 2
-        near = torch.log1p(2 * torch.sinh(u.clamp(max=1) / 2).square())
+        # cosh u - 1, by expm1: the bits of torch.sinh depend on the place in the tensor
+        e = torch.expm1(u.clamp(max=1))
+        near = torch.log1p(e.square() / (2 * (1 + e)))
         return torch.where(u < 1, near, u + torch.log1p(torch.exp(-2 * u)) - math.log(2))
 
     def slope(self, x: Tensor) -> Tensor:

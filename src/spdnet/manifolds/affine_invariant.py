@@ -58,8 +58,8 @@ def inner(X: Tensor, U: Tensor, V: Tensor, *, check: bool = True) -> Tensor:
 def distance(X: Tensor, Y: Tensor, *, check: bool = True) -> Tensor:
     r"""Distance :math:`\lVert \log(X^{-1/2} Y X^{-1/2}) \rVert_F`.
 
-    Its derivative counts as zero at ``X = Y``, where there is none; :func:`squared_distance` has
-    all of them.
+    It has no derivative at ``X = Y``, where rounding decides what comes out; there
+    :func:`squared_distance` has all of them.
 
     Parameters
     ----------

@@ -29,8 +29,8 @@ from spdnet.manifolds.mean_weights import normalized_weights
 def distance(X: Tensor, Y: Tensor, *, check: bool = True) -> Tensor:
     r"""Distance :math:`\sqrt{S(X, Y)}`.
 
-    Its derivative counts as zero at ``X = Y``, where there is none; :func:`squared_distance` has
-    all of them.
+    It has no derivative at ``X = Y``, where rounding decides what comes out; there
+    :func:`squared_distance` has all of them.
 
     Parameters
     ----------

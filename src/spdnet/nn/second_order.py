@@ -41,6 +41,8 @@ class CovPool(torch.nn.Module):
     (torch.Size([8, 5, 5]), torch.Size([8, 6, 6]))
     """
 
+    floor = 0.0  # of what was pickled before there was one
+
     def __init__(
         self,
         kind: str = "centered",

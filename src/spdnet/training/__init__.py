@@ -45,8 +45,8 @@ _HOMES = {
 
 def __getattr__(name: str) -> Any:
     # when it is first asked for: who only wants a device does not wait for Fabric
-    if name == "checkpoint":
-        return import_module("spdnet.training.checkpoint")
+    if name in ("checkpoint", "data", "device", "graphs", "loop", "network", "recipe", "seed"):
+        return import_module(f"spdnet.training.{name}")
     for home, names in _HOMES.items():
         if name in names:
             return getattr(import_module(home), name)
