@@ -44,12 +44,12 @@ CANDIDATES = {  # each differs from the default in one thing
 }
 
 
-def motion(path):
-    """Joint covariances of clips, relative to the root joint."""
+def motion(path, root=0):
+    """Joint covariances of clips, relative to a root joint, or in absolute positions."""
     file = np.load(path)
     ends = np.cumsum(file["lengths"])
     clips = np.split(file["frames"].astype(np.float64), ends[:-1])
-    matrices = [covariance.joint_covariance(clip, root=0) for clip in clips]
+    matrices = [covariance.joint_covariance(clip, root=root) for clip in clips]
     return np.stack(matrices), file["label"]
 
 

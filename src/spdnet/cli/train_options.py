@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from spdnet.cli.options import DATA
+from spdnet.cli.options import DATA, GROUPS, LABELS
 
 INPUT, NETWORK, TRAINING, RUN = "Data", "Network", "Training", "Run"  # panels of help
 
@@ -168,14 +168,11 @@ Bad = Annotated[
 ]
 Labels = Annotated[
     str | None,
-    typer.Option(rich_help_panel=INPUT, help="Labels of a .npy file: .npy, or text, one a line."),
+    typer.Option(rich_help_panel=INPUT, help=LABELS),
 ]
 Groups = Annotated[
     str | None,
-    typer.Option(
-        rich_help_panel=INPUT,
-        help="Whom each belongs to, such as subjects: .npy, or text, one a line.",
-    ),
+    typer.Option(rich_help_panel=INPUT, help=GROUPS),
 ]
 Signals = Annotated[
     bool | None,

@@ -189,7 +189,7 @@ def with_groups(data: LabelledArrays, file: str | Path) -> LabelledArrays:
             "their own"
         )
     groups = _column(Path(file), data.X, "groups", read_column(file, "groups"))
-    return replace(data, groups=_whole(Path(file), "groups", groups))
+    return replace(data, groups=groups)
 
 
 def read_column(file: str | Path, what: str = "labels") -> NDArray[Any]:
@@ -198,8 +198,7 @@ def read_column(file: str | Path, what: str = "labels") -> NDArray[Any]:
     if not file.exists():
         raise FileNotFoundError(f"read: expected {what} at {file}, got none{_near(file)}")
     values = read_npy(file) if file.suffix.lower() == ".npy" else numpy.array(_lines(file, what))
-    whole = _whole(file, what, values) if what == "groups" else values
-    return values if whole is None else whole
+    return _whole(file, what, values) if what == "groups" else values
 
 
 def _near(path: Path) -> str:
@@ -316,8 +315,10 @@ def _checked(path: Path, data: LabelledArrays) -> LabelledArrays:
                 f"{', '.join(map(repr, unknown[:3]))}"
             )
         data = replace(data, split=split)
-    data = replace(data, groups=_whole(path, "groups", data.groups))
-    _whole(path, "y", data.y)
+    if data.groups is not None:
+        data = replace(data, groups=_whole(path, "groups", data.groups))
+    if data.y is not None:
+        _whole(path, "y", data.y)
     rows, cols = data.X.shape[1:]
     if cols < rows:
         swapped = (
@@ -328,9 +329,9 @@ def _checked(path: Path, data: LabelledArrays) -> LabelledArrays:
     return data
 
 
-def _whole(path: Path, name: str, values: NDArray[Any] | None) -> NDArray[Any] | None:
+def _whole(path: Path, name: str, values: NDArray[Any]) -> NDArray[Any]:
     """Names or whole numbers, these as such: 1.0 is 1."""
-    if values is None or values.dtype.kind != "f":
+    if values.dtype.kind != "f":
         return values
     whole = are_whole(values)
     if not whole.all():
