@@ -12,7 +12,7 @@ import spdnet
 SOURCE = Path(spdnet.__file__).parent
 #: a room may import itself and the rooms below it
 FLOORS = [
-    {"_autograd", "_precision"},
+    {"_autograd", "_precision", "_lock"},
     {"_checks"},
     {"linalg"},
     {"manifolds", "covariance"},
@@ -32,6 +32,8 @@ ALLOWED = {
     "numpy": None,
     "scipy": {"linalg", "datasets", "baselines"},
     "sklearn": {"datasets", "metrics", "_inputs", "estimator", "baselines", "experiments"},
+    "filelock": {"_lock"},
+    "jinja2": {"report"},
     "pooch": {"datasets"},
     "requests": {"datasets"},
     "h5py": {"datasets"},

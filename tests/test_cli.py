@@ -228,7 +228,9 @@ def wait_for(process, epoch):
     raise AssertionError(process.stderr.read())
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "how", [signal.SIGINT, signal.SIGKILL, signal.SIGTERM, signal.SIGUSR1], ids=lambda s: s.name
+)
 def test_stopped_and_resumed_ends_bit_equal(tmp_path, how):
     data, run, straight = file_of(tmp_path), tmp_path / "run", tmp_path / "straight"
     options = (data, "--epochs", 400, "--device", "cpu", "--no-baseline")
@@ -236,17 +238,41 @@ def test_stopped_and_resumed_ends_bit_equal(tmp_path, how):
     wait_for(process, 5)
     process.send_signal(how)
     output, _ = process.communicate(timeout=60)
-    if how == signal.SIGINT:
-        assert process.returncode == 130
-        assert f"go on with: spdnet train --resume --out {run}" in output
+    if how != signal.SIGKILL:
+        assert process.returncode == (130 if how == signal.SIGINT else 143)
+        assert f"resume with: spdnet train --resume --out {run}" in output
     assert 5 <= len(RunFolder(run).metrics()) < 400
     assert invoke("predict", run, data, "--out", tmp_path / "p.csv").exit_code == 0
     resumed = spdnet("train", "--resume", "--out", run)
     assert resumed.returncode == 0, resumed.stderr
-    assert "going on after epoch" in resumed.stdout
+    assert "resuming after epoch" in resumed.stdout
     assert spdnet("train", *options, "--out", straight).returncode == 0
     require_equal_runs(run, straight)
     assert not list(run.rglob(".*.part"))
+
+
+def test_the_same_command_resumes_and_extends(tmp_path, monkeypatch):
+    """Also with relative paths, and with a file of settings."""
+    file_of(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my.toml").write_text('dims = [5, 3]\nlr = 0.02\nbad = "drop"\n')
+    command = ("train", "a.npz", "--settings", "my.toml", "--epochs", 2, "--out", "run")
+    assert invoke(*command).exit_code == 0
+    assert invoke(*command).exit_code == 2  # a second run there
+    (tmp_path / "run" / "results.json").unlink()
+    again = invoke(*command, "--resume")
+    assert again.exit_code == 0, again.output
+    assert "resuming after epoch 2" in again.output
+    assert "is finished" in invoke(*command, "--resume").output
+    more = invoke("train", "--resume", "--out", "run", "--epochs", 4)
+    assert more.exit_code == 0, more.output
+    assert RunFolder("run").results()["epochs"] == 4
+    assert RunFolder("run").report_file.exists()
+    (tmp_path / "a.npz").rename(tmp_path / "b.npz")
+    (tmp_path / "run" / "results.json").unlink()
+    assert invoke("train", "--resume", "--out", "run").exit_code == 2
+    assert invoke("train", "b.npz", "--resume", "--out", "run").exit_code == 0
+    assert invoke("train", "--resume", "--out", "run").exit_code == 0
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -281,9 +307,10 @@ def test_a_terminal_gets_a_live_line(tmp_path, width):
     assert output.count(b"\x1b[?25l") == output.count(b"\x1b[?25h")  # the cursor is back
 
 
-def run_folder(tmp_path):
+def run_folder(tmp_path, epochs=1):
     """A run of 5 x 5 matrices."""
-    assert invoke("train", file_of(tmp_path), "--epochs", 1, "--out", tmp_path / "r").exit_code == 0
+    run = invoke("train", file_of(tmp_path), "--epochs", epochs, "--out", tmp_path / "r")
+    assert run.exit_code == 0
     return tmp_path / "r"
 
 
@@ -374,7 +401,7 @@ BAD = {
     ),
     "a finished run": (
         lambda p: ("train", p / "a.npz", "--out", run_folder(p)),
-        "is not empty; name another, or go on with the run in it with --resume",
+        "is not empty; name another, or resume the run in it with --resume",
     ),
     "labels for a file that has them": (
         lambda p: good(p, "--labels", "y.txt"),
@@ -494,8 +521,12 @@ BAD = {
     ),
     "resume without a folder": (lambda p: ("train", "--resume"), "expected --out"),
     "resume with other settings": (
-        lambda p: ("train", "--resume", "--out", run_folder(p), "--epochs", 7),
-        "epochs = 1, got 7",
+        lambda p: ("train", "--resume", "--out", run_folder(p), "--lr", 7),
+        "lr = 0.01, got 7.0",
+    ),
+    "resume with fewer epochs": (
+        lambda p: ("train", "--resume", "--out", run_folder(p, epochs=2), "--epochs", 1),
+        "epochs = 2, got 1",
     ),
     # runs
     "evaluate what is no run": (lambda p: ("evaluate", p, "digits"), "expected a run folder"),

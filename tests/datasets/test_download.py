@@ -12,6 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import numpy as np
 import pytest
 
+from spdnet._lock import LockedError
 from spdnet.datasets import DataError
 from spdnet.datasets import download as module
 from spdnet.datasets.download import download
@@ -349,7 +350,7 @@ def test_one_download_at_a_time(site, tmp_path):
         while not (tmp_path / "data.bin.part").exists():
             assert first.is_alive()
             time.sleep(0.01)
-        with pytest.raises(OSError, match="another download is going on"):
+        with pytest.raises(LockedError, match="one is under way"):
             download(site.url, tmp_path)
     finally:
         site.gate.set()

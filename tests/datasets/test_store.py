@@ -12,6 +12,7 @@ from multiprocessing import get_context
 import numpy as np
 import pytest
 
+from spdnet._lock import LockedError
 from spdnet.datasets import DataError, StoredArray, StoreWriter, examine, open_stored, read, treat
 from spdnet.datasets import readers as readers_module
 from tests.cases import random_spd
@@ -257,7 +258,7 @@ def test_a_writer_takes_up_only_what_is_its_own(tmp_path):
     with StoreWriter(path, {"a": 1}) as writer:
         writer.add("s0", X[:1], y="a")
         writer.flush()
-        with pytest.raises(FileExistsError, match="another process"):
+        with pytest.raises(LockedError, match="another process"):
             StoreWriter(path, {"a": 1})
         with pytest.raises(DataError, match="one size, 4 x 4, got 3 x 3"):
             writer.add("s1", np.eye(3)[None], y="a")
@@ -278,7 +279,7 @@ def test_a_writer_takes_up_only_what_is_its_own(tmp_path):
     with pytest.raises(FileExistsError, match="by now"):
         StoreWriter(path, {"a": 1})
     path.unlink()
-    (tmp_path / "a.npz.part").unlink()
+    (tmp_path / "a.npz.part.json").write_text('{"plan": {"a": 1}}\n')
     with StoreWriter(path, {"a": 1}) as writer:  # a note without matrices is of no use
         assert writer.done == []
         with pytest.raises(DataError, match="got none"):

@@ -157,7 +157,7 @@ def test_a_process_that_dies(data, restarts):
     folder = RunFolder(data / "run")
     if restarts:
         assert process.returncode == 0, text
-        assert "going on after epoch" in text
+        assert "resuming after epoch" in text
     else:
         assert process.returncode != 0
         assert "SIGKILL" in text or "Signal 9" in text or "exitcode: -9" in text.replace(" ", "")

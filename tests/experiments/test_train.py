@@ -1,7 +1,9 @@
 import json
 import logging
+import shutil
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +11,8 @@ import torch
 
 from spdnet.experiments import RunFolder, Settings, Trained, train
 from spdnet.experiments.data import Preprocessing, load_arrays, prepare
-from spdnet.experiments.train import Watch
+from spdnet.experiments.watch import Terminated, Watch
+from spdnet.report import write_report
 from spdnet.training import checkpoint
 from tests.cases import random_spd
 
@@ -43,7 +46,7 @@ def test_a_run_folder_holds_everything(tmp_path):
     watch, folder = Lines(), RunFolder(tmp_path / "runs" / "a")
     found = train(quick(file_of(tmp_path)), folder, watch=watch)
     names = {p.name for p in folder.path.iterdir()}
-    assert names == {
+    assert names - {".lock"} == {
         "settings.toml",
         "environment.json",
         "metrics.csv",
@@ -360,7 +363,7 @@ def test_a_damaged_checkpoint_is_passed_over(tmp_path):
     watch = Lines()
     train(folder.settings(), folder, resume=True, watch=watch)
     assert any("last.pt is truncated or damaged" in line for line in watch.lines)
-    assert "going on after epoch 2" in watch.lines
+    assert "resuming after epoch 2" in watch.lines
     straight = RunFolder(tmp_path / "straight")
     train(settings, straight)
     assert without_times(straight.metrics()) == without_times(folder.metrics())
@@ -375,15 +378,107 @@ def test_other_data_are_refused_on_resume(tmp_path):
     with pytest.raises(ValueError, match=r"expected the data that the run in .* began with"):
         train(folder.settings(), folder, resume=True)
     file_of(tmp_path)
-    for change, text in (("lr = 0.01", "lr = 0.5"), ("dims = [5, 5, 5]", "dims = [5, 4]")):
+    for name, value in (
+        ("lr", "0.5"),
+        ("dims", "[5, 4]"),
+        ("seed", "1"),
+        ("test", "0.3"),
+        ("reg", "0.1"),
+        ("estimator", '"oas"'),
+        ("class_weight", '"balanced"'),
+        ("bad", '"drop"'),
+        ("patience", "3"),
+        ("repeat", "2"),
+        ("epochs", "3"),
+    ):
         before = folder.settings_file.read_text()
-        assert change in before
-        folder.settings_file.write_text(before.replace(change, text))
-        with pytest.raises(
-            ValueError, match=r"with which the run in .* began, got .* from settings"
-        ):
+        lines = [line for line in before.splitlines() if not line.startswith(f"{name} =")]
+        folder.settings_file.write_text("\n".join([*lines, f"{name} = {value}"]))
+        with pytest.raises(ValueError, match=rf"expected {name} = .*, with which the run in"):
             train(folder.settings(), folder, resume=True)
         folder.settings_file.write_text(before)
+    train(folder.settings(), folder, resume=True)
+    assert folder.finished
+
+
+@pytest.mark.parametrize("more", [{"seed": 1}, {"class_weight": "balanced"}, {"patience": 3}])
+def test_a_checkpoint_of_another_training_is_refused(tmp_path, more):
+    """Its parts are others, so that the test part would have been trained on."""
+    data = file_of(tmp_path)
+    folder, other = RunFolder(tmp_path / "run"), RunFolder(tmp_path / "other")
+    for run, settings in ((folder, quick(data)), (other, quick(data, **more))):
+        with pytest.raises(KeyboardInterrupt):
+            train(settings, run, watch=Interrupt(2))
+    shutil.rmtree(folder.path / "checkpoints")
+    shutil.copytree(other.path / "checkpoints", folder.path / "checkpoints")
+    with pytest.raises(ValueError, match=f"expected {next(iter(more))} = "):
+        train(folder.settings(), folder, resume=True)
+    for file in (folder.checkpoints().last, folder.checkpoints().previous):
+        state = checkpoint.load(file)
+        state["identity"] = quick(data, dims=(5, 5, 5)).identity(state["identity"]["data"])
+        state["trainer"]["seed"] = 0
+        checkpoint.save(state, file)
+    if "seed" in more:
+        with pytest.raises(ValueError, match="expected the training, validation and test parts"):
+            train(folder.settings(), folder, resume=True)
+
+
+def test_repeats_are_resumed_with_the_same_data_and_settings(tmp_path):
+    data = file_of(tmp_path)
+    folder = RunFolder(tmp_path / "run")
+    with pytest.raises(KeyboardInterrupt):
+        train(quick(data, repeat=2), folder, watch=Interrupt(6))  # in the second
+    assert folder.of_seed(0).finished
+    file_of(tmp_path, n=90)
+    with pytest.raises(ValueError, match="expected the data"):
+        train(folder.settings(), folder, resume=True)
+    file_of(tmp_path)
+    before = folder.settings_file.read_text()
+    folder.settings_file.write_text(before.replace("repeat = 2", "repeat = 3"))
+    with pytest.raises(ValueError, match="expected repeat = 2"):
+        train(folder.settings(), folder, resume=True)
+    folder.settings_file.write_text(before)
+    assert len(train(folder.settings(), folder, resume=True)["seeds"]) == 2
+
+
+def test_a_run_is_extended(tmp_path):
+    data = file_of(tmp_path)
+    folder = RunFolder(tmp_path / "run")
+    train(quick(data, schedule="constant"), folder, on_finished=write_report)
+    first = folder.metrics()
+    longer = replace(folder.settings(), epochs=6)
+    with pytest.raises(KeyboardInterrupt):
+        train(longer, folder, resume=True, watch=Interrupt(1))
+    assert not folder.finished
+    assert not folder.report_file.exists()
+    assert folder.settings().epochs == 6
+    found = train(folder.settings(), folder, resume=True)
+    assert found["epochs"] == 6
+    assert folder.metrics()[:4] == first
+    straight = RunFolder(tmp_path / "straight")
+    train(quick(data, schedule="constant", epochs=6), straight)
+    assert without_times(straight.metrics()) == without_times(folder.metrics())
+    with pytest.raises(ValueError, match="expected epochs = 6"):
+        train(replace(longer, epochs=2), folder, resume=True)
+
+
+def test_repeats_are_extended(tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    train(quick(file_of(tmp_path), repeat=2), folder)
+    train(replace(folder.settings(), epochs=5), folder, resume=True)
+    assert [len(one.metrics()) for one in folder.seeds()] == [5, 5]
+
+
+def test_data_that_moved_are_named_anew(tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    with pytest.raises(KeyboardInterrupt):
+        train(quick(file_of(tmp_path)), folder, watch=Interrupt(2))
+    moved = (tmp_path / "a.npz").rename(tmp_path / "moved.npz")
+    with pytest.raises(FileNotFoundError):
+        train(folder.settings(), folder, resume=True)
+    train(replace(folder.settings(), data=str(moved)), folder, resume=True)
+    assert folder.finished
+    assert folder.settings().data == str(moved)
 
 
 def test_a_loss_that_is_not_finite_keeps_the_last_good_checkpoint(tmp_path):
@@ -498,8 +593,51 @@ def test_a_folder_has_one_process(tmp_path):
     train(quick(data), folder, watch=Second())
     names = [RunFolder(tmp_path / "runs" / "a", numbered=True) for _ in range(3)]
     for one in names:
-        one.create(quick(data))
+        one.claim()
     assert [one.path.name for one in names] == ["a", "a-2", "a-3"]
+
+
+def test_a_folder_that_was_filled_meanwhile_is_refused(tmp_path):
+    """Another process trains in the folder, and ends, while this one reads its data."""
+    folder = RunFolder(tmp_path / "run")
+    data = file_of(tmp_path)
+
+    class Meanwhile(Watch):
+        def matrix(self, done, total):
+            if not folder.exists:
+                train(quick(data, seed=5), RunFolder(folder.path))
+
+    with pytest.raises(FileExistsError, match="is not empty"):
+        train(quick(data), folder, watch=Meanwhile())
+    assert folder.settings().seed == 5
+    assert folder.environment()["seed"] == 5
+    assert len(folder.metrics()) == 4
+
+
+@pytest.mark.parametrize("more", [{}, {"norm": "log_euclidean", "eps": "10%", "val": 0.3}])
+def test_stopped_between_batches_is_equal(tmp_path, more):
+    data = file_of(tmp_path)
+    more = {"batch_size": 8, **more}
+    straight, folder = RunFolder(tmp_path / "straight"), RunFolder(tmp_path / "run")
+    train(quick(data, **more), straight)
+
+    class Stop(Lines):
+        def batch(self, trainer, done, total):
+            if trainer.progress.step % 5 == 0:  # within epochs, and at the end of one
+                self.stop()
+
+    settings, stops = quick(data, **more), 0
+    while not folder.finished:
+        watch = Stop()
+        try:
+            train(settings, folder, resume=stops > 0, watch=watch)
+        except Terminated:
+            stops += 1
+            assert watch.lines[-1].startswith("checkpoint written after epoch")
+            settings = folder.settings()
+    assert stops >= 3
+    assert without_times(straight.metrics()) == without_times(folder.metrics())
+    assert straight.results()["parts"] == folder.results()["parts"]
 
 
 KILL = """

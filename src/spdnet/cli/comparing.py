@@ -8,9 +8,11 @@ import typer
 from rich.console import Console
 from rich.status import Status
 
+from spdnet.cli.signals import stop_on_signals
 from spdnet.datasets.names import printable
 from spdnet.experiments import Comparison, ComparisonFolder, compare
 from spdnet.experiments.comparison_tables import as_text
+from spdnet.experiments.watch import StopRequest
 from spdnet.report import write_comparison
 
 
@@ -26,16 +28,17 @@ def run_comparison(given: dict[str, Any], out: Path | None) -> None:
     folder = ComparisonFolder(Path("runs") / f"compare-{name}" if out is None else out)
     told = _Teller(console)
     try:
-        found = compare(
-            settings,
-            folder,
-            say=lambda text: console.print(printable(text, keep="\n"), soft_wrap=True),
-            on_cell=told.cell,
-            on_finished=write_comparison,
-        )
+        with stop_on_signals(StopRequest()):
+            found = compare(
+                settings,
+                folder,
+                say=lambda text: console.print(printable(text, keep="\n"), soft_wrap=True),
+                on_cell=told.cell,
+                on_finished=write_comparison,
+            )
     except KeyboardInterrupt:
         told.close()
-        console.print("stopped; the same command goes on from here")
+        console.print("stopped; give the same command again to resume")
         raise
     finally:
         told.close()

@@ -20,6 +20,7 @@ from rich.progress import (
 
 from spdnet._checks import require_choice
 from spdnet.cli.display import Speed
+from spdnet.cli.signals import stop_on_signals
 from spdnet.datasets import Descriptor, build, read
 from spdnet.datasets.files import text
 from spdnet.datasets.index import read_index
@@ -35,6 +36,7 @@ from spdnet.datasets.sources import (
     sequence_sources,
 )
 from spdnet.experiments.pace import time_left
+from spdnet.experiments.watch import StopRequest
 
 KINDS = ("matrices", "sequences", "signals")
 #: settings that sequences and signals alone have
@@ -146,7 +148,8 @@ def _counting(what: str) -> Iterator[Any]:
                 console.print(f"{done} of {total} {what}, {speed:.0f}/s{left}", highlight=False)
 
         try:
-            yield count
+            with stop_on_signals(StopRequest()):
+                yield count
         except KeyboardInterrupt:
-            console.print("stopped; the same command goes on from here")
+            console.print("stopped; give the same command again to resume")
             raise

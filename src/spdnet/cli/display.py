@@ -16,7 +16,7 @@ from rich.text import Text
 
 from spdnet.datasets.names import printable
 from spdnet.experiments.pace import time_left
-from spdnet.experiments.watch import Watch
+from spdnet.experiments.watch import StopRequest, Watch
 from spdnet.training import Trainer
 from spdnet.training.loop import describe
 
@@ -52,9 +52,14 @@ class Display(Watch):
         On a terminal it shows a progress bar; elsewhere it prints a line for each epoch.
     quiet : bool
         Neither of them.
+    stop : StopRequest, optional
+        See :class:`Watch`.
     """
 
-    def __init__(self, console: Console, *, quiet: bool = False) -> None:
+    def __init__(
+        self, console: Console, *, quiet: bool = False, stop: StopRequest | None = None
+    ) -> None:
+        super().__init__(stop)
         self.console = console
         self.quiet = quiet
         self.live = console.is_terminal

@@ -38,8 +38,8 @@ def errors() -> Iterator[None]:
         if not any(text in str(error) for text in ("out of memory", "can't allocate memory")):
             raise
         _fail(error, 1)
-    except KeyboardInterrupt:
-        raise typer.Exit(130) from None
+    except KeyboardInterrupt as error:
+        raise typer.Exit(getattr(error, "exit_code", 130)) from None
 
 
 class _LostProcessError(Exception):

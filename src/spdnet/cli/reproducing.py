@@ -7,6 +7,7 @@ import typer
 from rich.console import Console
 
 from spdnet.cli.display import Display
+from spdnet.cli.signals import stop_on_signals
 from spdnet.datasets.names import printable
 from spdnet.experiments import Reproduction, ReproductionFolder, reproduce
 from spdnet.experiments.reproduction_tables import as_text
@@ -27,10 +28,11 @@ def run_reproduction(given: dict[str, Any], out: Path | None) -> None:
     folder = ReproductionFolder(out)
     display = Display(console)
     try:
-        found = reproduce(wanted, folder, watch=display, on_finished=write_reproduction)
+        with stop_on_signals(display.stop):
+            found = reproduce(wanted, folder, watch=display, on_finished=write_reproduction)
     except KeyboardInterrupt:
         display.close()
-        console.print("stopped; the same command goes on from here")
+        console.print("stopped; give the same command again to resume")
         raise
     finally:
         display.close()

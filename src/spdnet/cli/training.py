@@ -3,6 +3,7 @@
 import os
 import shlex
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from rich.console import Console
 
 from spdnet._checks import require_count
 from spdnet.cli.display import Display
+from spdnet.cli.signals import stop_on_signals
 from spdnet.datasets.names import printable
 from spdnet.experiments import RunFolder, train
 from spdnet.experiments.settings import Settings, from_mapping, read_toml
@@ -49,20 +51,22 @@ def run_training(
     restarted = under_torchrun() and int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
     if restarted and out is not None and RunFolder(out).exists:
         resume, given, file = True, {}, None  # the same command, after a process has died
+    values = {**({} if file is None else read_toml(file)), **given}
     if resume:
-        folder, settings = _resumed(given, file, out)
+        folder, settings, is_longer = _resumed(values, out)
     else:
-        values = {**({} if file is None else read_toml(file)), **given}
         settings = from_mapping(values, str(file) if file else "the command line")
         folder = RunFolder(Path("runs") / _name(settings.data) if out is None else out)
-        folder.numbered = out is None
-    if resume and folder.finished:
+        folder.numbered, is_longer = out is None, False
+    if resume and folder.finished and not is_longer:
         console.print(f"{printable(str(folder.path))} is finished")
         found = folder.results()
     else:
         fabric = make_fabric(settings.device, 0 if under_torchrun() else devices)
         fabric.launch()
-        found = _train(Display(console, quiet=quiet), settings, folder, resume, fabric)
+        display = Display(console, quiet=quiet)
+        with stop_on_signals(display.stop):
+            found = _train(display, settings, folder, resume, fabric)
         leave(fabric)
         if not fabric.is_global_zero:
             return
@@ -90,7 +94,7 @@ def _train(
         display.close()
         if folder.exists:
             again = shlex.join(["spdnet", "train", "--resume", "--out", str(folder.path)])
-            display.say(f"stopped; go on with: {again}")
+            display.say(f"stopped; resume with: {again}")
         raise
     finally:
         display.close()
@@ -112,25 +116,30 @@ def _parsed(given: dict[str, Any]) -> dict[str, Any]:
     return given
 
 
-def _resumed(
-    given: dict[str, Any], file: Path | None, out: Path | None
-) -> tuple[RunFolder, Settings]:
+def _resumed(values: dict[str, Any], out: Path | None) -> tuple[RunFolder, Settings, bool]:
+    """Return the folder and settings of the run to resume, and whether it gets more epochs.
+
+    The values may be those of the run itself, so that the command that started it can be repeated.
+    The paths of the data, the device and a larger number of epochs replace those of the run.
+    """
     if out is None:
         raise ValueError("train: expected --out with the folder of the run to resume, got none")
-    if file is not None:
-        raise ValueError(
-            "train: expected no --settings with --resume, which takes those of the run"
-        )
     folder = RunFolder(out)
     settings = folder.settings()
-    own = settings.as_dict()
-    for name, value in given.items():
-        if value != (tuple(own["dims"]) if name == "dims" and "dims" in own else own.get(name)):
+    asked = from_mapping({"data": settings.data, **values}, "the command line")
+    asked = asked.with_absolute_paths()
+    given = {name.replace("-", "_") for name in values}
+    before, now = settings.as_dict(), asked.as_dict()
+    is_longer = "epochs" in given and now["epochs"] > before["epochs"]
+    free = {*settings.paths(), "device", "baseline", *(["epochs"] if is_longer else [])}
+    for name in sorted(given - free):
+        if before.get(name) != now.get(name):
             raise ValueError(
                 f"train: expected the settings of the run with --resume, {name} = "
-                f"{own.get(name)!r}, got {value!r}; leave it out, or start a new run"
+                f"{before.get(name)!r}, got {now.get(name)!r}; leave it out, or start a new run"
             )
-    return folder, settings
+    changes = {name: getattr(asked, name) for name in given & free}
+    return folder, replace(settings, **changes), is_longer
 
 
 def _name(data: str) -> str:

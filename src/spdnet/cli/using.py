@@ -135,6 +135,8 @@ def _prepared(trained: Trained, arrays: LabelledArrays, bad: str | None, data: s
     matrices = prepare(arrays, trained.preprocessing, bad, trained.dtype)
     if matrices.note:
         typer.echo(printable(matrices.note), err=True)
+    if (warning := trained.scale_warning(matrices)) is not None:
+        typer.echo(f"warning: {warning}", err=True)
     if trained.domains and matrices.groups is None:
         text = f"note: no groups in {data}: all its signals are taken as one new person"
         typer.echo(printable(text), err=True)

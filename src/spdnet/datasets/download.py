@@ -4,16 +4,13 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from spdnet._lock import locked
 from spdnet.datasets.errors import DataError
-
-if os.name == "posix":
-    import fcntl
 
 _PAUSES = (1.0, 3.0, 9.0)  # seconds before each new attempt after a dropped connection
 _TIMEOUT = (20.0, 60.0)  # seconds to connect, and to wait for the next bytes
@@ -80,7 +77,8 @@ def download(
     if file.is_file() and pooch.file_hash(str(file)) == expected():  # nothing needs be writable
         return file
     folder.mkdir(parents=True, exist_ok=True)
-    with _alone(folder):
+    busy = f"download: expected no other download into {folder}, but one is under way; wait for it"
+    with locked(folder, busy):
         known = expected()  # once more: another process may just have fetched it
         if known is None and file.exists():
             raise DataError(
@@ -185,23 +183,6 @@ def _continues(response: Any, done: int, memory: dict[str, Any]) -> bool:
     same = _validator(response) in (None, memory["validator"])
     total = "*" if memory["total"] is None else str(memory["total"])
     return place is not None and same and int(place[1]) == done and place[2] in ("*", total)
-
-
-@contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Keep other downloads out of the folder; the lock ends with the process."""
-    with (folder / ".lock").open("a") as file:
-        try:
-            if os.name == "posix":
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise OSError(
-                f"download: expected {folder} for this process alone, but another download is "
-                "going on there; wait for it"
-            ) from None
-        except OSError:  # a file system without locks
-            pass
-        yield
 
 
 def _read(path: Path) -> dict[str, dict[str, Any]]:

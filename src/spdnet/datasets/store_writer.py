@@ -4,7 +4,6 @@ The file is a ``.npz`` that numpy reads. ``X`` is stored first, uncompressed and
 :func:`spdnet.datasets.open_stored`.
 """
 
-import fcntl
 import json
 import os
 import struct
@@ -18,6 +17,7 @@ from typing import Any
 import numpy
 from numpy.typing import NDArray
 
+from spdnet._lock import acquire
 from spdnet.datasets.errors import DataError
 
 _HEADER = 128  # bytes of the header of X
@@ -69,20 +69,16 @@ class StoreWriter:
         self.done: list[str] = []
         plan = dict(json.loads(json.dumps(plan)))
         self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._lock = acquire(
+            self.path.with_name(self.path.name + ".part.lock"),
+            f"build: expected no other writer of {self.path}, but another process writes it",
+        )
+        if self.path.exists():
+            self._release()
+            raise FileExistsError(f"build: expected a new file, but {self.path} exists by now")
         if not self._part.exists():
             self._journal.unlink(missing_ok=True)  # of a build that was complete
         self._handle = self._part.open("ab", buffering=0)
-        try:
-            fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            self._handle.close()
-            raise FileExistsError(
-                f"build: expected to be the only one that writes {self.path}, but another process "
-                "does"
-            ) from None
-        if not self._is_ours() or self.path.exists():
-            self._handle.close()
-            raise FileExistsError(f"build: expected a new file, but {self.path} is there by now")
         if self._journal.exists() and self._journal.stat().st_size:
             self._go_on(plan)
         else:
@@ -186,22 +182,31 @@ class StoreWriter:
                         numpy.lib.format.write_array(member, values, allow_pickle=False)
             file.flush()
             os.fsync(file.fileno())
+        self._handle.close()
         os.replace(self._part, self.path)
         self._journal.unlink()
-        self._handle.close()
+        self._release()
         return self.path
 
     def close(self) -> None:
         """Let go of the file; what was flushed stays, and where nothing was, nothing stays."""
         if self._handle.closed:
+            self._release()
             return
         try:
             self.flush()
         finally:
+            self._handle.close()
             if self._waiting.end == 0:
                 self._part.unlink(missing_ok=True)
                 self._journal.unlink(missing_ok=True)
-            self._handle.close()
+            self._release()
+
+    def _release(self) -> None:
+        """Release the lock and remove its file; Windows removes it by itself."""
+        if self._lock.is_locked and os.name != "nt":
+            Path(self._lock.lock_file).unlink(missing_ok=True)
+        self._lock.release()
 
     def _values(self, provenance: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
         """The columns of the file: those that every source has, one value for each matrix."""
@@ -215,13 +220,6 @@ class StoreWriter:
             if all(c.get(name) is not None for c in self._columns)
         }
         return {**values, "provenance": numpy.array(json.dumps(dict(provenance)))}
-
-    def _is_ours(self) -> bool:
-        """Whether the file that is locked still has its name: another may have finished it."""
-        try:
-            return os.path.samestat(os.fstat(self._handle.fileno()), os.stat(self._part))
-        except FileNotFoundError:
-            return False
 
     def _note(self, line: dict[str, Any]) -> None:
         self._columns.append(line)
@@ -250,6 +248,7 @@ class StoreWriter:
 
     def _refuse(self, why: str, error: Exception | None) -> None:
         self._handle.close()
+        self._release()
         raise DataError(
             f"build: expected to go on with {self._part}, but it {why}; delete it and "
             f"{self._journal.name} to begin again"

@@ -168,9 +168,7 @@ def compare(
         "repeats": repeats,
         "digest": data.digest,
     }
-    earlier = folder.require_same(plain)
-    named = [name for name in METHODS if name in methods or name in earlier]
-    plain["methods"] = named
+    folder.require_same(plain)
     n_train = [int((~held).sum()) for held in parts]
     what = replace(preprocessing, raw=False).describe(len(codes))
     chance = [_chance(codes, held) for held in parts]
@@ -178,9 +176,12 @@ def compare(
         f"{what}, {len(classes)} classes; {protocol}: {repeats} x {n_train[0]} to train on, "
         f"{len(codes) - n_train[0]} held out{_groups(groups, parts[0])}; {len(methods)} methods"
     )
-    cells: dict[str, list[dict[str, Any] | None]] = {name: [] for name in named}
     folder.path.mkdir(parents=True, exist_ok=True)
     with RunFolder(folder.path).locked():
+        earlier = folder.require_same(plain)  # again: another process may have been here
+        named = [name for name in METHODS if name in methods or name in earlier]
+        cells: dict[str, list[dict[str, Any] | None]] = {name: [] for name in named}
+        plain["methods"] = named
         folder.begin(plain)
         pace = Pace(repeats)
         for i, held in enumerate(parts):

@@ -8,7 +8,7 @@ from typing import Any
 from spdnet.experiments.methods import METHODS
 from spdnet.experiments.run_folder import (
     environment,
-    is_draft,
+    is_empty,
     read_environment,
     read_json,
     write,
@@ -64,8 +64,7 @@ class ComparisonFolder:
     def require_same(self, settings: dict[str, Any]) -> list[str]:
         """See that nothing is here, or this comparison; the methods that it has had so far."""
         if not self._file_of("comparison").is_file():
-            there = self.path.iterdir() if self.path.exists() else ()
-            if any(p.name != "cells" and not is_draft(p) for p in there):
+            if self.path.exists() and not is_empty(self.path):
                 raise FileExistsError(
                     f"compare: expected a new folder or one of a comparison, but {self.path} holds "
                     "something else; name another"
@@ -82,9 +81,9 @@ class ComparisonFolder:
         return [name for name in METHODS if isinstance(earlier, list) and name in earlier]
 
     def begin(self, settings: dict[str, Any]) -> None:
-        """Write what is compared."""
-        (self.path / "cells").mkdir(exist_ok=True)
+        """Write what is compared; the folder is locked."""
         write(self._file_of("comparison"), json.dumps(settings, indent=1) + "\n")
+        (self.path / "cells").mkdir(exist_ok=True)
         if not self._file_of("environment").is_file():
             text = json.dumps(environment(settings["seed"]), indent=2)
             write(self._file_of("environment"), text + "\n")

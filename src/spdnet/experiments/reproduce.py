@@ -85,8 +85,10 @@ def reproduce(
         for repeat in range(run.repeats):  # complain before anything is written
             held_out(run.problem, run.experiment.protocol, wanted.seed + repeat)
     plain = asdict(wanted)
-    folder.begin(plain)
+    folder.require_same(plain)
+    folder.path.mkdir(parents=True, exist_ok=True)
     with RunFolder(folder.path).locked():
+        folder.begin(plain)
         found = [run.run() for run in runs]
         results = {**plain, "title": wanted.title, "experiments": found}
         write(folder.results_file, json.dumps(results, indent=1, allow_nan=False) + "\n")

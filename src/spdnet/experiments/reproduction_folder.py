@@ -9,7 +9,7 @@ from spdnet.experiments.reproduction import Row
 from spdnet.experiments.run_folder import (
     RunFolder,
     environment,
-    is_draft,
+    is_empty,
     read_environment,
     read_json,
     write,
@@ -54,8 +54,15 @@ class ReproductionFolder:
         """The report."""
         return self.path / "report.html"
 
-    def begin(self, wanted: dict[str, Any]) -> None:
-        """See that nothing is here, or this reproduction; more repeats and baselines may come."""
+    def require_same(self, wanted: dict[str, Any]) -> None:
+        """Raise an error unless the folder is empty or holds this reproduction.
+
+        The number of repeats, the baselines and the device may differ.
+
+        Raises
+        ------
+        ValueError, FileExistsError
+        """
         file = self.path / "reproduction.json"
         may_change = ("repeats", "baselines", "device")
         if file.is_file():
@@ -66,13 +73,16 @@ class ReproductionFolder:
                         f"reproduce: expected the reproduction that {self.path} holds, with {name} "
                         f"= {before.get(name)!r}, got {value!r}; name another folder"
                     )
-        elif self.path.exists() and not all(map(is_draft, self.path.iterdir())):
+        elif self.path.exists() and not is_empty(self.path):
             raise FileExistsError(
                 f"reproduce: expected a new folder or one of a reproduction, but {self.path} holds "
                 "something else; name another"
             )
-        self.path.mkdir(parents=True, exist_ok=True)
-        write(file, json.dumps(wanted, indent=1) + "\n")
+
+    def begin(self, wanted: dict[str, Any]) -> None:
+        """Write what is reproduced; the folder is locked."""
+        self.require_same(wanted)
+        write(self.path / "reproduction.json", json.dumps(wanted, indent=1) + "\n")
         if not (self.path / "environment.json").is_file():
             text = json.dumps(environment(wanted["seed"]), indent=2)
             write(self.path / "environment.json", text + "\n")

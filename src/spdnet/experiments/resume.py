@@ -1,18 +1,18 @@
-"""Going on with a run from a checkpoint of it, which somebody may have made up."""
+"""Resume a run from one of its checkpoints."""
 
 from typing import Any
 
 import torch
 
-from spdnet.experiments.run_folder import RunFolder
+from spdnet.experiments.run_folder import RunFolder, changed, first_difference
 from spdnet.training import Trainer
 from spdnet.training.checkpoint import CheckpointError
 
 
-def take_up(
+def resume_training(
     trainer: Trainer, state: dict[str, Any], common: dict[str, Any], folder: RunFolder
 ) -> None:
-    """Go on from the state of a checkpoint.
+    """Load the state of a checkpoint into a trainer.
 
     Parameters
     ----------
@@ -20,18 +20,18 @@ def take_up(
     state : dict
         Of the checkpoint.
     common : dict
-        What the checkpoints of this run have in common: see :meth:`Trained.state`.
+        What all checkpoints of this run share: see :meth:`Trained.state`.
     folder : RunFolder
 
     Raises
     ------
     CheckpointError
-        It does not fit.
+        The checkpoint is incomplete or made up.
     ValueError
-        It is of another training.
+        The checkpoint belongs to another training.
     """
     try:
-        difference = _difference(state, common, folder)
+        difference = _difference(state, common, trainer.seed, folder)
         if difference is None:
             trainer.load_state_dict(state["trainer"])
     except torch.OutOfMemoryError:
@@ -45,18 +45,30 @@ def take_up(
         raise ValueError(difference)
 
 
-def _difference(state: dict[str, Any], common: dict[str, Any], folder: RunFolder) -> str | None:
-    """Why a checkpoint is not of this training: it has other data, network or recipe."""
-    if state["data"]["digest"] != common["data"]["digest"]:
+def _difference(
+    state: dict[str, Any], common: dict[str, Any], seed: int, folder: RunFolder
+) -> str | None:
+    """Describe why a checkpoint is not one of this training; None if it is."""
+    if type(state["trainer"]["seed"]) is not int:
+        raise TypeError("a seed that is not an integer")
+    own = {**common["identity"], "seed": seed}
+    before = {**state["identity"], "seed": state["trainer"]["seed"]}
+    for old, new in (
+        (before, own),
+        *((state[part], common[part]) for part in ("network", "recipe", "preprocessing")),
+    ):
+        if (found := first_difference(old, new)) is not None:
+            return f"train: {changed(*found, folder.path)}"
+    for part in ("classes", "domains"):
+        if state[part] != common[part]:
+            return (
+                f"train: expected the {part} of the checkpoint in {folder.path}, got others; start "
+                "a new run"
+            )
+    there, here = state["data"]["parts"], common["data"]["parts"]
+    if there.keys() != here.keys() or not all(torch.equal(there[k], here[k]) for k in here):
         return (
-            f"train: expected the data that the run in {folder.path} began with, got others; start "
-            "a new run, or bring the data back"
+            f"train: expected the training, validation and test parts of the checkpoint in "
+            f"{folder.path}, got others: it belongs to another training; start a new run"
         )
-    for part in ("network", "recipe"):
-        for name, value in state[part].items():
-            if common[part].get(name) != value:
-                return (
-                    f"train: expected {name} = {value!r}, with which the run in {folder.path} "
-                    f"began, got {common[part].get(name)!r} from {folder.settings_file.name}"
-                )
     return None

@@ -8,7 +8,7 @@ import platform
 import shlex
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -17,11 +17,9 @@ from typing import Any
 import numpy
 import torch
 
+from spdnet._lock import LOCK, locked
 from spdnet.experiments.settings import Settings, from_mapping, read_toml
 from spdnet.training.checkpoint import CheckpointFolder
-
-if os.name == "posix":
-    import fcntl
 
 _LIBRARIES = ("spdnet", "torch", "numpy", "scipy", "scikit-learn", "lightning-fabric")
 
@@ -37,6 +35,7 @@ class RunFolder:
     ``results.json``      scores, confusion, spectra: written at the end
     ``report.html``       the same for people
     ``seed-*/``           with ``--repeat``: a folder like this for each seed
+    ``.lock``             locked while a process writes
     ====================  ==================================================
 
     Parameters
@@ -94,19 +93,80 @@ class RunFolder:
 
     @property
     def is_free(self) -> bool:
-        """Whether there is nothing here but drafts of a process that was killed."""
-        return not self.path.exists() or all(map(is_draft, self.path.iterdir()))
+        """Whether the folder is missing, or holds only a lock and drafts of killed processes."""
+        return not self.path.exists() or is_empty(self.path)
 
-    def create(self, settings: Settings) -> None:
-        """Make the folder, with settings and environment; what is there is left as it is."""
-        self._claim()
+    def require_free(self) -> None:
+        """Raise an error if the folder holds something.
+
+        Raises
+        ------
+        FileExistsError
+        """
+        if not self.is_free:
+            raise FileExistsError(
+                f"train: expected a new folder, but {self.path} is not empty; name another, or "
+                "resume the run in it with --resume"
+            )
+
+    def create(self, settings: Settings, digest: str) -> None:
+        """Write settings and environment; existing files are kept.
+
+        Parameters
+        ----------
+        settings : Settings
+        digest : str
+            Of the contents of the data.
+        """
+        self.path.mkdir(parents=True, exist_ok=True)
         if not self.exists:
             write(self.settings_file, settings.to_toml())  # from now on it is a run
         if not self.environment_file.exists():
-            write(self.environment_file, json.dumps(environment(settings.seed), indent=2) + "\n")
+            self._write_environment(settings, digest)
 
-    def _claim(self) -> None:
-        """Make the folder ours: of two processes that want it, one gets it."""
+    def _write_environment(self, settings: Settings, digest: str) -> None:
+        found = {**environment(settings.seed), "identity": settings.identity(digest)}
+        write(self.environment_file, json.dumps(found, indent=2) + "\n")
+
+    def require_same(self, settings: Settings, digest: str) -> None:
+        """Raise an error if settings or data are not those that the run began with.
+
+        Raises
+        ------
+        ValueError
+        """
+        if not self.environment_file.exists():  # killed before it was written
+            return
+        before = self._environment().get("identity")
+        if not isinstance(before, dict):
+            raise ValueError(
+                f"run: expected the settings of the run in {self.environment_file}, got none; "
+                "start a new run"
+            )
+        if (difference := first_difference(before, settings.identity(digest))) is not None:
+            raise ValueError(f"train: {changed(*difference, self.path)}")
+
+    def replace_settings(self, settings: Settings, digest: str) -> None:
+        """Replace the settings of the run by others with more epochs, or with other paths.
+
+        With more epochs the results are removed, since the run is no longer finished. The
+        checkpoint is rewritten first, so that the call can be repeated after an interruption.
+        """
+        epochs = settings.make_recipe().epochs
+        if epochs != self.settings().make_recipe().epochs:
+            files = self.checkpoints()
+            self.results_file.unlink(missing_ok=True)
+            self.report_file.unlink(missing_ok=True)
+            if files.any():
+                state, _ = files.load_last(needs=("identity", "recipe", "trainer"))
+                for part in ("identity", "recipe"):
+                    state[part]["epochs"] = epochs
+                files.save_last(state)
+        write(self.settings_file, settings.to_toml())
+        self._write_environment(settings, digest)
+
+    def claim(self) -> None:
+        """Make the folder. Of two processes that want a numbered one, each gets its own."""
         base, number = self.path, 2
         while self.numbered:
             try:
@@ -118,24 +178,15 @@ class RunFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other processes out while this one writes; the lock ends with the process."""
-        if os.name != "posix":  # where folders cannot be locked
-            yield
-            return
-        folder = os.open(self.path, os.O_RDONLY)
-        try:
-            try:
-                fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise ValueError(
-                    f"run: expected {self.path} for this process alone, but another is writing "
-                    "there; wait for it, or name another folder"
-                ) from None
-            for draft in filter(is_draft, self.path.rglob("*")):  # of a process that was killed
+        """Lock the folder against other processes and remove drafts of killed ones."""
+        busy = (
+            f"run: expected no other process in {self.path}, but another is writing there; wait "
+            "for it, or name another folder"
+        )
+        with locked(self.path, busy):
+            for draft in filter(is_draft, self.path.rglob("*")):
                 draft.unlink(missing_ok=True)
             yield
-        finally:
-            os.close(folder)
 
     def settings(self) -> Settings:
         """The settings of the run."""
@@ -187,13 +238,44 @@ class RunFolder:
         return read_json(self.results_file, "spdnet train --resume goes on where it stopped")
 
     def environment(self) -> dict[str, Any]:
-        """Versions, machine and command."""
+        """Return versions, machine and command."""
+        return {k: v for k, v in self._environment().items() if k != "identity"}
+
+    def _environment(self) -> dict[str, Any]:
         return read_environment(self.environment_file, "it was written at the start of the run")
 
 
 def is_draft(path: Path) -> bool:
     """Whether a process was killed while it wrote this file."""
     return path.name.startswith(".") and path.name.endswith(".part")
+
+
+def is_empty(folder: Path) -> bool:
+    """Whether a folder holds nothing but a lock file and drafts."""
+    return all(path.name == LOCK or is_draft(path) for path in folder.iterdir())
+
+
+def first_difference(
+    before: Mapping[str, Any], now: Mapping[str, Any]
+) -> tuple[str, Any, Any] | None:
+    """Return the first name whose values differ, with both values; None if there is none."""
+    for name in {**before, **now}:
+        if before.get(name) != now.get(name):
+            return name, before.get(name), now.get(name)
+    return None
+
+
+def changed(name: str, before: Any, now: Any, folder: Path) -> str:
+    """Describe a setting that is not the one that a run began with."""
+    if name == "data":
+        return (
+            f"expected the data that the run in {folder} began with, got others; start a new run, "
+            "or bring the data back"
+        )
+    return (
+        f"expected {name} = {before!r}, with which the run in {folder} began, got {now!r}; undo "
+        "the change in settings.toml or on the command line, or start a new run"
+    )
 
 
 def write(path: Path, text: str) -> None:

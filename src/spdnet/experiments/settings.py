@@ -33,6 +33,8 @@ _WITH_NONE: dict[str, Iterable[str]] = {
     "norm": NORMS,
     "class_weight": ("balanced",),
 }
+#: settings that do not decide the result
+_FREE = ("labels", "groups", "device", "baseline")
 #: settings that a recipe has and a run may replace
 OF_THE_RECIPE = (
     "epochs",
@@ -225,6 +227,18 @@ class Settings:
         nothing = {name: "none" for name in ("center", "norm") if filled[name] is None}
         settings = {**asdict(self), **filled, **nothing}
         return {name: value for name, value in settings.items() if value is not None}
+
+    def identity(self, digest: str) -> dict[str, Any]:
+        """Return the settings that decide the result, as plain values.
+
+        The data are identified by the digest of their contents, wherever they lie.
+        """
+        plain = {**json.loads(json.dumps(self.as_dict())), "data": digest}
+        return {name: value for name, value in plain.items() if name not in _FREE}
+
+    def paths(self) -> dict[str, Any]:
+        """Return the settings that say where the data lie."""
+        return {name: getattr(self, name) for name in ("data", "labels", "groups")}
 
     def to_toml(self) -> str:
         """A TOML file with everything said, as ``spdnet train --settings`` reads it."""

@@ -1,4 +1,4 @@
-"""Train and evaluate, in a run folder that can be left at any moment and gone on with."""
+"""Train and evaluate in a run folder; a run can be interrupted and resumed at any time."""
 
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -10,12 +10,12 @@ import torch
 from spdnet.experiments.data import Matrices, Preprocessing, load_arrays, prepare
 from spdnet.experiments.divide import advice, describe, divide, domains
 from spdnet.experiments.outcome import outcome, summary
-from spdnet.experiments.resume import take_up
+from spdnet.experiments.resume import resume_training
 from spdnet.experiments.run_folder import RunFolder
 from spdnet.experiments.settings import Settings
 from spdnet.experiments.trained import Trained
-from spdnet.experiments.watch import Watch
-from spdnet.training import Fabric, LabelledMatrices, Trainer, build, make_fabric
+from spdnet.experiments.watch import Terminated, Watch
+from spdnet.training import Fabric, InputScale, LabelledMatrices, Trainer, build, make_fabric
 from spdnet.training.device import threads_for
 from spdnet.training.network import require_two
 
@@ -39,10 +39,10 @@ def train(
     Parameters
     ----------
     settings : Settings
-        With ``resume`` those of the folder.
+        With ``resume``, those of the folder, or those with more ``epochs`` to extend the run.
     folder : RunFolder
     resume : bool
-        Go on with the run in the folder; a CPU run ends as if it had never been interrupted.
+        Resume the run in the folder; a CPU run ends as if it had never been interrupted.
     watch : Watch, optional
     on_finished : callable, optional
         Called with each folder whose results are written, for example to write the report.
@@ -60,6 +60,8 @@ def train(
         Of settings, data or files.
     FloatingPointError
         The loss is not finite; the last good checkpoint is kept.
+    Terminated
+        ``watch.stop`` was requested; a checkpoint has been written.
 
     Examples
     --------
@@ -72,12 +74,10 @@ def train(
     359
     """
     fabric = make_fabric(settings.device) if fabric is None else fabric
-    watch = Watch() if watch is None or not fabric.is_global_zero else watch
-    if fabric.is_global_zero and not (resume or folder.numbered or folder.is_free):
-        raise FileExistsError(
-            f"train: expected a new folder, but {folder.path} is not empty; name another, or go on "
-            "with the run in it with --resume"
-        )
+    watch = Watch() if watch is None else watch
+    watch = watch if fabric.is_global_zero else Watch(watch.stop)
+    if fabric.is_global_zero and not (resume or folder.numbered):
+        folder.require_free()
     arrays = load_arrays(settings.data, settings.labels, settings.groups, on_file=watch.file)
     preprocessing = Preprocessing.of(arrays, settings)
     data = prepare(arrays, preprocessing, settings.bad, settings.dtype, on_matrix=watch.matrix)
@@ -89,17 +89,38 @@ def train(
     dims = _dims(settings, preprocessing.n)
     settings = settings.with_absolute_paths()
     if fabric.is_global_zero:
-        folder.create(replace(settings, dims=dims))
-    fabric.barrier()  # from here on the others find what the first one has written
+        folder.claim()
     common = (data, preprocessing, folder)
     with folder.locked() if fabric.is_global_zero else nullcontext():
+        if fabric.is_global_zero:
+            _begin(replace(settings, dims=dims), folder, data.digest, resume)
+        fabric.barrier()  # from here on the others find what the first one has written
         if settings.repeat == 1:
             return train_one(settings, *common, resume, watch, on_finished, fabric=fabric)
         return _train_many(settings, *common, watch, on_finished, fabric)
 
 
+def _begin(settings: Settings, folder: RunFolder, digest: str, resume: bool) -> None:
+    """Write the settings of a new run, or compare them with those of the run to resume.
+
+    The folder is locked: another process may have used it while this one read its data.
+    """
+    if not resume:
+        folder.require_free()
+    elif folder.exists:
+        began = folder.settings()
+        folder.require_same(began, digest)  # it may have been edited
+        epochs = settings.make_recipe().epochs
+        if epochs > began.make_recipe().epochs or settings.paths() != began.paths():
+            for one in (*folder.seeds(), folder):
+                changes = {"epochs": epochs, **settings.paths()}
+                one.replace_settings(replace(one.settings(), **changes), digest)
+        folder.require_same(settings, digest)
+    folder.create(settings, digest)
+
+
 def _repeats(settings: Settings) -> list[Settings]:
-    """The settings of each repeat: the same with the next seed."""
+    """Return the settings of each repeat, with consecutive seeds."""
     return [replace(settings, repeat=1, seed=settings.seed + i) for i in range(settings.repeat)]
 
 
@@ -118,6 +139,8 @@ def _train_many(
         one = folder.of_seed(run.seed)
         finished, exists = one.finished, one.exists
         fabric.barrier()  # all have looked before one writes
+        if exists:
+            one.require_same(replace(run, dims=_dims(run, preprocessing.n)), data.digest)
         if finished:
             found.append(one.results())
             continue
@@ -148,11 +171,11 @@ def train_one(
     alone: bool = True,
     fabric: Fabric | None = None,
 ) -> dict[str, Any]:
-    """Train one network on data that are ready.
+    """Train one network on prepared data.
 
-    With ``curves``, the test part is scored after each epoch, by which nothing is decided. What is
-    not ``judged`` here needs no test part: it is judged elsewhere. One that is not ``alone``
-    but one of several is not advised to repeat it.
+    With ``curves``, the test part is scored after each epoch; nothing is decided by it. With
+    ``judged=False``, notes about the test part are omitted, since it is scored elsewhere. With
+    ``alone=False``, the run is one of several, and the advice to repeat it is omitted.
     """
     fabric = make_fabric(settings.device) if fabric is None else fabric
     recipe = settings.make_recipe()
@@ -183,8 +206,12 @@ def train_one(
         fabric=fabric,
         index=torch.from_numpy(data.index[parts["train"]]),
     )
-    trained = Trained(model, data.classes, preprocessing, recipe, own, known, bad=settings.bad)
-    common = trained.state()
+    scale = InputScale.of(pieces["train"].X, signals=preprocessing.raw)
+    trained = Trained(
+        model, data.classes, preprocessing, recipe, own, known, scale, bad=settings.bad
+    )
+    full = replace(settings, dims=dims)
+    common = {**trained.state(), "identity": full.identity(data.digest)}
     chosen = " (chosen)" if settings.dims is None else ""
     watch.say(
         f"{describe(data, preprocessing, division)}\n"
@@ -196,16 +223,16 @@ def train_one(
     going_on = resume and files.any()
     fabric.barrier()  # all have looked before one writes
     if fabric.is_global_zero:
-        folder.create(replace(settings, dims=dims))
+        folder.create(full, data.digest)
     if going_on:
         state, faults = files.load_last(needs=(*common, "trainer"))
         for fault in faults:
-            watch.say(f"warning: {fault}; going on from the one before")
-        take_up(trainer, state, common, folder)
+            watch.say(f"warning: {fault}; resuming from the previous one")
+        resume_training(trainer, state, common, folder)
         fabric.barrier()  # all have read before one is set aside
         if faults and fabric.is_global_zero:
             files.set_aside_last()
-        watch.say(f"going on after epoch {trainer.progress.epoch}")
+        watch.say(f"resuming {_position(trainer)}")
     elif fabric.is_global_zero:
         files.save_last({**common, "trainer": trainer.state_dict()})
 
@@ -221,9 +248,15 @@ def train_one(
 
     watch.begin(trainer)
     try:
-        progress = trainer.run(save, watch.batch)
+        with watch.stop.deferred():
+            progress = trainer.run(save, watch.batch, lambda: watch.stop.is_made)
     finally:
         watch.end()
+    if not trainer.finished:
+        if fabric.is_global_zero:
+            files.save_last({**common, "trainer": trainer.state_dict()})
+            watch.say(f"checkpoint written {_position(trainer)}")
+        raise Terminated
     if not fabric.is_global_zero:
         fabric.barrier()  # the first one has the results
         return {}
@@ -235,6 +268,13 @@ def train_one(
         on_finished(folder)
     fabric.barrier()
     return found
+
+
+def _position(trainer: Trainer) -> str:
+    """Describe how far a training has come."""
+    text = f"after epoch {trainer.progress.epoch}"
+    partial = trainer.progress.partial
+    return text if partial is None else f"{text}, batch {partial.batches}"
 
 
 def _dims(settings: Settings, n: int) -> tuple[int, ...]:

@@ -1,9 +1,11 @@
 """A trained network with all that is needed to use it: label names and preprocessing."""
 
-from dataclasses import asdict, dataclass, field
+import math
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
+from warnings import warn
 
 import numpy
 import torch
@@ -18,7 +20,7 @@ from spdnet.datasets.readers import SPLITS
 from spdnet.experiments.data import Matrices, Preprocessing, prepare
 from spdnet.experiments.results import layer_spectra
 from spdnet.experiments.run_folder import RunFolder
-from spdnet.training import Network, Recipe, checkpoint, make_fabric, make_network
+from spdnet.training import InputScale, Network, Recipe, checkpoint, make_fabric, make_network
 from spdnet.training.device import threads_for
 from spdnet.training.network import adapted, in_pieces
 
@@ -41,6 +43,8 @@ class Trained:
         ``parts``: the indices of ``train``, ``val`` and ``test`` in them.
     domains : list of str
         Groups of the training part, for a network with statistics of each; empty for others.
+    scale : InputScale
+        Scale of the training part.
     warnings : list of str
         What was wrong with a checkpoint that had to be passed over.
     bad : {"refuse", "drop", "repair"}
@@ -67,7 +71,8 @@ class Trained:
     preprocessing: Preprocessing
     recipe: Recipe
     data: dict[str, Any]
-    domains: list[str] = field(default_factory=list)
+    domains: list[str]
+    scale: InputScale
     warnings: tuple[str, ...] = ()
     bad: str = "refuse"
 
@@ -133,6 +138,8 @@ class Trained:
             preprocessing = Preprocessing(**state["preprocessing"])
             recipe = Recipe(**state["recipe"])
             data, domains = state["data"], state["domains"]
+            scale = InputScale(**state["scale"])
+            _require_scale(scale)
             _require_agreement(preprocessing, recipe, domains)
             _require_names("classes", classes)
             _require_names("domains", domains)
@@ -154,7 +161,8 @@ class Trained:
             raise checkpoint.CheckpointError(
                 f"checkpoint: expected that of a run of spdnet train, got another: {error}"
             ) from error
-        return cls(model.eval(), classes, preprocessing, recipe, data, domains, warnings, bad)
+        common = (classes, preprocessing, recipe, data, domains, scale)
+        return cls(model.eval(), *common, warnings, bad)
 
     def state(self) -> dict[str, Any]:
         """Plain values and tensors for a checkpoint, without the weights."""
@@ -164,6 +172,7 @@ class Trained:
             "preprocessing": self.preprocessing.as_dict(),
             "data": self.data,
             "domains": self.domains,
+            "scale": self.scale.as_dict(),
             "recipe": asdict(self.recipe),
         }
 
@@ -190,8 +199,17 @@ class Trained:
     def predict_proba(
         self, X: ArrayLike, *, groups: ArrayLike | None = None
     ) -> NDArray[numpy.float64]:
-        """Probabilities ``(N, n_classes)`` in the order of ``classes``: see :meth:`predict`."""
-        return self.probabilities(self._matrices(X, groups))
+        """Return probabilities ``(N, n_classes)`` in the order of ``classes``: see
+        :meth:`predict`.
+        """
+        matrices = self._matrices(X, groups)
+        if (warning := self.scale_warning(matrices)) is not None:
+            warn(f"predict: {warning}", stacklevel=2)
+        return self.probabilities(matrices)
+
+    def scale_warning(self, matrices: Matrices) -> str | None:
+        """Return a message if data have another scale than the training data, else None."""
+        return self.scale.warning(matrices.tensor, signals=self.preprocessing.raw)
 
     def probabilities(self, matrices: Matrices) -> NDArray[numpy.float64]:
         """Probabilities ``(N, n_classes)`` for data that are ready."""
@@ -302,6 +320,13 @@ def _require_agreement(preprocessing: Preprocessing, recipe: Recipe, domains: An
     require_number("checkpoint", "reg", preprocessing.reg, at_least=0)
     if preprocessing.raw != recipe.takes_signals or (domains and not recipe.takes_signals):
         raise ValueError(f"signals or domains that {recipe.model} does not take")
+
+
+def _require_scale(scale: InputScale) -> None:
+    """Raise an error unless the range of the training data consists of finite numbers."""
+    values = tuple(scale.as_dict().values())
+    if not all(isinstance(value, float) and math.isfinite(value) for value in values):
+        raise TypeError(f"a scale of {values}")
 
 
 def _require_names(what: str, names: Any) -> None:

@@ -13,12 +13,14 @@ if TYPE_CHECKING:
     from spdnet.training.loop import Progress, Trainer, build, evaluate
     from spdnet.training.network import Network, make_network
     from spdnet.training.recipe import RECIPES, Recipe, choose_dims
+    from spdnet.training.scale import InputScale
 
 __all__ = [
     "RECIPES",
     "DiskTensor",
     "Fabric",
     "GraphedStep",
+    "InputScale",
     "LabelledMatrices",
     "Network",
     "Progress",
@@ -40,12 +42,23 @@ _HOMES = {
     "spdnet.training.loop": ("Progress", "Trainer", "build", "evaluate"),
     "spdnet.training.network": ("Network", "make_network"),
     "spdnet.training.recipe": ("RECIPES", "Recipe", "choose_dims"),
+    "spdnet.training.scale": ("InputScale",),
 }
 
 
 def __getattr__(name: str) -> Any:
     # when it is first asked for: who only wants a device does not wait for Fabric
-    if name in ("checkpoint", "data", "device", "graphs", "loop", "network", "recipe", "seed"):
+    if name in (
+        "checkpoint",
+        "data",
+        "device",
+        "graphs",
+        "loop",
+        "network",
+        "recipe",
+        "scale",
+        "seed",
+    ):
         return import_module(f"spdnet.training.{name}")
     for home, names in _HOMES.items():
         if name in names:

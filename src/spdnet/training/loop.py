@@ -5,7 +5,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
@@ -22,6 +22,28 @@ from spdnet.training.graphs import GraphedStep
 from spdnet.training.network import Network, adapted, in_pieces, make_network, prepare_network
 from spdnet.training.recipe import Recipe
 from spdnet.training.seed import seeded
+
+
+@dataclass(frozen=True)
+class EpochSoFar:
+    """An epoch that was stopped between two batches.
+
+    Attributes
+    ----------
+    batches : int
+        Batches done.
+    loss : float
+        Sum of the losses of their samples.
+    correct : int
+        Number of their samples that were classified correctly.
+    seconds : float
+        Time taken.
+    """
+
+    batches: int = 0
+    loss: float = 0.0
+    correct: int = 0
+    seconds: float = 0.0
 
 
 @dataclass
@@ -41,6 +63,8 @@ class Progress:
         The ``state_dict`` of that epoch, with validation data only.
     step : int
         Batches done, in all epochs.
+    partial : EpochSoFar, optional
+        The current epoch, if the training was stopped inside of one.
 
     Examples
     --------
@@ -54,6 +78,7 @@ class Progress:
     best_epoch: int = 0
     best_state: dict[str, Tensor] | None = None
     step: int = 0
+    partial: EpochSoFar | None = None
 
     @property
     def epoch(self) -> int:
@@ -62,7 +87,7 @@ class Progress:
 
 
 class Trainer:
-    """A training that can be stopped after any epoch and continued, to the last bit.
+    """A training that can be stopped after any batch and resumed, bit for bit on a CPU.
 
     The data have been checked before: the steps do not look at them again. The order of the batches
     depends on ``seed`` and the epoch alone, and nothing else is random.
@@ -143,6 +168,7 @@ class Trainer:
         self,
         on_epoch: Callable[["Trainer"], None] | None = None,
         on_batch: Callable[["Trainer", int, int], None] | None = None,
+        should_stop: Callable[[], bool] | None = None,
     ) -> Progress:
         """Train to the end, from where it stands.
 
@@ -153,6 +179,10 @@ class Trainer:
         on_batch : callable, optional
             Called with the trainer after each batch, with how many of the epoch's batches are done
             and how many there are.
+        should_stop : callable, optional
+            Asked after each batch. If it returns True, in any of several processes, training
+            stops, and :attr:`finished` is False. :meth:`state_dict` then holds the position inside
+            the epoch.
 
         Raises
         ------
@@ -161,11 +191,14 @@ class Trainer:
             epoch, batch and the indices of its matrices. The trainer is then of no more use; what
             ``on_epoch`` saved before is.
         """
+        self._stopping = False
         while not self.finished:
             with threads_for(self.model.dims[0]):
-                self._run_epoch(on_batch)
-            if on_epoch is not None:
+                whole = self._run_epoch(on_batch, should_stop)
+            if whole and on_epoch is not None:
                 on_epoch(self)
+            if self._stopping and not self.finished:
+                return self.progress
         if self.progress.best_state is not None:
             self.model.load_state_dict(self.progress.best_state)
         return self.progress
@@ -186,6 +219,7 @@ class Trainer:
             "best_epoch": self.progress.best_epoch,
             "best_state": self.progress.best_state,
             "step": self.progress.step,
+            "partial": None if self.progress.partial is None else asdict(self.progress.partial),
             "seed": self.seed,
             "random_state": torch.get_rng_state(),
         }
@@ -196,22 +230,33 @@ class Trainer:
         self._optimizer.load_state_dict(state["optimizer"])
         self.seed = state["seed"]
         history = [dict(row) for row in state["history"]]
-        self.progress = Progress(history, state["best_epoch"], state["best_state"], state["step"])
+        partial = None if state["partial"] is None else EpochSoFar(**state["partial"])
+        self.progress = Progress(
+            history, state["best_epoch"], state["best_state"], state["step"], partial
+        )
         torch.set_rng_state(state["random_state"].cpu())
 
-    def _run_epoch(self, on_batch: Callable[["Trainer", int, int], None] | None) -> None:
+    def _run_epoch(
+        self,
+        on_batch: Callable[["Trainer", int, int], None] | None,
+        should_stop: Callable[[], bool] | None,
+    ) -> bool:
+        """Train for an epoch, or for the rest of one; return whether it was completed."""
         epoch, recipe, train = self.progress.epoch, self.recipe, self.train
-        started, total, correct = time.perf_counter(), 0.0, 0
+        before = self.progress.partial or EpochSoFar()
+        started, total = time.perf_counter() - before.seconds, before.loss
+        # the count of all processes goes to the first one
+        correct = before.correct if self.fabric.is_global_zero else 0
         per_epoch = math.ceil(len(train) / recipe.batch_size)
         self._net.train()
         for layer in self.model.modules():
             if isinstance(layer, SPDDomainBatchNorm):
                 layer.anneal(epoch + 1, recipe.epochs)
-        order = list(batches(len(train), recipe.batch_size, self.seed, epoch))
+        order = list(batches(len(train), recipe.batch_size, self.seed, epoch))[before.batches :]
         world, rank = self.fabric.world_size, self.fabric.global_rank
         own = (batch.tensor_split(world)[rank] for batch in order)
         for number, (batch, (_, part)) in enumerate(
-            zip(order, read_ahead(train, own), strict=True)
+            zip(order, read_ahead(train, own), strict=True), before.batches
         ):
             done = (epoch + number / per_epoch) / recipe.epochs
             lr = _learning_rate(recipe, done)
@@ -224,6 +269,11 @@ class Trainer:
             self.progress.step += 1
             if on_batch is not None:
                 on_batch(self, number + 1, per_epoch)
+            if self._is_stopping(should_stop) and number + 1 < per_epoch:
+                correct = int(self._sum(torch.tensor(correct)))
+                seconds = time.perf_counter() - started
+                self.progress.partial = EpochSoFar(number + 1, total, correct, seconds)
+                return False
         correct = int(self._sum(torch.tensor(correct)))
         row = {"epoch": epoch + 1, "loss": total / len(train), "accuracy": correct / len(train)}
         with self._place("its end"):
@@ -238,11 +288,21 @@ class Trainer:
             known = adapted(self.model, self.test.X, self.test.domain)
             row["test_loss"], row["test_accuracy"] = evaluate(known, self.test, self.fabric)
         self.progress.history.append(row)
+        self.progress.partial = None
         _note_best(self.progress, self.model)
+        return True
+
+    def _is_stopping(self, should_stop: Callable[[], bool] | None) -> bool:
+        """Whether any process was asked to stop; the same answer in all of them."""
+        if should_stop is not None and not self._stopping:
+            self._stopping = bool(self._sum(torch.tensor(int(should_stop()))))
+        return self._stopping
 
     def _step(self, part: LabelledMatrices, size: int) -> tuple[float, int]:
-        """Update the weights by a batch of a size, of which this process has a part; the loss of
-        the batch before that, without label smoothing, and how many of the part were right.
+        """Update the weights by a batch of a size, of which this process has a part.
+
+        Return the loss of the batch before the update, without label smoothing, and how many of
+        the part were classified correctly.
         """
         if self._graphed is not None and len(part) == self.recipe.batch_size:
             loss, hits = self._graphed(part.X[:], part.y)

@@ -1,0 +1,85 @@
+"""The scale of the training data, to detect new data in another unit."""
+
+from dataclasses import asdict, dataclass
+
+import torch
+from torch import Tensor
+
+from spdnet.training.data import DiskTensor
+
+_PIECE = 4096  # samples at a time
+_FAR = 2.0  # decades outside of the training range
+
+
+@dataclass(frozen=True)
+class InputScale:
+    """Range of the mean variance of the training samples, as base-10 logarithms.
+
+    The mean variance of a covariance matrix is its mean diagonal entry ``tr(X) / n``; that of a
+    signal is its mean square. It changes with the unit of the recording: volts and microvolts
+    differ by a factor of 1e12.
+
+    Parameters
+    ----------
+    low, median, high : float
+        Smallest, median and largest base-10 logarithm over the training samples.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from spdnet.training import InputScale
+    >>> X = torch.eye(3).repeat(4, 1, 1)
+    >>> scale = InputScale.of(X)
+    >>> scale.warning(2 * X) is None
+    True
+    >>> scale.warning(1e6 * X)[:66]
+    'the scale of 4 of 4 samples differs from that of the training data'
+    """
+
+    low: float
+    median: float
+    high: float
+
+    @classmethod
+    def of(cls, X: Tensor | DiskTensor, *, signals: bool = False) -> "InputScale":
+        """Measure training samples.
+
+        Parameters
+        ----------
+        X : Tensor or DiskTensor, shape (N, n, n) or (N, channels, T)
+        signals : bool
+            Whether ``X`` are signals instead of matrices.
+        """
+        values = _log_variance(X, signals)
+        return cls(values.min().item(), values.median().item(), values.max().item())
+
+    def warning(self, X: Tensor | DiskTensor, *, signals: bool = False) -> str | None:
+        """Return a message if samples lie far outside of the training range, else None."""
+        values = _log_variance(X, signals)
+        far = values[(values < self.low - _FAR) | (values > self.high + _FAR)]
+        if len(far) == 0:
+            return None
+        decades = far.median().item() - self.median
+        kind = "mean square" if signals else "mean diagonal entry"
+        return (
+            f"the scale of {len(far)} of {len(values)} samples differs from that of the training "
+            f"data by a factor of about {10 ** abs(decades):.2g} (their {kind} is "
+            f"{'larger' if decades > 0 else 'smaller'}), and predictions for them are unreliable; "
+            "check the unit: volts and microvolts differ by 1e6, and their covariances by 1e12"
+        )
+
+    def as_dict(self) -> dict[str, float]:
+        """Return plain values."""
+        return asdict(self)
+
+
+def _log_variance(X: Tensor | DiskTensor, signals: bool) -> Tensor:
+    """Base-10 logarithm of the mean variance of each sample; zero samples count as the smallest
+    positive number.
+    """
+    parts = []
+    for part in X.split(_PIECE):
+        part = part.detach().double()
+        diagonal = part.square().flatten(1) if signals else part.diagonal(dim1=-2, dim2=-1)
+        parts.append(diagonal.mean(-1).cpu())
+    return torch.cat(parts).clamp_min(torch.finfo(torch.float64).tiny).log10()
