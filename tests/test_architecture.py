@@ -94,6 +94,20 @@ def test_importing_is_light():
     assert run.stdout.strip() == "[]"
 
 
+def test_it_works_without_fcntl(tmp_path):
+    """As on Windows; only the lock files of filelock know how to lock there."""
+    code = (
+        "import sys; sys.modules['fcntl'] = None\n"
+        "import spdnet; spdnet.SPDNetClassifier\n"
+        "from spdnet.experiments import RunFolder, Settings, train\n"
+        "settings = Settings(data='digits', epochs=1, dims=(17, 4), baseline=False, device='cpu')\n"
+        f"train(settings, RunFolder({str(tmp_path / 'run')!r}))\n"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    assert (tmp_path / "run" / "results.json").exists()
+
+
 def test_public_names_exist_and_are_documented():
     for module in (spdnet.linalg, spdnet.manifolds, spdnet.nn, spdnet.optim, spdnet.models):
         for name in module.__all__:

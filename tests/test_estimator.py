@@ -13,6 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
 from spdnet import SPDNetClassifier, covariance
+from spdnet import estimator as module
 from spdnet._inputs import checked_matrices
 from spdnet.datasets import examine, load_digits_spd
 
@@ -124,9 +125,9 @@ def test_signals_and_domains():
         atol=1e-9,
     )
     assert classifier.score(X, y, domains=who) > 0.9
-    with pytest.raises(ValueError, match="domains of the 60 signals"):
+    with pytest.raises(ValueError, match="domains of the 60 samples"):
         classifier.predict(X)
-    with pytest.raises(ValueError, match="domains of the 60 signals"):
+    with pytest.raises(ValueError, match="domains of the 60 samples"):
         classifier.predict(X, domains="abc")
     with pytest.raises(TypeError, match="numbers or text"):
         classifier.predict(X, domains=[None] * 60)
@@ -220,6 +221,57 @@ def test_settings(settings):
         assert (classifier.model_.center is None) == (settings["center"] == "none")
     if "dtype" in settings:
         assert classifier.predict_proba(X).dtype == np.float32
+
+
+@pytest.mark.parametrize("model", ["spdnet", "tsmnet"])
+def test_early_stopping_holds_out_whole_groups(model, monkeypatch):
+    seen = {}
+    real = module.Trainer
+
+    def trainer(net, train, recipe, *, val, **more):
+        seen.update(train=train, val=val)
+        return real(net, train, recipe, val=val, **more)
+
+    monkeypatch.setattr(module, "Trainer", trainer)
+    rng = np.random.default_rng(0)
+    n, people = 80, np.repeat([f"s{i}" for i in range(8)], 10)
+    signals = rng.normal(size=(n, 4, 64)) * (1 + np.arange(n) % 8)[:, None, None]
+    X = signals if model == "tsmnet" else covariance.estimate(signals)
+    y = np.arange(n) % 2
+    marks = {tuple(x.ravel()[:3]): who for x, who in zip(X, people, strict=True)}
+    classifier = quick(model=model, epochs=1, early_stopping=True, validation_fraction=0.25)
+    if model == "tsmnet":
+        classifier.set_params(dims=(4, 2)).fit(X, y, domains=people)
+    else:
+        classifier.fit(X, y, groups=people)
+    parts = {
+        name: {marks[tuple(x.flatten()[:3].tolist())] for x in seen[name].X}
+        for name in ("train", "val")
+    }
+    assert len(parts["val"]) == 2
+    assert len(seen["val"]) == 20
+    assert not parts["train"] & parts["val"]
+    with pytest.raises(ValueError, match="expected groups of the 80 samples"):
+        classifier.fit(X, y, groups=people[:5])
+    classifier.fit(X, y, groups=["one"] * n)  # nothing to keep whole
+    assert len(seen["val"]) == 20
+
+
+@pytest.mark.parametrize("model", ["spdnet", "tsmnet"])
+def test_another_unit_warns(model):
+    rng = np.random.default_rng(0)
+    signals = 1e-5 * rng.normal(size=(40, 4, 64)) * (1 + np.arange(40) % 2)[:, None, None]
+    X = signals if model == "tsmnet" else covariance.estimate(signals)
+    classifier = quick(model=model, epochs=1, dims=(4, 2)).fit(X, np.arange(40) % 2)
+    classifier.predict(X)
+    classifier.predict(3 * X)  # louder, not in another unit
+    factor = 1e6 if model == "tsmnet" else 1e12
+    for name in ("predict", "predict_proba", "decision_function", "transform"):
+        with pytest.warns(UserWarning, match=r"factor of about 1e\+12.*larger.*check the unit"):
+            getattr(classifier, name)(factor * X)
+    X[3] /= 1e6
+    with pytest.warns(UserWarning, match=r"scale of 1 of 40 samples .* smaller"):
+        classifier.predict(X)
 
 
 def test_early_stopping(rng):

@@ -119,19 +119,27 @@ def encode_labels(who: str, y: ArrayLike, n: int) -> tuple[NDArray[Any], NDArray
 
 
 def encode_domains(
-    who: str, domains: ArrayLike | None, n: int, known: NDArray[Any] | None = None
+    who: str,
+    domains: ArrayLike | None,
+    n: int,
+    known: NDArray[Any] | None = None,
+    *,
+    what: str = "domains",
 ) -> tuple[NDArray[numpy.int64], NDArray[Any]]:
-    """Domains of ``n`` signals as numbers, new ones after those ``known``; and all of them."""
+    """Encode the domains of ``n`` samples as integers, new ones after those ``known``.
+
+    Return the integers and all domains.
+    """
     names = numpy.asarray([] if domains is None else domains)
     if names.shape != (n,):
         raise ValueError(
-            f"{who}: expected domains of the {n} signals, as in fit, got "
+            f"{who}: expected {what} of the {n} samples, as in fit, got "
             f"{'none' if domains is None else f'shape {names.shape}'}"
         )
     if names.dtype.kind == "O" and len({isinstance(name, str) for name in names}) == 1:
         names = numpy.asarray(names.tolist())  # a table has columns of objects
     if names.dtype.kind not in "biufU":
-        raise TypeError(f"{who}: expected domains that are numbers or text, got {names.dtype}")
+        raise TypeError(f"{who}: expected {what} that are numbers or text, got {names.dtype}")
     known = names[:0] if known is None else known
     everyone = numpy.concatenate([known, numpy.setdiff1d(names, known)])
     order = numpy.argsort(everyone)

@@ -2,6 +2,7 @@
 
 import copy
 from typing import Any
+from warnings import warn
 
 import numpy
 import torch
@@ -21,6 +22,7 @@ from spdnet._inputs import checked_matrices, checked_signals, encode_domains, en
 from spdnet.datasets.split import hold_out
 from spdnet.training import (
     RECIPES,
+    InputScale,
     LabelledMatrices,
     Network,
     Recipe,
@@ -109,7 +111,8 @@ class SPDNetClassifier(
         Hold out a part of the training data, stop when its loss has not fallen for
         ``n_iter_no_change`` epochs, and keep the best epoch.
     validation_fraction : float
-        The part held out, stratified.
+        Fraction held out for ``early_stopping``: stratified, or whole groups if ``groups`` or
+        ``domains`` are given to :meth:`fit`.
     n_iter_no_change : int
         With ``early_stopping``, so many epochs without a lower loss of the part held out are the
         last.
@@ -140,6 +143,8 @@ class SPDNetClassifier(
         Size of the matrices, or channels of the signals.
     n_iter_ : int
         Epochs of the last fit.
+    scale_ : InputScale
+        Scale of the training data. Prediction warns if new data are far outside of it.
 
     Examples
     --------
@@ -215,6 +220,7 @@ class SPDNetClassifier(
         sample_weight: ArrayLike | None = None,
         *,
         domains: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
     ) -> "SPDNetClassifier":
         """Train the network.
 
@@ -229,6 +235,10 @@ class SPDNetClassifier(
             For ``tsmnet``: who or what each signal is from, such as subjects. Each has statistics
             of its own. In prediction, domains that were not here are adapted to by their signals,
             without labels, so give all that there are of one at once.
+        groups : array, shape (n_matrices,), optional
+            Group of each sample, such as the subject or session. With ``early_stopping``, whole
+            groups are held out, so that the validation loss is not measured on people of the
+            training part. ``domains`` if not given.
 
         Returns
         -------
@@ -237,7 +247,7 @@ class SPDNetClassifier(
         recipe = self._recipe()
         data, classes, known = self._labelled(recipe, X, y, sample_weight, domains)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        train, val = self._split(data, seed)
+        train, val = self._split(data, seed, domains if groups is None else groups)
         n_domains = 1 if known is None else len(known)
         model = self._start(recipe, train, len(classes), n_domains, seed)
         trainer = Trainer(
@@ -250,6 +260,7 @@ class SPDNetClassifier(
             fabric=make_fabric(self.device),
         )
         progress = trainer.run(self._report)
+        self.scale_ = InputScale.of(data.X, signals=recipe.takes_signals)
         self.model_ = model.eval().cpu()  # to be read where there is no such device
         self.classes_ = classes
         self.domains_ = known
@@ -288,6 +299,9 @@ class SPDNetClassifier(
         dtype = next(self.model_.parameters()).dtype
         inputs = [self._inputs(self.recipe_, X, dtype, n=self.n_features_in_)]
         where = inputs[0].device
+        warning = self.scale_.warning(inputs[0], signals=self.recipe_.takes_signals)
+        if warning is not None:
+            warn(f"SPDNetClassifier: {warning}", stacklevel=3)
         if self.domains_ is not None:
             codes, _ = encode_domains("SPDNetClassifier", domains, len(inputs[0]), self.domains_)
             inputs.append(torch.as_tensor(codes, device=where))
@@ -450,15 +464,21 @@ class SPDNetClassifier(
         return codes, known
 
     def _split(
-        self, data: LabelledMatrices, seed: int
+        self, data: LabelledMatrices, seed: int, groups: ArrayLike | None
     ) -> tuple[LabelledMatrices, LabelledMatrices | None]:
+        """Hold out a validation part for early stopping; whole groups where there are several."""
+        codes = None
+        if groups is not None:
+            codes, names = encode_domains("SPDNetClassifier", groups, len(data), what="groups")
+            codes = None if len(names) == 1 else codes
         if not self.early_stopping:
             return data, None
         require_number(
             "SPDNetClassifier", "validation_fraction", self.validation_fraction, above=0, below=1
         )
         require_count("SPDNetClassifier", "n_iter_no_change", self.n_iter_no_change)
-        held = torch.as_tensor(hold_out(data.y.cpu().numpy(), self.validation_fraction, seed=seed))
+        y = data.y.cpu().numpy()
+        held = torch.as_tensor(hold_out(y, self.validation_fraction, groups=codes, seed=seed))
         if not held.any():
             raise ValueError(
                 f"SPDNetClassifier: expected enough matrices to hold out a part of "

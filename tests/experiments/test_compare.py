@@ -237,6 +237,19 @@ def test_a_folder_that_another_process_writes_is_left_as_it_is(tmp_path):
     assert (folder.path / "comparison.json").read_text() == before
 
 
+def test_a_folder_that_was_filled_meanwhile_is_refused(tmp_path):
+    """Another comparison begins between the first look at the folder and its lock."""
+    data, folder = file_of(tmp_path), ComparisonFolder(tmp_path / "out")
+
+    def meanwhile(text):
+        if not folder.path.exists():
+            compare(Comparison(data=data, methods=("mdm",), repeats=2, seed=5), folder)
+
+    with pytest.raises(ValueError, match="with seed = 5"):
+        compare(Comparison(data=data, methods=("mdm",), repeats=2), folder, say=meanwhile)
+    assert json.loads((folder.path / "comparison.json").read_text())["seed"] == 5
+
+
 def test_data_on_which_nothing_can_be_scored(tmp_path):
     X = random_spd(6, 3).numpy()
     np.savez(tmp_path / "single.npz", X=X, y=np.arange(6))

@@ -185,6 +185,40 @@ def test_a_process_that_dies(data, restarts):
     np.testing.assert_allclose(found, curves(data / "whole"), atol=1e-6)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "start",
+    [(*SPDNET, "train", "--devices", 2), (*TORCHRUN, "train")],
+    ids=["devices", "torchrun"],
+)
+def test_a_signal_stops_all_processes_in_the_same_batch(data, start):
+    """A signal to the parent, or to torchrun; the run can be resumed by one process."""
+    flags = ("--no-baseline", "--epochs", 100, "--device", "cpu", "--out", data / "run")
+    process = subprocess.Popen(
+        [str(c) for c in [*start, data / "a.npz", *flags]],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    try:
+        wait_for_epoch(data / "run", 3)
+        process.send_signal(signal.SIGTERM)
+        text, _ = process.communicate(timeout=TIMEOUT)
+    finally:
+        process.kill()
+    assert process.returncode != 0
+    assert text.count("stopped; resume with") == 1
+    assert 3 <= len(curves(data / "run")) < 100
+    folder = RunFolder(data / "run")
+    assert not folder.finished
+    resume = [*SPDNET, "train", "--resume", "--out", str(data / "run")]
+    subprocess.run(resume, check=True, capture_output=True)
+    whole = [*SPDNET, "train", data / "a.npz", *flags[:-1], data / "whole"]
+    subprocess.run([str(c) for c in whole], check=True, capture_output=True)
+    np.testing.assert_allclose(curves(data / "run"), curves(data / "whole"), atol=1e-6)
+
+
 def test_bad_input_is_told_once(data):
     command = [*TORCHRUN, "train", data / "none.npz", "--out", data / "run"]
     found = subprocess.run(

@@ -9,7 +9,7 @@ import pytest
 
 from spdnet.datasets import DataError, LabelledArrays, StoreWriter
 from spdnet.datasets import readers as readers_module
-from spdnet.experiments import Reproduction, ReproductionFolder, reproduce
+from spdnet.experiments import Reproduction, ReproductionFolder, RunFolder, reproduce
 from spdnet.experiments.problems import Problem, divide, generated, held_out, load_problem, tasks
 from spdnet.experiments.reproduction import EXPERIMENTS
 from spdnet.experiments.reproduction_tables import as_text
@@ -35,6 +35,15 @@ def run(path, **settings):
     notes = Notes()
     found = reproduce(Reproduction(**settings), folder, watch=notes, on_finished=write_reproduction)
     return found, folder, notes.said
+
+
+def test_a_folder_that_another_process_writes_is_left_as_it_is(tmp_path):
+    settings = {"experiment": "epsilon", "standin": "digits"}
+    _, folder, _ = run(tmp_path / "run", **settings)
+    before = (folder.path / "reproduction.json").read_text()
+    with RunFolder(folder.path).locked(), pytest.raises(ValueError, match="another is writing"):
+        run(folder.path, **settings, repeats=3)
+    assert (folder.path / "reproduction.json").read_text() == before
 
 
 @pytest.mark.parametrize("standin", ["digits", "generated"])

@@ -150,3 +150,20 @@ def test_balanced_weights_are_those_of_the_estimator(tmp_path):
     expected = compute_sample_weight("balanced", division.codes[learn])
     np.testing.assert_allclose(division.balancing[learn], expected)
     assert expected.mean() == pytest.approx(1)
+
+
+def test_another_unit_warns(tmp_path):
+    data = file_of(tmp_path)
+    train(quick(data), RunFolder(tmp_path / "run"))
+    trained = Trained.load(tmp_path / "run", device="cpu")
+    X = np.load(data)["X"]
+    trained.predict(X)
+    with pytest.warns(UserWarning, match=r"60 of 60 samples .* factor of about 1e\+12"):
+        trained.predict(1e12 * X)
+    np.savez(tmp_path / "b.npz", X=1e12 * X, y=np.load(data)["y"])
+    for command in ("predict", "evaluate"):
+        out = ("--out", str(tmp_path / "p.csv")) if command == "predict" else ()
+        arguments = [command, str(tmp_path / "run"), str(tmp_path / "b.npz"), *out]
+        run = CliRunner().invoke(app, arguments)
+        assert run.exit_code == 0
+        assert "warning: the scale of 60 of 60 samples" in run.output

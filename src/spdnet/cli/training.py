@@ -15,6 +15,7 @@ from spdnet.cli.signals import stop_on_signals
 from spdnet.datasets.names import printable
 from spdnet.experiments import RunFolder, train
 from spdnet.experiments.settings import Settings, from_mapping, read_toml
+from spdnet.experiments.watch import Terminated
 from spdnet.report import write_report
 from spdnet.report.page import PARTS
 from spdnet.training import Fabric, make_fabric
@@ -90,11 +91,13 @@ def _train(
             on_finished=write_report,
             fabric=fabric,
         )
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stopped:
         display.close()
-        if folder.exists:
+        if folder.exists and fabric.is_global_zero:
             again = shlex.join(["spdnet", "train", "--resume", "--out", str(folder.path)])
             display.say(f"stopped; resume with: {again}")
+        if isinstance(stopped, Terminated):  # all processes have stopped together
+            leave(fabric)
         raise
     finally:
         display.close()
