@@ -205,7 +205,12 @@ Out = Annotated[
     ),
 ]
 Resume = Annotated[
-    bool, typer.Option("--resume", rich_help_panel=RUN, help="Go on with the run in --out.")
+    bool,
+    typer.Option(
+        "--resume",
+        rich_help_panel=RUN,
+        help="Resume the run in --out. A larger --epochs extends it.",
+    ),
 ]
 Devices = Annotated[
     int,
