@@ -70,8 +70,6 @@ def load_mat(
         else:
             raise DataError(f"expected a MATLAB file of version 5 or later, got {_looks(data)}")
         found = reader.variables(data)
-        if reader.refused and not found:
-            raise DataError(f"expected arrays, got only {', '.join(sorted(reader.refused))}")
     except DataError as error:
         raise DataError(
             f"load_mat: {error}, in {name}; save it again with MATLAB's save -v7"
@@ -80,6 +78,11 @@ def load_mat(
         raise DataError(
             f"load_mat: expected a MATLAB file, but {name} is damaged: {error!r}"
         ) from error
+    if reader.refused and not found:
+        raise DataError(
+            f"load_mat: expected arrays, got only {', '.join(sorted(reader.refused))}, in {name}; "
+            "convert them in MATLAB, for example with full(X) or double(X), and save them again"
+        )
     return found
 
 

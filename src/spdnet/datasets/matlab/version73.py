@@ -6,15 +6,17 @@ from io import BytesIO
 from typing import Any
 
 import numpy
+from numpy.typing import NDArray
 
 from spdnet.datasets.arrays import HARMLESS
 from spdnet.datasets.errors import DataError
 from spdnet.datasets.files import is_bomb
-from spdnet.datasets.matlab.reader import NUMBERS, Reader, make_array
+from spdnet.datasets.matlab.reader import COST, NUMBERS, Reader, make_array
 
-_EMPTY = {"char": str, "cell": list, "struct": list}
+_EMPTY = {"char": str, "cell": list}
 _COMPLEX = [numpy.dtype([("real", f), ("imag", f)]) for f in ("<f4", "<f8")]
-_KNOWN = {*NUMBERS, *_EMPTY, "logical", ""}
+_KNOWN = {*NUMBERS, *_EMPTY, "struct", "logical", ""}
+_BLANK = "canonical empty"  # the class of what MATLAB puts into cells that were never set
 
 
 class _Column(list[Any]):
@@ -51,11 +53,12 @@ class Version73(Reader):
     def value(self, item: Any, depth: int) -> Any:
         """What an object of the file stands for."""
         self.enter(depth)
-        kind = self.attribute(item, "MATLAB_class") or ""
+        kind = str(self.attribute(item, "MATLAB_class") or "")
         if isinstance(item, self.h5.Dataset):
-            return self.dataset(item, str(kind), depth)
+            return self.dataset(item, "double" if kind == _BLANK else kind, depth)
         if not isinstance(item, self.h5.Group) or kind not in ("", "struct"):
-            return self.refuse("sparse" if kind in NUMBERS else str(kind) or "type")
+            is_sparse = kind in (*NUMBERS, "logical")
+            return self.refuse("sparse" if is_sparse else kind or "type")
         fields = self.members(item, depth + 1)
         if fields and all(isinstance(column, _Column) for column in fields.values()):
             return [dict(zip(fields, row)) for row in zip(*fields.values(), strict=True)]
@@ -77,17 +80,27 @@ class Version73(Reader):
             values = [self.value(self.file[to], depth + 1) for to in X.ravel()]
             return values if kind == "cell" else _Column(values)
         if self.attribute(item, "MATLAB_empty"):  # the data are the shape
-            if kind in _EMPTY:
-                return _EMPTY[kind]()
-            if 0 not in X:
-                raise DataError("expected an empty array, got its shape without 0")
-            X = numpy.zeros(X.ravel()[::-1].tolist())
+            return self.empty(X.ravel(), kind)
         if kind == "char":
             text = str(X.astype("<u2").tobytes(), "utf-16-le", "replace")
             return self.rows(text, list(X.shape[::-1]))
         parts = [X["real"].T, X["imag"].T] if is_complex else [X.T]
         found = make_array(parts, kind if kind in NUMBERS else parts[0].dtype.newbyteorder("="))
         return found != 0 if kind == "logical" else found
+
+    def empty(self, shape: NDArray[Any], kind: str) -> Any:
+        """A value without elements, or structs without fields."""
+        if shape.dtype.kind not in "iu" or len(shape) > 32 or (shape < 0).any():
+            raise DataError("expected the shape of an empty array, got other numbers")
+        if kind in _EMPTY:
+            return _EMPTY[kind]()
+        count = math.prod(shape.tolist())
+        if kind == "struct":
+            self.take(COST * count)
+            return {} if count == 1 else [{} for _ in range(count)]
+        if count:
+            raise DataError("expected an empty array, got its shape without 0")
+        return numpy.zeros(shape.tolist(), {"logical": "?", "": "f8"}.get(kind, kind))
 
     def check_storage(self, item: Any) -> None:
         """Refuse what opens other files, takes too much, or crashes libhdf5."""
@@ -107,7 +120,7 @@ class Version73(Reader):
         if item.chunks is not None:
             item.id.chunk_iter(chunks.append)
             size *= math.prod(item.chunks)
-            self.take(size * max(1, len(chunks)))
+            self.take(max(0, size * max(1, len(chunks)) - whole))  # what reaches over the edges
         for chunk in chunks:
             data = self.data[chunk.byte_offset :][: chunk.size]
             found = len(zlib.decompressobj().decompress(data, size + 1) if filters else data)
@@ -119,11 +132,25 @@ class Version73(Reader):
         return self.h5.h5t.py_create(data.dtype, logical=True).equal(data.get_type())
 
     def attribute(self, item: Any, name: str) -> Any:
-        """A number or text that MATLAB attaches; None without."""
+        """An integer or text that MATLAB attaches; None without."""
         if name not in item.attrs:
             return None
         data = item.attrs.get_id(name)
-        if data.shape != () or data.dtype.kind not in "Siu" or not self.is_plain(data):
-            raise DataError(f"expected {name} to be plain, got {data.dtype} of shape {data.shape}")
-        value = item.attrs[name]
-        return value.decode("latin-1") if isinstance(value, bytes) else value
+        kind = data.get_type()
+        if data.get_space().get_simple_extent_npoints() != 1 or not (
+            self.is_text(kind) or (data.dtype.kind in "iu" and self.is_plain(data))
+        ):
+            raise DataError(
+                f"expected {name} to be an integer or text of fixed length, got {data.dtype} of "
+                f"shape {data.shape}"
+            )
+        value = numpy.empty(data.shape, data.dtype)
+        data.read(value, mtype=kind)  # as it is stored: libhdf5 converts nothing
+        if not self.is_text(kind):
+            return value.item()
+        return value.tobytes().split(b"\0")[0].rstrip(b" ").decode("latin-1")
+
+    def is_text(self, kind: Any) -> bool:
+        """Whether a type is text of fixed length, with any padding and character set."""
+        # text of variable length lies in a heap, which crashes libhdf5 if it is damaged
+        return isinstance(kind, self.h5.h5t.TypeStringID) and not kind.is_variable_str()
