@@ -1,5 +1,8 @@
 """``spdnet data`` with what people have: tables, signals, groups, and things by other names."""
 
+import csv
+import os
+
 import numpy as np
 import pytest
 
@@ -206,3 +209,41 @@ def test_a_class_may_be_called_test(tmp_path, monkeypatch):
     data = read(tmp_path / "data")
     assert sorted(set(data.y.tolist())) == ["Control", "Test"]
     assert data.split is None
+
+
+ODD = [b"\xe8", b"\xe9", "\u2028é".encode()]
+
+
+def odd_npz(folder):
+    """Classes and groups of bytes, of which two are not UTF-8."""
+    X = random_spd(24, 4).numpy()
+    y = np.resize(np.array(ODD), 24)
+    np.savez(folder / "odd.npz", X=X, y=y, groups=np.repeat(y[:8], 3))
+    return folder / "odd.npz"
+
+
+def odd_folders(folder):
+    for i, matrix in enumerate(random_spd(24, 4).numpy()):
+        place = folder / "odd" / os.fsdecode(ODD[i % 3])
+        place.mkdir(parents=True, exist_ok=True)
+        np.save(place / f"{i:02}.npy", matrix)
+    return folder / "odd"
+
+
+@pytest.mark.parametrize("make", [odd_npz, odd_folders])
+def test_classes_that_are_no_text_stay_apart(tmp_path, monkeypatch, make):
+    monkeypatch.chdir(tmp_path)
+    data = make(tmp_path)
+    shown = invoke("data", "info", data)
+    assert "3 classes, 8 each" in shown.stdout
+    assert "\\xe8" in shown.stdout
+    run = invoke("train", data, "--epochs", 1, "--device", "cpu", "--out", "run")
+    assert run.exit_code == 0, run.stderr
+    assert (tmp_path / "run" / "report.html").is_file()
+    scored = invoke("evaluate", "run", data, "--part", "all")
+    assert scored.exit_code == 0, scored.stderr
+    predicted = invoke("predict", "run", data, "--out", "p.csv")
+    assert predicted.exit_code == 0, predicted.stderr
+    with (tmp_path / "p.csv").open(newline="", encoding="utf-8") as file:
+        (row, *_) = csv.DictReader(file)
+    assert {"p(\\xe8)", "p(\\xe9)", "p(\u2028é)"} < set(row)

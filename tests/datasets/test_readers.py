@@ -6,6 +6,7 @@ from scipy.io import savemat
 
 from spdnet.datasets import DataError, read
 from spdnet.datasets.readers import with_groups
+from spdnet.datasets.sources import matrix_sources
 from tests.cases import random_spd
 
 X = random_spd(6, 4).numpy()
@@ -246,7 +247,7 @@ def test_names_that_are_no_text_and_matrices_of_one_entry(tmp_path):
     folder.mkdir()
     savemat(folder / "1.MAT", {"C": np.eye(1)}, appendmat=False)
     data = read(tmp_path)
-    assert data.y.tolist() == ["caf\ufffd"]
+    assert data.y.tolist() == ["caf\\xe9"]
     assert data.X.shape == (1, 1, 1)
 
 
@@ -453,3 +454,62 @@ def test_the_file_that_was_meant(tmp_path, there, wanted, meant):
     end = f"; did you mean '{meant}'\\?$" if meant else "got none$"
     with pytest.raises(FileNotFoundError, match=end):
         read(tmp_path / wanted)
+
+
+LONE = np.array(["\ud800", "\udc00", "\ue000"])
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (np.array([b"\xe9", b"\xe8", "é".encode()]), ["\\xe9", "\\xe8", "é"]),
+        (np.array([b"a\xc3", b"\xa9bc"]), ["a\\xc3", "\\xa9bc"]),  # valid in a row, not alone
+        (LONE, ["\\x00\\xd8\\x00\\x00", "\\x00\\xdc\\x00\\x00", "\ue000"]),
+        (np.array([b"left", b"right"]), ["left", "right"]),
+    ],
+)
+def test_distinct_names_stay_distinct(tmp_path, names, expected):
+    y = np.resize(names, 6)
+    found = read(save(tmp_path / "a.npz", X=X, y=y, groups=y, names=y))
+    for values in (found.y, found.groups, found.names):
+        assert values.tolist() == np.resize(expected, 6).tolist()
+    np.save(tmp_path / "X.npy", X)
+    np.save(tmp_path / "y.npy", y)
+    found = read(tmp_path / "X.npy", tmp_path / "y.npy", groups=tmp_path / "y.npy")
+    assert found.y.tolist() == found.groups.tolist() == np.resize(expected, 6).tolist()
+
+
+@pytest.mark.parametrize("array", ["y", "groups"])
+def test_names_that_would_be_merged_are_refused(tmp_path, array):
+    names = np.resize(np.array([b"\xe9", b"\\xe9"]), 6)
+    path = save(tmp_path / "a.npz", **{"X": X, "y": Y, array: names})
+    with pytest.raises(
+        DataError, match=rf"differ .* in {array} of .*a\.npz, got b'\\xe9.*' and b'"
+    ):
+        read(path)
+
+
+def test_folders_of_undecodable_names_stay_distinct(tmp_path):
+    for name in (b"\xe8", b"\xe9", b"fine"):
+        folder = tmp_path / "data" / os.fsdecode(name)
+        folder.mkdir(parents=True)
+        np.save(folder / "1.npy", X[0])
+    assert read(tmp_path / "data").y.tolist() == ["fine", "\\xe8", "\\xe9"]
+    assert {source.y for source in matrix_sources(tmp_path / "data")} == {
+        *("fine", "\\xe8", "\\xe9"),
+    }
+    (tmp_path / "data" / "\\xe9").mkdir()
+    np.save(tmp_path / "data" / "\\xe9" / "1.npy", X[0])
+    for reader in (read, matrix_sources):
+        with pytest.raises(DataError, match=r"expected names that differ .*b'\\+xe9'.*; rename"):
+            reader(tmp_path / "data")
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_lines_end_at_newlines_alone(tmp_path, end):
+    """Other characters that ``str.splitlines`` divides at are part of a label."""
+    labels = ["a\u2028b", "c\x0bd", "e\x85f", "g\x1ch", "i\u2029j", "k\x0cl"]
+    np.save(tmp_path / "X.npy", X)
+    (tmp_path / "y.txt").write_bytes((end.join(labels) + end).encode())
+    found = read(tmp_path / "X.npy", tmp_path / "y.txt", groups=tmp_path / "y.txt")
+    assert found.y.tolist() == found.groups.tolist() == labels

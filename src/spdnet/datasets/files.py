@@ -3,6 +3,7 @@
 import os
 import stat
 import zipfile
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PureWindowsPath
@@ -102,7 +103,9 @@ def open_files(path: str | Path) -> Files:
     path = Path(path)
     if path.is_dir():
         found = (file for file in path.rglob("*") if file.is_file())
-        return Files(path, {file.relative_to(path).parts: "" for file in found})
+        members = {file.relative_to(path).parts: "" for file in found}
+        require_distinct("read", (part for parts in members for part in parts))
+        return Files(path, members)
     if not path.is_file():
         raise FileNotFoundError(f"read: expected a folder or an archive at {path}, got none")
     try:
@@ -128,8 +131,23 @@ def stamp_of(path: Path) -> str:
 
 
 def text(name: str) -> str:
-    """A file name as text that can be written anywhere."""
-    return os.fsencode(name).decode("utf-8", "replace")
+    r"""Render a file name as text that can be written anywhere.
+
+    Bytes that are not UTF-8 are written as Python escapes such as ``\xe9``.
+    """
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
+def require_distinct(who: str, names: Iterable[str]) -> None:
+    """Refuse different names that :func:`text` renders alike."""
+    seen: dict[str, str] = {}
+    for name in names:
+        other = seen.setdefault(text(name), name)
+        if other != name:
+            raise DataError(
+                f"{who}: expected names that differ when written as text, got "
+                f"{os.fsencode(other)!r} and {os.fsencode(name)!r}; rename one of them"
+            )
 
 
 def safe_parts(name: str) -> tuple[str, ...] | None:

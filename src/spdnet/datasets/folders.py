@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from spdnet.datasets.arrays import read_npy
 from spdnet.datasets.errors import DataError
-from spdnet.datasets.files import text
+from spdnet.datasets.files import require_distinct, text
 from spdnet.datasets.matlab import load_mat
 from spdnet.datasets.tables import LARGEST, parse_table
 from spdnet.datasets.tables import SUFFIXES as TABLES
@@ -36,6 +36,7 @@ def read_folder(
         Called with the number of files read and their total.
     """
     everything = sorted(p.relative_to(folder).parts for p in folder.rglob("*") if p.is_file())
+    require_distinct("read", (part for parts in everything for part in parts))
     present = {p.name: p.name.lower() for p in folder.iterdir() if p.is_dir()}
     present = {name: part for name, part in present.items() if part in splits}
     if not _are_parts(everything, present):

@@ -276,10 +276,10 @@ def _read_npy(path: Path, labels: str | Path | None, labelled: bool | None) -> L
 def _lines(path: Path, what: str) -> list[str]:
     """One value on a line; blank lines at the end do not count, others would shift all labels."""
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = path.read_text(encoding="utf-8-sig")  # every line ends with \n
     except UnicodeDecodeError as error:
         raise DataError(f"read: expected text in UTF-8, but {path}: {error}") from error
-    lines = [line.strip() for line in text.rstrip().splitlines()]
+    lines = [line.strip() for line in text.rstrip().split("\n")] if text.strip() else []
     for number, line in enumerate(lines, 1):
         if not line:
             raise DataError(
@@ -354,18 +354,49 @@ def _column(
             f"read: expected {name} of shape {X.shape[:1]}, one for each of X, in {path}, got "
             f"{values.shape}"
         )
-    values = as_text(values)
+    values = as_text(values, f"{name} of {path}")
     if values.dtype.kind not in "biufU":
         raise DataError(f"read: expected numbers or text in {name} of {path}, got {values.dtype}")
     return values
 
 
-def as_text(values: NDArray[Any]) -> NDArray[Any]:
-    """Text with a mark in place of what no file takes for a letter; numbers as they are."""
-    if values.dtype.kind == "S":
-        return numpy.char.decode(values, "utf-8", "replace")
-    if values.dtype.kind != "U" or not values.size:
+def as_text(values: NDArray[Any], where: str) -> NDArray[Any]:
+    r"""Render bytes and text as text that can be written anywhere; keep numbers.
+
+    What is not valid (bytes that are not UTF-8, lone surrogates) is written as Python escapes such
+    as ``\xe9``.
+
+    Parameters
+    ----------
+    values : array, shape (N,)
+    where : str
+        What an error says the values are from, such as ``y of data.npz``.
+
+    Raises
+    ------
+    DataError
+        Different values would become the same text.
+    """
+    if values.dtype.kind not in "SU":
         return values
-    codes = numpy.ascontiguousarray(values).view(numpy.uint32)
-    bad = (codes > 0x10FFFF) | ((codes >= 0xD800) & (codes < 0xE000))  # no letters, or half of one
-    return numpy.where(bad, numpy.uint32(0xFFFD), codes).view(values.dtype) if bad.any() else values
+    codec = "utf-8" if values.dtype.kind == "S" else "utf-32-le"
+    data, size = values.astype(values.dtype.newbyteorder("<")).tobytes(), values.dtype.itemsize
+    try:
+        if values.dtype.kind == "S":
+            return numpy.char.decode(values, codec)
+        data.decode(codec)
+        return values
+    except UnicodeDecodeError:
+        pass  # rendered one by one below
+    seen: dict[str, bytes] = {}
+    names = []
+    for start in range(0, len(data), size):
+        raw = data[start : start + size]
+        name = raw.decode(codec, "backslashreplace").rstrip("\0")
+        if seen.setdefault(name, raw) != raw:
+            raise DataError(
+                f"read: expected values that differ when written as text in {where}, got "
+                f"{seen[name]!r} and {raw!r}, which both become {name!r}; rename one of them"
+            )
+        names.append(name)
+    return numpy.array(names)

@@ -205,7 +205,7 @@ def grouped(sources: Sequence[Source], groups: NDArray[Any]) -> list[Source]:
         )
     return [
         replace(source, group=str(group))
-        for source, group in zip(sources, as_text(groups).tolist(), strict=True)
+        for source, group in zip(sources, as_text(groups, "the groups").tolist(), strict=True)
     ]
 
 
@@ -366,7 +366,10 @@ def _packed(path: Path) -> list[Source]:
                 f"classes of shape {classes.shape}"
             )
         y = classes[y]
-    arrays = {name: as_text(values) for name, values in {**arrays, "label": y}.items()}
+    arrays = {
+        name: as_text(values, f"{name} of {path}")
+        for name, values in {**arrays, "label": y}.items()
+    }
     y, lengths = arrays["label"], lengths.astype(numpy.int64)
     splits = [str(s).strip().lower() for s in arrays.get("split", ())]
     unknown = {*splits} - {*PARTS.values()}

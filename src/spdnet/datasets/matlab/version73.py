@@ -47,7 +47,7 @@ class Version73(Reader):
                 continue
             if not isinstance(group.get(key, getlink=True), self.h5.HardLink):
                 raise DataError(f"expected data, got the link {key!r}")
-            found[key.encode("utf-8", "replace").decode()] = self.value(group[key], depth)
+            found[key.encode("utf-8", "backslashreplace").decode()] = self.value(group[key], depth)
         return found
 
     def value(self, item: Any, depth: int) -> Any:
