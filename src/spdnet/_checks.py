@@ -12,11 +12,39 @@ from itertools import pairwise
 from numbers import Integral, Real
 from typing import Any
 
+import numpy
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from spdnet._autograd import is_concrete
 from spdnet._precision import HALF, working_dtype
+
+
+def as_array(who: str, values: Any, name: str = "X") -> NDArray[Any]:
+    """Convert to a plain array; refuse masked entries, whose values mean nothing."""
+    parts = values if isinstance(values, list | tuple) else [values]
+    if any(isinstance(part, numpy.ma.MaskedArray) and numpy.ma.is_masked(part) for part in parts):
+        count = sum(numpy.ma.count_masked(part) for part in parts)
+        raise ValueError(
+            f"{who}: expected {name} without masked entries, got {count} of them; drop the samples "
+            "that have some, or fill them in with numpy.ma.filled"
+        )
+    return numpy.asarray(values)
+
+
+def bands_hint(X: NDArray[Any]) -> str:
+    """What to do with several symmetric matrices for each sample; empty for other arrays."""
+    if X.ndim != 4 or X.shape[-1] != X.shape[-2] or not X.size or X.dtype.kind not in "iuf":
+        return ""
+    some = X[:8]
+    if not numpy.allclose(some, some.swapaxes(-1, -2), equal_nan=True):
+        return ""
+    return (
+        f"; these are {X.shape[1]} symmetric matrices for each sample, for example one for each "
+        "frequency band: select one with X[:, b], or combine all of them in one block-diagonal "
+        "matrix with numpy.stack([scipy.linalg.block_diag(*x) for x in X])"
+    )
 
 
 def require_tensor(who: str, X: Any, name: str = "X") -> None:

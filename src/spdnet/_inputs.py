@@ -15,7 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_random_state, column_or_1d
 from torch import Tensor
 
-from spdnet._checks import require_square
+from spdnet._checks import as_array, bands_hint, require_square
 from spdnet.datasets.examine import rounding
 from spdnet.linalg import symmetrize
 
@@ -108,7 +108,7 @@ def checked_signals(
 
 def encode_labels(who: str, y: ArrayLike, n: int) -> tuple[NDArray[Any], NDArray[numpy.int64]]:
     """The classes, and the place of each of ``n`` labels among them."""
-    labels = column_or_1d(y, warn=True)
+    labels = column_or_1d(as_array(who, y, "y"), warn=True)
     check_classification_targets(labels)
     if len(labels) != n:
         raise ValueError(f"{who}: expected one label for each of {n} samples, got {len(labels)}")
@@ -130,7 +130,7 @@ def encode_domains(
 
     Return the integers and all domains.
     """
-    names = numpy.asarray([] if domains is None else domains)
+    names = as_array(who, [] if domains is None else domains, what)
     if names.shape != (n,):
         raise ValueError(
             f"{who}: expected {what} of the {n} samples, as in fit, got "
@@ -161,8 +161,9 @@ def _numbers(who: str, X: Any, shape: str, hint: str = "") -> tuple[NDArray[Any]
             unit = torch.finfo(X.dtype).eps
         X = X.detach().cpu()
         X = X.float() if X.dtype == torch.bfloat16 else X  # numpy has none
-    values = numpy.asarray(X)
+    values = as_array(who, X)
     if values.ndim != 3:
+        hint = bands_hint(values) or hint
         raise ValueError(f"{who}: expected X of shape {shape}, got {values.shape}{hint}")
     if len(values) == 0:
         raise ValueError(f"{who}: expected at least one matrix, got none")

@@ -17,7 +17,13 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.validation import check_is_fitted, check_random_state
 
-from spdnet._checks import require_choice, require_count, require_number, require_shrinking
+from spdnet._checks import (
+    as_array,
+    require_choice,
+    require_count,
+    require_number,
+    require_shrinking,
+)
 from spdnet._inputs import checked_matrices, checked_signals, encode_domains, encode_labels
 from spdnet.datasets.split import hold_out
 from spdnet.training import (
@@ -426,7 +432,8 @@ class SPDNetClassifier(
             return None
         weight: NDArray[numpy.float64] = compute_sample_weight(self.class_weight, labels)
         if sample_weight is not None:
-            given, n = numpy.asarray(sample_weight, dtype=numpy.float64), len(labels)
+            given = as_array("SPDNetClassifier", sample_weight, "sample_weight").astype(float)
+            n = len(labels)
             if given.shape != (n,) or not numpy.isfinite(given).all() or (given < 0).any():
                 raise ValueError(
                     f"SPDNetClassifier: expected sample_weight of shape ({n},), finite and not "

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from spdnet._checks import require_choice, require_count, require_number
+from spdnet._checks import as_array, require_choice, require_count, require_number
 from spdnet._inputs import encode_labels, seed_of
 from spdnet.baselines.estimator import one_column_for_two
 from spdnet.models import O2PNet
@@ -135,7 +135,7 @@ class DeepO2PClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.classes_[best]
 
     def _images(self, X: ArrayLike) -> Tensor:
-        X = numpy.asarray(X.detach().cpu() if isinstance(X, Tensor) else X)
+        X = as_array("DeepO2PClassifier", X.detach().cpu() if isinstance(X, Tensor) else X)
         if X.ndim == 3:
             X = X[:, None]
         if X.ndim != 4 or len(X) == 0 or X.dtype.kind not in "iuf":

@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
+from spdnet._checks import as_array
 from spdnet._inputs import encode_labels
 
 Sets = Sequence[ArrayLike]
@@ -29,7 +30,7 @@ class OnSets(BaseEstimator):  # type: ignore[misc]
         who = type(self).__name__
         sets = []
         for i, values in enumerate(X):
-            values = numpy.asarray(values)
+            values = as_array(who, values, f"X[{i}]")
             d = n or (values.shape[-1] if values.ndim == 2 else 0)
             if values.ndim != 2 or values.shape[1] != d or len(values) == 0 or d == 0:
                 raise ValueError(

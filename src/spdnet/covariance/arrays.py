@@ -9,6 +9,8 @@ import numpy
 import torch
 from torch import Tensor
 
+from spdnet._checks import as_array
+
 
 def same_kind(function: Callable[..., Tensor]) -> Callable[..., Any]:
     """Let a function whose first argument is a tensor take an array, and give an array back."""
@@ -34,7 +36,7 @@ def same_kind(function: Callable[..., Tensor]) -> Callable[..., Any]:
 def _tensor(who: str, name: str, X: Any) -> Tensor:
     """A tensor that has the values of an array, or of what numpy makes one of."""
     try:
-        A = numpy.asarray(X)
+        A = as_array(who, X, name)
     except (TypeError, ValueError):
         shapes = _shapes(X)
         if len(set(shapes)) < 2:

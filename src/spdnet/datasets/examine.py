@@ -9,7 +9,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from spdnet._checks import require_choice
+from spdnet._checks import as_array, require_choice
 from spdnet.datasets.store import StoredArray
 
 #: in the order in which a matrix is given its fault
@@ -93,7 +93,7 @@ def _examine_all(
     on_matrix: Callable[[int, int], None] | None,
 ) -> Examination:
     """Look at some matrices at a time."""
-    X = X if isinstance(X, StoredArray) else numpy.asarray(X)
+    X = X if isinstance(X, StoredArray) else as_array("examine", X)
     if X.ndim != 3 or X.shape[-1] != X.shape[-2]:
         raise ValueError(f"examine: expected X of shape (N, n, n), got {X.shape}")
     # all at once: small results between large temporaries would keep their memory from reuse
@@ -211,7 +211,7 @@ def treat(
     'dropped 1 of 2 matrices (1 zero: 1)'
     """
     require_choice("treat", "remedy", remedy, REMEDIES)
-    X = X if isinstance(X, StoredArray) else numpy.asarray(X)
+    X = X if isinstance(X, StoredArray) else as_array("treat", X)
     found = _examine_all(X, _find_faults, on_matrix)
     everything = numpy.arange(len(X))
     if len(found.bad) == 0:

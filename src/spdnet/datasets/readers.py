@@ -11,6 +11,7 @@ from typing import Any
 import numpy
 from numpy.typing import NDArray
 
+from spdnet._checks import bands_hint
 from spdnet.datasets.arrays import are_whole, names_in, read_npy, read_npz, shapes_in
 from spdnet.datasets.errors import DataError
 from spdnet.datasets.files import text
@@ -292,9 +293,10 @@ def _checked(path: Path, data: LabelledArrays) -> LabelledArrays:
     """The same with bytes as text, after looking at shapes and types."""
     X = data.X
     if X.ndim != 3 or X.dtype.kind not in "biuf" or 0 in X.shape[1:]:
+        hint = "" if isinstance(X, StoredArray) else bands_hint(X)
         raise DataError(
             f"read: expected X of real numbers with shape (N, n, n) or (N, channels, time) in "
-            f"{path}, got {X.dtype} with shape {X.shape}"
+            f"{path}, got {X.dtype} with shape {X.shape}{hint}"
         )
     if X.dtype.kind == "f" and X.dtype.itemsize > 8:
         with numpy.errstate(all="ignore"):  # too large for it is not finite, and found as such

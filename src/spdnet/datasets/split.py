@@ -3,7 +3,7 @@
 import numpy
 from numpy.typing import ArrayLike, NDArray
 
-from spdnet._checks import require_number
+from spdnet._checks import as_array, require_number
 
 _TRIES = 200
 
@@ -39,12 +39,12 @@ def hold_out(
     np.int64(2)
     """
     require_number("hold_out", "fraction", fraction, above=0, below=1)
-    y = numpy.asarray(y)
+    y = as_array("hold_out", y, "y")
     _, codes = numpy.unique(y, return_inverse=True)
     rng = numpy.random.default_rng(seed)
     if groups is None:
         return _by_class(codes, fraction, rng)
-    groups = numpy.asarray(groups)
+    groups = as_array("hold_out", groups, "groups")
     if groups.shape != y.shape:
         raise ValueError(
             f"hold_out: expected groups of shape {y.shape}, one for each of y, got {groups.shape}"

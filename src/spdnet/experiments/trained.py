@@ -12,7 +12,14 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from spdnet._checks import require_choice, require_count, require_number, require_shrinking
+from spdnet._checks import (
+    as_array,
+    bands_hint,
+    require_choice,
+    require_count,
+    require_number,
+    require_shrinking,
+)
 from spdnet.covariance import ESTIMATORS
 from spdnet.datasets import LabelledArrays
 from spdnet.datasets.arrays import are_whole
@@ -216,10 +223,11 @@ class Trained:
         return self.logits(matrices).double().softmax(-1).numpy()
 
     def _matrices(self, X: ArrayLike, groups: ArrayLike | None) -> Matrices:
-        values = numpy.asarray(X)
+        values = as_array("predict", X)
         kind = "(N, channels, T)" if self.preprocessing.signals else "(N, n, n)"
         if values.ndim != 3:
-            raise ValueError(f"predict: expected X of shape {kind}, got {values.shape}")
+            hint = bands_hint(values)
+            raise ValueError(f"predict: expected X of shape {kind}, got {values.shape}{hint}")
         if not numpy.issubdtype(values.dtype, numpy.number) or numpy.iscomplexobj(values):
             raise TypeError(f"predict: expected X with real numbers, got dtype {values.dtype}")
         if groups is not None and not self.domains:
@@ -296,7 +304,7 @@ def _bad_of(folder: RunFolder) -> str:
 
 def _group_names(groups: ArrayLike, n: int) -> NDArray[Any]:
     """Groups as in a file: text, or whole numbers."""
-    names = numpy.asarray(groups)
+    names = as_array("predict", groups, "groups")
     if names.shape != (n,):
         raise ValueError(f"predict: expected groups of shape ({n},), got {names.shape}")
     if names.dtype.kind == "O" and all(isinstance(name, str) for name in names):
