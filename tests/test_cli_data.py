@@ -247,3 +247,53 @@ def test_classes_that_are_no_text_stay_apart(tmp_path, monkeypatch, make):
     with (tmp_path / "p.csv").open(newline="", encoding="utf-8") as file:
         (row, *_) = csv.DictReader(file)
     assert {"p(\\xe8)", "p(\\xe9)", "p(\u2028é)"} < set(row)
+
+
+def test_bad_matrices_of_a_folder_are_named_by_file(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for i, matrix in enumerate(random_spd(12, 3).numpy()):
+        file = tmp_path / "data" / ("rest", "move")[i % 2] / f"{i:02}.npy"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        np.save(file, 0 * matrix if i == 4 else matrix)
+    shown = invoke("data", "info", "data").stdout
+    assert "1 zero: 8 (rest/04.npy)" in shown
+    refused = invoke("train", "data", "--epochs", 1, "--device", "cpu")
+    assert refused.exit_code == 2
+    assert "(1 zero: 8 (rest/04.npy)); choose 'drop' (--bad)" in refused.stderr
+    run = invoke("train", "data", "--epochs", 1, "--device", "cpu", "--bad", "drop")
+    assert run.exit_code == 0, run.stderr
+    assert "dropped 1 of 12 matrices (1 zero: 8 (rest/04.npy))" in run.stderr + run.stdout
+
+
+def test_bad_signals_of_a_folder_are_named_by_file(tmp_path):
+    recordings(tmp_path / "rec", suffix=".npy")
+    file = tmp_path / "rec" / "move" / "03.npy"
+    values = np.load(file)
+    values[2, 5] = np.nan
+    np.save(file, values)
+    shown = invoke("data", "info", tmp_path / "rec").stdout
+    assert "not finite: 1 signal of 12: 1 (move/03.npy)" in shown
+    assert "  channel 2 in 1: 1 (move/03.npy)" in shown
+
+
+def test_a_flat_channel_in_a_few_trials(tmp_path, monkeypatch):
+    """The channel is worth keeping: the advice is to drop the trials, and it works."""
+    monkeypatch.chdir(tmp_path)
+    X, y = RNG.normal(size=(30, 4, 50)), np.arange(30) % 2
+    X[[3, 7, 8], 2] = 1.5
+    np.savez("few.npz", X=X, y=y)
+    shown = invoke("data", "info", "few.npz").stdout
+    assert "constant (flat) channels: 1 channel of 4, in 3 of 30 signals" in shown
+    assert "  channel 2 in 3: 3, 7, 8\n" in shown
+    assert "  drop the 3 signals (--bad drop --reg 0, or from the file), or interpolate" in shown
+    assert "remove" not in shown
+    flags = ("--bad", "drop", "--reg", 0, "--epochs", 1, "--device", "cpu")
+    run = invoke("train", "few.npz", *flags)
+    assert run.exit_code == 0, run.stderr
+    assert "dropped 3 of 30 matrices (3 singular: 3, 7, 8)" in run.stderr + run.stdout
+    X[:20, 0] = 0
+    np.savez("most.npz", X=X, y=y)
+    shown = invoke("data", "info", "most.npz").stdout
+    assert "2 channels of 4, in 20 of 30 signals" in shown
+    assert "  remove channel 0 from the file: constant in more than half the signals" in shown
+    assert "  drop the 3 signals" in shown

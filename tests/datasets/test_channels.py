@@ -63,7 +63,8 @@ def test_lines_for_people():
         "1 group",
         "not finite: 1 signal of 6: 1",
         "  channel 0 in 1: 1",
-        "  choose 'drop' (--bad), or mend them in the file; 'repair' does not",
+        "  drop these signals (--bad drop), or correct them in the file; 'repair' cannot",
+        "constant (flat) channels: 1 channel of 5, in 6 of 6 signals",
         "  channel 3 in all",
         "  channels 2 and 4 in all",
         "note: a thing",
@@ -72,7 +73,7 @@ def test_lines_for_people():
     assert any(line.startswith("condition numbers of the covariances: ") for line in shown)
     bad = np.full((1, 2, 3), np.nan)
     shown = describe(LabelledArrays(bad), examine_signals(bad))
-    assert "  mend them in the file; 'repair' does not" in shown
+    assert "  correct them in the file; 'repair' cannot" in shown
 
 
 def test_short_and_silent_signals():
@@ -92,7 +93,7 @@ def test_singular_covariances_name_options():
     found.covariances.faults["singular"] = np.array([2])
     shown = describe(LabelledArrays(X), found)
     assert "covariances that are singular: 1 of 3: 2" in shown
-    assert "  take a larger --reg, or --estimator oas" in shown
+    assert "  use a larger --reg, or --estimator oas" in shown
 
 
 def test_counts():

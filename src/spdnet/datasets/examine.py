@@ -1,6 +1,6 @@
 """What is wrong with matrices, by index, before anything is trained on them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,12 +50,24 @@ class Examination:
         return numpy.sort(numpy.concatenate(list(self.faults.values())))
 
     def __str__(self) -> str:
-        lines = []
-        for fault, indices in self.faults.items():
-            if len(indices):
-                shown = ", ".join(map(str, indices[:10])) + (", ..." if len(indices) > 10 else "")
-                lines.append(f"{len(indices)} {fault}: {shown}")
+        return self.describe()
+
+    def describe(self, names: NDArray[Any] | None = None) -> str:
+        """List the faults with the first indices of each, and their files where given."""
+        lines = [
+            f"{len(indices)} {fault}: {listed(indices, names, most=10)}"
+            for fault, indices in self.faults.items()
+            if len(indices)
+        ]
         return "; ".join(lines) or "no fault"
+
+
+def listed(
+    indices: Sequence[int] | NDArray[Any], names: NDArray[Any] | None = None, *, most: int
+) -> str:
+    """The first indices, each with its name in brackets where there are names."""
+    shown = [f"{i}" if names is None else f"{i} ({names[i]})" for i in indices[:most]]
+    return ", ".join(shown) + (", ..." if len(indices) > most else "")
 
 
 def examine(
@@ -177,6 +189,7 @@ def treat(
     remedy: str = "refuse",
     *,
     reg: float = 1e-3,
+    names: NDArray[Any] | None = None,
     on_matrix: Callable[[int, int], None] | None = None,
 ) -> tuple[Any, NDArray[numpy.int64], str]:
     """Deal with matrices that are not SPD.
@@ -190,6 +203,8 @@ def treat(
         ``reg`` times the mean eigenvalue to the diagonal, which mends what is asymmetric or
         singular. What cannot be repaired (not finite, zero, indefinite) is refused.
     reg : float
+    names : array of str, shape (N,), optional
+        The files that the matrices came from, which messages name beside the indices.
     on_matrix : callable, optional
         See :func:`examine`.
 
@@ -216,11 +231,12 @@ def treat(
     everything = numpy.arange(len(X))
     if len(found.bad) == 0:
         return X, everything, ""
+    faults = found.describe(names)
     if remedy == "drop":
         kept = numpy.setdiff1d(everything, found.bad)
         if len(kept) == 0:
-            raise ValueError(f"treat: expected some SPD matrices to keep, got none ({found})")
-        report = f"dropped {len(found.bad)} of {len(X)} matrices ({found})"
+            raise ValueError(f"treat: expected some SPD matrices to keep, got none ({faults})")
+        report = f"dropped {len(found.bad)} of {len(X)} matrices ({faults})"
         return X.take(kept, axis=0), kept, report
     mendable = [*found.faults["asymmetric"], *found.faults["singular"]]
     if remedy == "repair" and len(mendable) == len(found.bad) and not isinstance(X, StoredArray):
@@ -230,12 +246,12 @@ def treat(
         mended[mendable] = part + reg * mean[:, None, None] * numpy.eye(X.shape[-1])
         left = _examine_all(mended, _find_faults, None)
         if len(left.bad) == 0:
-            return mended, everything, f"repaired {len(mendable)} of {len(X)} matrices ({found})"
-        found = left
+            return mended, everything, f"repaired {len(mendable)} of {len(X)} matrices ({faults})"
+        found, faults = left, left.describe(names)
     advice = "; ".join(remedies(found, X, tried=remedy))
     raise ValueError(
         f"treat: expected symmetric positive definite matrices, got {len(found.bad)} of {len(X)} "
-        f"that are not ({found}); {advice}"
+        f"that are not ({faults}); {advice}"
     )
 
 

@@ -1,13 +1,13 @@
 """What a data set holds, in a few lines for people."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy
 from numpy.typing import NDArray
 
 from spdnet.datasets.channels import SignalExamination, Where
-from spdnet.datasets.examine import Examination, remedies
+from spdnet.datasets.examine import Examination, listed, remedies
 from spdnet.datasets.names import printable
 from spdnet.datasets.readers import LabelledArrays
 
@@ -61,7 +61,7 @@ def _matrices(data: LabelledArrays, found: Examination) -> list[str]:
     lines.append(f"not SPD: {len(found.bad)} of {len(data)}")
     for fault, indices in found.faults.items():
         if len(indices):
-            lines.append(f"  {len(indices)} {fault}: {_shown(indices)}")
+            lines.append(f"  {len(indices)} {fault}: {_shown(indices, data)}")
     return [*lines, *(f"  {advice}" for advice in remedies(found, data.X))]
 
 
@@ -69,45 +69,74 @@ def _channels(data: LabelledArrays, found: SignalExamination) -> list[str]:
     N, rows, cols = data.X.shape
     lines = []
     if found.not_finite:
-        bad = numpy.unique(numpy.concatenate(list(found.not_finite.values())))
-        lines.append(f"not finite: {counted(len(bad), 'signal')} of {N}: {_shown(bad)}")
-        lines += _where(found.not_finite, N)
-        some = "choose 'drop' (--bad), or mend" if len(bad) < N else "mend"
-        lines.append(f"  {some} them in the file; 'repair' does not")
-    for title, where, advice in (
-        ("constant channels", found.constant, "they say nothing: leave them out of the file"),
-        ("channels that are the same", found.equal, "leave one of them out of the file"),
-    ):
-        if where:
-            lines += [f"{title}:", *_where(where, N), f"  {advice}"]
+        bad = _union(found.not_finite.values())
+        lines.append(f"not finite: {counted(len(bad), 'signal')} of {N}: {_shown(bad, data)}")
+        lines += _where(found.not_finite, data)
+        drop = "drop these signals (--bad drop), or " if len(bad) < N else ""
+        lines.append(f"  {drop}correct them in the file; 'repair' cannot")
+    if found.constant:
+        bad = _union(found.constant.values())
+        what = f"{counted(len(found.constant), 'channel')} of {rows}, in {len(bad)} of {N} signals"
+        lines += [f"constant (flat) channels: {what}", *_where(found.constant, data)]
+        lines += [f"  {advice}" for advice in _on_constant(found.constant, N)]
+    if found.equal:
+        lines += ["channels that are the same:", *_where(found.equal, data)]
+        lines.append("  remove one of them from the file")
     if cols <= rows:
         lines.append(
-            "no more samples than channels: the plain covariance is singular; take --estimator "
+            "no more samples than channels: the plain covariance is singular; use --estimator "
             "oas, or a larger --reg"
         )
     lines += _conditions(found.covariances, "condition numbers of the covariances")
-    known = numpy.concatenate([[], *found.not_finite.values()])
+    known = _union(found.not_finite.values())
     large = numpy.setdiff1d(found.covariances.faults["not finite"], known)
     if len(large) and cols > 1:
-        lines.append(f"too large for a covariance: {_shown(large)}; multiply all by a number")
+        lines.append(f"too large for a covariance: {_shown(large, data)}; multiply all by a number")
     zero = found.covariances.faults["zero"]
     if len(zero):
-        lines.append(f"zero: {counted(len(zero), 'signal')} of {N}: {_shown(zero)}")
+        lines.append(f"zero: {counted(len(zero), 'signal')} of {N}: {_shown(zero, data)}")
     others = [k for k in ("indefinite", "singular") if len(found.covariances.faults[k])]
     for fault in others:
         indices = found.covariances.faults[fault]
-        lines.append(f"covariances that are {fault}: {len(indices)} of {N}: {_shown(indices)}")
+        shown = _shown(indices, data)
+        lines.append(f"covariances that are {fault}: {len(indices)} of {N}: {shown}")
     if others:
-        lines.append("  take a larger --reg, or --estimator oas")
+        lines.append("  use a larger --reg, or --estimator oas")
     return lines
 
 
-def _where(where: Where, N: int) -> list[str]:
+def _on_constant(where: Where, N: int) -> list[str]:
+    """What to do about flat channels: a channel that is dead, or trials in which it is."""
+    dead = [channel for channel, indices in where.items() if 2 * len(indices) > N]
+    some = _union(indices for channel, indices in where.items() if channel not in dead)
+    advice = []
+    if dead:
+        which = f"channel{'s' * (len(dead) > 1)} {', '.join(map(str, dead[:_MANY]))}"
+        more = ", ..." if len(dead) > _MANY else ""
+        advice.append(f"remove {which}{more} from the file: constant in more than half the signals")
+    if len(some):
+        drop = (
+            f"drop the {counted(len(some), 'signal')} (--bad drop --reg 0, or from the file), or "
+        )
+        advice.append(
+            f"{drop if len(some) < N else ''}interpolate the channel from its neighbours in the "
+            "signals where it is constant"
+        )
+    return advice
+
+
+def _union(places: Iterable[NDArray[numpy.int64]]) -> NDArray[numpy.int64]:
+    """All indices in some arrays, each once."""
+    return numpy.unique(numpy.concatenate([numpy.empty(0, numpy.int64), *places]))
+
+
+def _where(where: Where, data: LabelledArrays) -> list[str]:
     """A line for each channel, and the signals it is about."""
     lines = []
     for key, indices in list(where.items())[:_MANY]:
         name = f"channels {key[0]} and {key[1]}" if isinstance(key, tuple) else f"channel {key}"
-        which = "all" if len(indices) == N else f"{len(indices)}: {_shown(indices)}"
+        everywhere = len(indices) == len(data)
+        which = "all" if everywhere else f"{len(indices)}: {_shown(indices, data)}"
         lines.append(f"  {name} in {which}")
     if len(where) > _MANY:
         lines.append(f"  ... and {len(where) - _MANY} more")
@@ -122,8 +151,8 @@ def _conditions(found: Examination, title: str) -> list[str]:
     return [f"{title}: {low:.3g} to {high:.3g}, median {middle:.3g}"]
 
 
-def _shown(indices: Sequence[int] | NDArray[Any]) -> str:
-    return ", ".join(map(str, indices[:_MANY])) + (", ..." if len(indices) > _MANY else "")
+def _shown(indices: NDArray[Any], data: LabelledArrays) -> str:
+    return listed(indices, data.names, most=_MANY)
 
 
 def _classes(y: NDArray[Any]) -> list[str]:

@@ -196,7 +196,9 @@ def prepare(
     if len(data) == 0:
         raise ValueError("data: expected at least one matrix, got none")
     names, classes = (None, []) if data.y is None else _names(data.y)
-    X, kept, note = treat(preprocessing(data).astype(dtype), bad, on_matrix=on_matrix)
+    X, kept, note = treat(
+        preprocessing(data).astype(dtype), bad, names=data.names, on_matrix=on_matrix
+    )
 
     def some(values: NDArray[Any] | None) -> NDArray[Any] | None:
         return None if values is None else values[kept]
