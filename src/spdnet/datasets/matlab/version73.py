@@ -152,5 +152,5 @@ class Version73(Reader):
 
     def is_text(self, kind: Any) -> bool:
         """Whether a type is text of fixed length, with any padding and character set."""
-        # text of variable length lies in a heap, which crashes libhdf5 if it is damaged
+        # text of variable length lies in a heap; libhdf5 may read a damaged one without end
         return isinstance(kind, self.h5.h5t.TypeStringID) and not kind.is_variable_str()
