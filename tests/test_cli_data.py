@@ -2,6 +2,9 @@
 
 import csv
 import os
+import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -297,3 +300,69 @@ def test_a_flat_channel_in_a_few_trials(tmp_path, monkeypatch):
     assert "2 channels of 4, in 20 of 30 signals" in shown
     assert "  remove channel 0 from the file: constant in more than half the signals" in shown
     assert "  drop the 3 signals" in shown
+
+
+LOOPS = (
+    "data info loop.npz",
+    "data info X.npy --labels loop.npz",
+    "data info X.npy --groups loop.npz",
+    "data build loop.npz out.npz",
+    "data import afew loop.npz",
+    "train loop.npz",
+    "compare loop.npz",
+    "reproduce afew --standin loop.npz",
+    "predict loop.npz X.npy",
+)
+
+
+@pytest.mark.parametrize("command", LOOPS)
+def test_links_to_themselves(tmp_path, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    np.save("X.npy", random_spd(4, 3).numpy())
+    (tmp_path / "loop.npz").symlink_to("loop.npz")
+    run = invoke(*command.split())
+    assert run.exit_code == 2, run.output
+    assert isinstance(run.exception, SystemExit)
+    assert run.stderr.count("error: ") == 1
+    assert "loop.npz" in run.stderr
+    assert "did you mean 'loop.npz'" not in run.stderr
+
+
+def test_an_error_of_the_system_about_a_loop_is_bad_input(tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        "spdnet.cli.info.read_shown", lambda *_, **__: (tmp_path / "loop").read_text()
+    )
+    (tmp_path / "loop").symlink_to("loop")
+    run = invoke("data", "info", "a.npz")
+    assert run.exit_code == 2
+    assert "symbolic links" in run.stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "setresuid") or os.getuid() != 0, reason="needs root")
+@pytest.mark.parametrize(
+    ("command", "code", "expected"),
+    [
+        ("data fetch afew", 2, "error: data: expected a home folder .* SPDNET_DATA"),
+        ("data info X.npy", 0, "4 matrices of 3 x 3"),
+    ],
+)
+def test_a_user_without_home(tmp_path, command, code, expected):
+    """As in a container that runs under an arbitrary uid."""
+    import pwd
+
+    np.save(tmp_path / "X.npy", random_spd(4, 3).numpy())
+    uid = next(uid for uid in range(54321, 65000) if uid not in {p.pw_uid for p in pwd.getpwall()})
+    unset = {"HOME", "USER", "LOGNAME", "XDG_CACHE_HOME", "SPDNET_DATA"}
+    run = subprocess.run(
+        [sys.executable, "-m", "spdnet", *command.split()],
+        env={k: v for k, v in os.environ.items() if k not in unset},
+        # the real uid tells the home folder; the effective one may still read the interpreter
+        preexec_fn=lambda: os.setresuid(uid, 0, 0),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == code, run.stderr
+    assert re.search(expected, run.stdout + run.stderr)
+    assert "Traceback" not in run.stderr

@@ -84,7 +84,16 @@ def data_folder() -> Path:
         return Path(named)
     import pooch
 
-    return Path(pooch.os_cache("spdnet"))
+    try:
+        found = Path(pooch.os_cache("spdnet"))
+    except RuntimeError:  # no home folder
+        found = Path()
+    if not found.is_absolute():  # earlier versions of platformdirs leave ~ as it is
+        raise DataError(
+            "data: expected a home folder to keep data sets in, got none; name a folder in the "
+            "environment variable SPDNET_DATA"
+        )
+    return found
 
 
 def data_file(name: str) -> Path:

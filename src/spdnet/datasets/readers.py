@@ -204,6 +204,8 @@ def read_column(file: str | Path, what: str = "labels") -> NDArray[Any]:
 
 def _near(path: Path) -> str:
     """The file that was meant, as the end of a message: of the same stem, or of one like it."""
+    if path.is_symlink():
+        return "; it is a symbolic link that leads to no file"
     if not (path.parent.is_dir() and os.access(path.parent, os.R_OK)):
         return ""
     beside = [Path(text(p.name)) for p in islice(path.parent.iterdir(), _BESIDE)]
