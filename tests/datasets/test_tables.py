@@ -55,11 +55,11 @@ BAD = {
     "a slip in the first line": (b"1.O,2\n3,4", "either names or numbers in line 1 .*'1.O'"),
     "slips in the first line": (b"1.O,2.O\n3,4", "either names or numbers in line 1"),
     "names of rows": (b",a,b\nx,1,2\ny,3,4", "line 2, column 1 of a.csv, got 'x'"),
-    "the index of pandas": (b",a\n0,.1\n1,.2\n2,.1", "'' in the first, which only counts"),
+    "the index of pandas": (b",a\n0,.1\n1,.2\n2,.1", "got '' in the first column; remove it"),
     "the columns of pandas": (b"0,1,2\n.1,.2,.3", "line 1 of a.csv, got the count"),
     "both of pandas": (b",0,1\n0,.1,.2", r"to_csv\(file, header=False, index=False\)"),
-    "time": (b"time,a\n0.0,5\n0.1,6\n0.2,3\n", "'time' in the first, which only counts"),
-    "time in quotes": (b'"Time (s)",a\n0,5\n1,6\n2,3\n', "which only counts"),
+    "time": (b"time,a\n0.0,5\n0.1,6\n0.2,3\n", "got 'time' in the first column; remove it"),
+    "time in quotes": (b'"Time (s)",a\n0,5\n1,6\n2,3\n', "first column; remove it"),
     "UTF-16": ("1,2\n".encode("utf-16"), "UTF-16; save it as UTF-8"),
     "Latin": (b"1,2\n\xe9,4", "UTF-8, but line 2 of a.csv is not"),
     "zeros": (b"1\x00,2\n3,4", "names or numbers"),
@@ -91,8 +91,60 @@ def test_size_is_limited(monkeypatch):
 def test_columns_that_count_something_else_stay():
     rising = b"x,a\n0,5\n1,6\n2,3\n"  # a name that is no clock's
     assert parse_table(rising, "a.csv").shape == (3, 2)
+    assert parse_table(b"t0,t1\n0,5\n1,6\n2,3\n", "a.csv").shape == (3, 2)  # samples
     assert parse_table(b"time,a\n0,5\n1,6\n5,3\n", "a.csv").shape == (3, 2)  # does not rise evenly
     assert parse_table(b"0,1,2\n3,4,5", "a.csv").shape == (2, 3)  # whole numbers throughout
+
+
+TIMES = np.arange(50) / 256
+DATA = np.random.default_rng(0).normal(size=(50, 3))
+
+
+def as_pandas(names, columns, header, index):
+    """The text that ``DataFrame.to_csv`` writes."""
+    rows = [[*([i] if index else []), *row] for i, row in enumerate(zip(*columns, strict=True))]
+    head = [[*([""] if index else []), *names]] if header else []
+    return "\n".join(",".join(map(str, row)) for row in [*head, *rows]) + "\n"
+
+
+@pytest.mark.parametrize("header", [True, False])
+@pytest.mark.parametrize("index", [True, False])
+@pytest.mark.parametrize("times", ["time", "time_s", "Time [ms]", "t", "timestamps"])
+def test_time_down_the_rows(header, index, times):
+    clock = (TIMES.round(3) if header else TIMES).tolist()
+    names, columns = [times, "Fz", "Cz", "Pz"], [clock, *DATA.T.tolist()]
+    text = as_pandas(names, columns, header, index)
+    with pytest.raises(
+        DataError, match="remove it and transpose, since channels go in rows"
+    ) as found:
+        parse_table(text.encode(), "a.csv")
+    read = "pandas.read_csv(file)" if header else "pandas.read_csv(file, header=None)"
+    advice = f"{read}.iloc[:, {1 + index}:].T.to_csv(file, header=False, index=False)"
+    assert str(found.value).endswith(advice)
+    mended = as_pandas([], DATA.tolist(), header=False, index=False)
+    np.testing.assert_array_equal(parse_table(mended.encode(), "a.csv"), DATA.T)
+
+
+def test_an_index_of_channels():
+    lines = "\n".join(f"{i}," + ",".join(map(str, row)) for i, row in enumerate(DATA.T))
+    with pytest.raises(DataError, match=r"first column; remove it: .*\.iloc\[:, 1:\]\.to_csv"):
+        parse_table(lines.encode(), "a.csv")
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        DATA,
+        DATA.T,
+        np.arange(60.0).reshape(20, 3),  # all columns rise evenly
+        np.arange(1.0, 37).reshape(6, 6),  # square
+        np.column_stack([np.sort(DATA[:, 0]), DATA]),  # rises, but not evenly
+        np.column_stack([np.arange(8) / 10, DATA[:8]]),  # few rows
+    ],
+)
+def test_tables_without_times_are_read(table):
+    text = "\n".join(",".join(map(repr, row)) for row in table.tolist())
+    np.testing.assert_array_equal(parse_table(text.encode(), "a.csv"), table)
 
 
 @given(

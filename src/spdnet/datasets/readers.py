@@ -327,7 +327,8 @@ def _checked(path: Path, data: LabelledArrays) -> LabelledArrays:
     if cols < rows:
         swapped = (
             f"{cols} samples of {rows} channels: are the axes swapped? signals are (channels, "
-            "time); time in rows is read by: spdnet data build --of sequences"
+            "time): transpose them, or use spdnet data build --of sequences, which takes time in "
+            "rows"
         )
         data = replace(data, notes=(*data.notes, swapped))
     return data

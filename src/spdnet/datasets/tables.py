@@ -16,7 +16,8 @@ _NUMBER = re.compile(
 )
 _MISSING = re.compile(r"na|#?n/a|null|none|missing|-+|\?+|-?nan\(.*\)", re.IGNORECASE)
 _COUNTER = re.compile(
-    r"|unnamed: 0|index|no|nr|id|n|t|ms|s|(time|timestamp|sec|second|sample|frame)s?\b.*",
+    r"|unnamed: 0|index|no|nr|id|n|ms|s"
+    r"|(t|(time|timestamp|sec|second|sample|frame)s?)([^a-z\d]\D*)?",
     re.ASCII | re.IGNORECASE,
 )
 _PANDAS = "a table of pandas is saved with to_csv(file, header=False, index=False)"
@@ -194,14 +195,59 @@ def _refuse_counts(
             f"read: expected numbers in line {begin} of {name}, got the count of the columns; "
             f"leave it out: {_PANDAS}"
         )
-    if names is None or rows < 3 or not _COUNTER.fullmatch(names[0].strip("\"'")):
-        return
-    steps = numpy.diff(table[:, 0])
-    if (steps > 0).all() and numpy.ptp(steps) <= 1e-3 * steps.mean():
-        raise DataError(
-            f"read: expected channels in the columns of {name}, got {_short(names[0])} in the "
-            f"first, which only counts; leave it out: {_PANDAS}"
+    count = _counters(table, names, fields)
+    if count:
+        what = "what looks like times or an index" if names is None else _short(names[0])
+        header = ", header=None" if names is None else ""
+        turn, how = (
+            (" and transpose, since channels go in rows", ".T") if rows > columns else ("", "")
         )
+        raise DataError(
+            f"read: expected channels alone in {name}, got {what} in the first column; remove it"
+            f"{turn}: pandas.read_csv(file{header}).iloc[:, {count}:]{how}.to_csv(file, "
+            "header=False, index=False)"
+        )
+
+
+def _counters(table: NDArray[numpy.float64], names: list[str] | None, fields: list[str]) -> int:
+    """How many columns at the beginning are an index or times.
+
+    Parameters
+    ----------
+    table : array, shape (rows, columns)
+    names : list of str, optional
+        Of the columns. Without them, a column counts if there are many more rows than columns, or
+        if it is an index of integers before numbers with a point.
+    fields : list of str
+        The text of the first row.
+    """
+    rows, columns = table.shape
+    if rows < 3:
+        return 0
+    if names is not None:
+        pairs = zip(names[:2], table.T, strict=False)
+        found = [
+            bool(_COUNTER.fullmatch(title.strip("\"'"))) and _rises_evenly(column, 0.5)
+            for title, column in pairs
+        ]
+        return [*found, False].index(False)
+    first = table[:, 0]
+    is_index = first[0] in (0, 1) and numpy.array_equal(first, first[0] + numpy.arange(rows))
+    is_index = is_index and "." not in fields[0] and any("." in field for field in fields[1:])
+    if rows == columns or not (is_index or (rows >= 10 and rows > columns)):
+        return 0
+    found = [_rises_evenly(column, 1e-3) for column in table.T[:3]]
+    return 0 if all(found) else found.index(False)  # where all rise, they are data
+
+
+def _rises_evenly(column: NDArray[numpy.float64], tolerance: float) -> bool:
+    """Whether numbers rise by a constant step, but for a part of it."""
+    if not numpy.isfinite(column).all():
+        return False
+    with numpy.errstate(all="ignore"):  # of huge numbers
+        step = (column[-1] - column[0]) / (len(column) - 1)
+        line = column[0] + step * numpy.arange(len(column))
+        return bool(step > 0 and (numpy.abs(column - line) <= tolerance * step).all())
 
 
 def _decimal(field: str) -> str:
