@@ -1,3 +1,4 @@
+import mpmath
 import pytest
 import torch
 from torch.nn.functional import cross_entropy
@@ -7,7 +8,7 @@ from spdnet.manifolds import SPD_METRICS, bures_wasserstein
 from spdnet.nn import SPDMLR, MinimumDistance
 from spdnet.nn.classifiers import MLR_METRICS
 from spdnet.testing import check_layer
-from tests.cases import random_spd
+from tests.cases import random_spd, random_symmetric, with_spectrum
 
 X = random_spd(4, 3)
 LAYERS = {
@@ -130,3 +131,82 @@ def test_bad_input():
     for y in ([0, 0, 0, 0], [0, 1, 2, 1], [0, 1]):
         with pytest.raises(ValueError, match="each class at least once"):
             layer.fit(X, torch.tensor(y))
+
+
+def exact_logit(X, S, A, E):
+    """``<log(exp(-S/2) X exp(-S/2)), A>`` to 60 digits, and its derivative in direction ``E``."""
+    with mpmath.workdps(60):
+        X, S, A, E = (mpmath.matrix(Z.tolist()) for Z in (X, S, A, E))
+        s, V = mpmath.eigsy(S)
+        W = V * mpmath.diag([mpmath.exp(-x / 2) for x in s]) * V.T
+
+        def logit(X):
+            s, U = mpmath.eigsy(W * X * W)
+            return sum(mpmath.log(x) * (U[:, i].T * A * U[:, i])[0] for i, x in enumerate(s))
+
+        h = mpmath.mpf(10) ** -25
+        return float(logit(X)), float((logit(X + h * E) - logit(X - h * E)) / (2 * h))
+
+
+@pytest.mark.parametrize("spectrum", ["generic", "tie", "near tie"])
+@pytest.mark.parametrize(
+    ("condition", "dtype"),
+    [(c, torch.float64) for c in (1e2, 1e6, 1e9, 1e12)]
+    + [(c, torch.float32) for c in (1e2, 1e5, 1e6)],
+)
+def test_affine_invariant_logits_of_ill_conditioned_matrices(condition, dtype, spectrum):
+    """Against 60 digits, for a point far from the matrix; the bound is that of the input."""
+    gap = {"generic": 0.5, "tie": 0.0, "near tie": 1e-9}[spectrum]
+    low = 1 / condition
+    X = with_spectrum([low, low * (1 + gap), 1e-1, 1.0], dtype=dtype)
+    S, A = (3 * random_symmetric(4, seed=1)).to(dtype), random_symmetric(4, seed=2).to(dtype)
+    E = X * random_symmetric(4, seed=3).to(dtype)
+    layer = SPDMLR(4, 1, "affine_invariant", dtype=dtype)
+    with torch.no_grad():
+        layer.points[0], layer.normals[0] = S, A
+    logit, slope = torch.func.jvp(lambda X: layer(X)[0], (X,), (E,))
+    (gradient,) = torch.autograd.grad(layer(X.requires_grad_())[0], X)
+    expected = exact_logit(X, S, A, E)
+    # forming and factoring the matrix in float64 leaves an error of its condition number
+    bound = 4 * torch.finfo(dtype).eps + 8 * torch.finfo(torch.float64).eps * condition
+    assert logit.item() == pytest.approx(expected[0], rel=bound)
+    scale = (gradient * E).abs().sum().item()
+    assert abs(slope.item() - expected[1]) < 8 * bound * scale
+    assert abs((gradient * E).sum().item() - expected[1]) < 8 * bound * scale
+
+
+@pytest.mark.parametrize(
+    ("condition", "dtype"), [(1e6, torch.float32), (1e10, torch.float64), (1e12, torch.float64)]
+)
+@pytest.mark.parametrize("power", [1.0, 0.5])
+def test_affine_invariant_logits_are_finite(condition, dtype, power):
+    """At a point with the inverse spectrum the product has the square of the condition number."""
+    X = with_spectrum([1 / condition, 1e-4, 1e-2, 1.0])
+    layer = SPDMLR(4, 1, "affine_invariant", power=power, dtype=dtype)
+    with torch.no_grad():
+        layer.points[0] = -logm(X)
+        layer.normals[0] = torch.eye(4)
+    X = X.to(dtype).requires_grad_()
+    logit = layer(X)
+    # the trace of the logarithm does not depend on how the two matrices lie to each other
+    expected = torch.logdet(X.double()).item() - layer.points[0].double().trace().item()
+    rounding = 64 * torch.finfo(torch.float64).eps * condition + 4 * torch.finfo(dtype).eps
+    assert logit.item() == pytest.approx(expected, rel=rounding)
+    logit.sum().backward()
+    assert X.grad.isfinite().all()
+    assert layer.points.grad.isfinite().all()
+
+
+def test_affine_invariant_second_derivatives_at_ties():
+    layer = make("affine_invariant")
+    tied = with_spectrum([1e-3, 1e-3, 1.0])
+    free = [p.detach().requires_grad_() for p in (layer.points, layer.normals)]
+    names = ("points", "normals")
+
+    def logits(X, *free):
+        parameters = dict(zip(names, free, strict=True))
+        return torch.func.functional_call(layer, parameters, (symmetrize(X),), {"check": False})
+
+    inputs = (tied.requires_grad_(), *free)
+    assert torch.autograd.gradcheck(logits, inputs, eps=1e-8, atol=1e-4, rtol=1e-4)
+    assert torch.autograd.gradgradcheck(logits, inputs, eps=1e-7, atol=1e-2, rtol=1e-3)

@@ -14,7 +14,9 @@ from spdnet._checks import (
     require_square,
     require_symmetric,
 )
-from spdnet.linalg import cholesky, congruence, expm, logm, lyapunov, powm, symmetrize
+from spdnet._precision import accurate_dtype
+from spdnet.linalg import cholesky, expm, logm, lyapunov, powm, symmetrize
+from spdnet.linalg.log_congruence import log_congruence
 from spdnet.manifolds import SPD_METRICS, bures_wasserstein, log_cholesky
 from spdnet.nn.layer import SPDLayer
 
@@ -150,19 +152,16 @@ class SPDMLR(SPDLayer):
             return self._bures_wasserstein(
                 _power(X, 2 * theta), expm(2 * theta * S, check=False), A
             )
+        if self.metric == "affine_invariant":
+            return self._affine_invariant(X, S, A)
         X = _power(X, theta)
         if self.metric == "power_euclidean":
             flat = self._inner(X, A) - self._inner(expm(theta * S, check=False), A).diagonal()
-        elif self.metric == "log_cholesky":
+        else:  # log_cholesky
             A = A.tril(-1) + torch.diag_embed(A.diagonal(dim1=-2, dim2=-1)) / 2
             C = log_cholesky.coordinates(X, check=False)
             K = log_cholesky.coordinates(expm(theta * S, check=False), check=False)
             flat = self._inner(C, A) - self._inner(K, A).diagonal()
-        else:
-            W = expm(-theta / 2 * S, check=False)
-            T = logm(congruence(X[..., None, :, :], W), check=False)  # (..., classes, n, n)
-            traces = _trace(T) * _trace(A)
-            flat = self.alpha * (T * A).sum((-2, -1)) + self.beta * traces
         return flat / theta
 
     def _inner(self, X: Tensor, A: Tensor) -> Tensor:
@@ -171,6 +170,14 @@ class SPDMLR(SPDLayer):
         if self.beta == 0:
             return self.alpha * product
         return self.alpha * product + self.beta * _trace(X)[..., None] * _trace(A)
+
+    def _affine_invariant(self, X: Tensor, S: Tensor, A: Tensor) -> Tensor:
+        dtype = A.dtype
+        X, S, A = (Z.to(accurate_dtype(Z)) for Z in (X, S, A))
+        W = expm(-self.power / 2 * S, check=False)
+        T = log_congruence(X[..., None, :, :], W, self.power)  # (..., classes, n, n)
+        flat = self.alpha * (T * A).sum((-2, -1)) + self.beta * _trace(T) * _trace(A)
+        return (flat / self.power).to(dtype)
 
     def _bures_wasserstein(self, X: Tensor, P: Tensor, A: Tensor) -> Tensor:
         L = cholesky(P, check=False)
