@@ -489,6 +489,17 @@ def test_means_and_distances_are_those_of_pyriemann(metric):
     np.testing.assert_array_equal(ours.predict(X), theirs.predict(X))
 
 
+def test_the_default_is_the_default_of_pyriemann():
+    classification = pytest.importorskip("pyriemann.classification")
+    X, y = problem(40, seed=3)
+    new, _ = problem(40, seed=4)
+    theirs = classification.MDM().fit(X, y)
+    ours = MinimumDistanceToMean().fit(X, y)
+    np.testing.assert_allclose(ours.means_, theirs.covmeans_, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(ours.transform(new), theirs.transform(new), rtol=1e-6)
+    np.testing.assert_array_equal(ours.predict(new), theirs.predict(new))
+
+
 @pytest.mark.parametrize("method", ["logistic", "ridge", "svm"])
 def test_more_features_than_matrices_change_nothing(method):
     X, y = problem(30, 9)

@@ -104,7 +104,7 @@ def test_the_paper_s_normalisation_by_its_formula():
     torch.testing.assert_close(layer(X), expm(scaled + symmetrize(layer.bias)))
 
 
-def test_the_two_roots_differ_by_a_rotation():
+def test_the_two_roots_differ_by_a_rotation_without_a_bias():
     one, other = (
         make({"metric": "affine_invariant", "root": r}, random=False)
         for r in ("symmetric", "cholesky")
@@ -113,6 +113,16 @@ def test_the_two_roots_differ_by_a_rotation():
     M = affine_invariant.mean(X)
     Q = torch.linalg.solve_triangular(cholesky(M), powm(M, 0.5), upper=False)
     torch.testing.assert_close(Z, Q @ Y @ Q.mT)
+
+
+def test_the_two_roots_differ_by_more_with_a_bias():
+    Y, Z = (
+        make({"metric": "affine_invariant", "root": r})(X).detach()
+        for r in ("symmetric", "cholesky")
+    )
+    torch.testing.assert_close(affine_invariant.mean(Y), affine_invariant.mean(Z))
+    gap = torch.linalg.eigvalsh(Y) - torch.linalg.eigvalsh(Z)
+    assert gap.abs().max() > 0.01
 
 
 @every_more

@@ -104,15 +104,16 @@ class NearestNeighbor(SPDClassifier):
 
 
 class MinimumDistanceToMean(TransformerMixin, SPDClassifier):  # type: ignore[misc]
-    """The class whose mean is nearest.
+    """Predict the class whose mean is nearest.
 
+    With the default metric it equals ``pyriemann.classification.MDM`` with its default metric.
     Prediction costs one distance for each class.
 
     Parameters
     ----------
     metric : str
-        Of the means and of the distance: ``log_euclidean``, ``affine_invariant``, ``log_cholesky``,
-        ``bures_wasserstein`` or ``stein``.
+        Metric of the means and of the distances: ``affine_invariant``, ``log_euclidean``,
+        ``log_cholesky``, ``bures_wasserstein`` or ``stein``.
 
     Attributes
     ----------
@@ -129,7 +130,7 @@ class MinimumDistanceToMean(TransformerMixin, SPDClassifier):  # type: ignore[mi
     True
     """
 
-    def __init__(self, metric: str = "log_euclidean") -> None:
+    def __init__(self, metric: str = "affine_invariant") -> None:
         self.metric = metric
 
     def _require_settings(self) -> None:

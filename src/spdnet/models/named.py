@@ -72,9 +72,10 @@ class SPDNetLieBN(SPDNet):
 class SPDNetMLR(SPDNet):
     r"""SPDNet with Riemannian multinomial logistic regression instead of LogEig and a linear layer.
 
-    The logit of class :math:`k` is :math:`\langle \log_{P_k} Y, A_k \rangle_{P_k}` for a learned
-    point :math:`P_k` and normal :math:`A_k`: see :class:`spdnet.nn.SPDMLR`. Input is ``(..., d_0,
-    d_0)``, output ``(..., n_classes)``.
+    The logit of class :math:`k` is :math:`\langle \log_{P_k} Y, \Gamma_{I \to P_k} A_k
+    \rangle_{P_k}` for a learned point :math:`P_k` and a learned symmetric matrix :math:`A_k`, which
+    the parallel transport :math:`\Gamma_{I \to P_k}` moves from the identity to the point: see
+    :class:`spdnet.nn.SPDMLR`. Input is ``(..., d_0, d_0)``, output ``(..., n_classes)``.
 
     Parameters
     ----------

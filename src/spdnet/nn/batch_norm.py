@@ -60,7 +60,9 @@ class SPDBatchNorm(SPDLayer):
         :math:`\theta`, not zero, for ``affine_invariant`` and ``log_cholesky``.
     root : {"symmetric", "cholesky"}
         With which factor of the mean matrices are centred, for ``affine_invariant``: Brooks et al.
-        take the symmetric root, LieBN the Cholesky factor. The results differ by a rotation.
+        take the symmetric root, LieBN the Cholesky factor. The same factor of the bias is applied.
+        Both give the same mean and the same dispersion. The results differ by one rotation of all
+        matrices if the bias is a multiple of the identity, and by more otherwise.
     karcher_steps : int, optional
         For ``affine_invariant``: so many steps towards the mean from the arithmetic one, 1 as in
         the originals, which is several times cheaper; the exact mean when not given.
