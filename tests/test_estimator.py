@@ -345,6 +345,16 @@ def test_class_and_sample_weights(rng):
     assert rare(sample_weight=np.where(y == "rare", 100.0, 1.0)) > 0.7
 
 
+@pytest.mark.parametrize("value", [-1.0, np.nan, np.inf])
+def test_class_weights_that_make_no_sense(value):
+    X, y = problem()
+    with pytest.raises(ValueError, match=r"expected class_weight\['left'\] >= 0 and finite, got"):
+        quick(class_weight={"left": value, "right": 1.0}).fit(X, y)
+    with pytest.raises(TypeError, match=r"class_weight\['left'\] to be a number"):
+        quick(class_weight={"left": "much"}).fit(X, y)
+    quick(epochs=1, class_weight={"left": np.float32(0.5), "right": 2}).fit(X, y)
+
+
 def test_grid_search_cross_validation_and_pipeline(rng):
     X, y = problem(80)
     search = GridSearchCV(quick(epochs=5), {"lr": [1e-4, 0.05], "dims": [None, (3,)]}, cv=2)

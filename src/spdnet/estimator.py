@@ -112,7 +112,7 @@ class SPDNetClassifier(
     center : {"log_euclidean", "affine_invariant", "none"}, optional
         Mean of the training data that becomes the identity (log_euclidean; paper none).
     class_weight : dict or "balanced", optional
-        Weights of the classes in the loss.
+        Weights of the classes in the loss, finite and not negative.
     early_stopping : bool
         Hold out a part of the training data, stop when its loss has not fallen for
         ``n_iter_no_change`` epochs, and keep the best epoch.
@@ -430,6 +430,9 @@ class SPDNetClassifier(
         """Weights of the samples, 1 on average; None where none were asked for."""
         if self.class_weight is None and sample_weight is None:
             return None
+        if isinstance(self.class_weight, dict):
+            for label, value in self.class_weight.items():
+                require_number("SPDNetClassifier", f"class_weight[{label!r}]", value, at_least=0)
         weight: NDArray[numpy.float64] = compute_sample_weight(self.class_weight, labels)
         if sample_weight is not None:
             given = as_array("SPDNetClassifier", sample_weight, "sample_weight").astype(float)
