@@ -257,6 +257,23 @@ def require_symmetric(who: str, X: Tensor, name: str = "X") -> None:
     )
 
 
+def require_positive_trace(who: str, X: Tensor, name: str = "X") -> None:
+    """Every matrix has a positive trace (a pass over the diagonals)."""
+    if not is_concrete(X) or X.numel() == 0:
+        return
+    trace = X.detach().diagonal(dim1=-2, dim2=-1).sum(-1)
+    _refuse(
+        who,
+        name,
+        ~(trace > 0),
+        "matrices with a positive trace",
+        "is zero or not positive semi-definite",
+        "drop it, or give covariances of signals that are not constant",
+        trace,
+        "trace",
+    )
+
+
 def require_positive_semidefinite(who: str, X: Tensor, name: str = "X") -> None:
     """No eigenvalue is negative beyond rounding (a Cholesky decomposition of the data)."""
     if not is_concrete(X) or X.numel() == 0:

@@ -76,3 +76,36 @@ def test_refusals():
     for method in ("eig", "newton_schulz"):
         with pytest.raises(ValueError, match="positive"):
             MatrixSqrt(method)(-random_spd(2, 3))
+
+
+def test_newton_schulz_of_singular_covariances():
+    """Fewer places than features: the root and its gradient are finite, without decomposition."""
+    features = torch.randn(3, 6, 4, dtype=torch.float64, requires_grad=True)
+    C = features @ features.mT  # rank 4 of 6
+    Y = MatrixSqrt("newton_schulz", iterations=25)(C)
+    torch.testing.assert_close(Y @ Y, C, rtol=1e-6, atol=1e-6)
+    assert gradcheck(lambda F: MatrixSqrt("newton_schulz")(F @ F.mT), features)
+    (gradient,) = torch.autograd.grad(Y.sum(), features)
+    assert gradient.isfinite().all()
+
+
+def test_newton_schulz_never_decomposes(monkeypatch):
+    X = random_spd(2, 4)
+    expected = MatrixSqrt("newton_schulz")(X, check=False)
+    for name in ("eigh", "eigvalsh", "svd", "svdvals", "cholesky", "cholesky_ex"):
+        monkeypatch.delattr(torch.linalg, name)
+    monkeypatch.delattr("spdnet.linalg.spectral.constant_eigh")
+    torch.testing.assert_close(MatrixSqrt("newton_schulz")(X), expected)
+
+
+@pytest.mark.parametrize(
+    ("X", "text"),
+    [
+        (torch.zeros(2, 3, 3), "positive trace"),
+        (torch.full((3, 3), torch.nan), "finite"),
+        (torch.eye(3).roll(1, 0), "symmetric"),
+    ],
+)
+def test_newton_schulz_refuses(X, text):
+    with pytest.raises(ValueError, match=text):
+        MatrixSqrt("newton_schulz")(X)

@@ -3,7 +3,14 @@
 import torch
 from torch import Tensor
 
-from spdnet._checks import require_choice, require_count, require_number, require_square
+from spdnet._checks import (
+    require_choice,
+    require_count,
+    require_number,
+    require_positive_trace,
+    require_square,
+    require_symmetric,
+)
 from spdnet._precision import without_autocast, working_dtype
 from spdnet.covariance import gaussian_embedding, regularize
 from spdnet.linalg import sqrtm, symmetrize
@@ -98,7 +105,10 @@ class MatrixSqrt(SPDLayer):
     iterations : int
         Of Newton-Schulz.
     check : bool
-        Refuse input that is not finite, symmetric and positive definite.
+        Refuse input that is not finite and symmetric. ``eig`` also refuses matrices that are not
+        positive definite. ``newton_schulz`` accepts singular covariances, such as those of fewer
+        samples than features, and only refuses a trace that is not positive: finding a negative
+        eigenvalue would cost the decomposition that the iterations avoid.
 
     References
     ----------
@@ -129,7 +139,8 @@ class MatrixSqrt(SPDLayer):
         if self.method == "eig":
             return sqrtm(X, check=check)
         if check:
-            sqrtm(X.detach())  # refuses what it has to
+            require_symmetric("MatrixSqrt", X)
+            require_positive_trace("MatrixSqrt", X)
         dtype, n = X.dtype, X.shape[-1]
         X = X.to(working_dtype(dtype))
         with without_autocast(X):
