@@ -32,6 +32,7 @@ from spdnet.baselines import (
 from spdnet.baselines.estimator import subsample
 from spdnet.baselines.log_det import project_in_turn, root
 from spdnet.baselines.spdml import _cost_function
+from spdnet.datasets import load_digits_spd
 from spdnet.linalg import logm, vech
 from spdnet.manifolds import SPD_METRICS
 from tests.baselines.toy import toy
@@ -249,10 +250,28 @@ def test_cdl_without_regularisation_is_linear_discriminant_analysis():
 def test_cdl_pls_is_that_of_scikit_learn():
     X, y = problem(40)
     codes = np.unique(y, return_inverse=True)[1]
-    expected = PLSRegression(2, scale=False).fit(log_rows(X), np.eye(3)[codes])
+    converged = PLSRegression(2, scale=False, tol=1e-28, max_iter=5000)
+    expected = converged.fit(log_rows(X), np.eye(3)[codes])
     model = CDL("pls").fit(X, y)
     np.testing.assert_allclose(model.decision_function(X), expected.predict(log_rows(X)))
-    assert model.transform(X).shape == (40, 2)
+    np.testing.assert_allclose(model.transform(X), expected.transform(log_rows(X)), atol=1e-10)
+
+
+def test_cdl_pls_is_the_limit_of_the_power_iterations():
+    """On the digits their usual tolerance stops 1e-3 away from it."""
+    X, y = load_digits_spd()
+    X, y = X[:300], y[:300]
+    limit = PLSRegression(9, scale=False, tol=1e-28, max_iter=5000)
+    expected = limit.fit(log_rows(X), np.eye(10)[y]).predict(log_rows(X))
+    np.testing.assert_allclose(CDL("pls").fit(X, y).decision_function(X), expected, atol=1e-9)
+
+
+def test_cdl_pls_stops_when_nothing_is_left_to_explain():
+    X, y = problem(40)
+    twice = np.concatenate([X[:3], X[:3]])  # two directions at most
+    model = CDL("pls", n_components=5).fit(twice, np.tile(["a", "b", "c"], 2))
+    assert model.transform(twice).shape == (6, 2)
+    np.testing.assert_allclose(model.decision_function(twice[:3]), np.eye(3), atol=1e-8)
 
 
 def test_pair_scores_know_who_is_alike():

@@ -14,7 +14,6 @@ import numpy
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import TransformerMixin
-from sklearn.cross_decomposition import PLSRegression
 from sklearn.model_selection import StratifiedKFold
 from torch import Tensor
 
@@ -103,7 +102,7 @@ class CDL(TransformerMixin, SPDClassifier):  # type: ignore[misc]
     def transform(self, X: ArrayLike) -> NDArray[Any]:
         """Places ``(N, n_components)`` in the space."""
         F = log_vectors(self._matrices(X)).numpy()
-        return self.pls_.transform(F) if self.discriminant_ == "pls" else F @ self.weights_
+        return self._embed(F)
 
     def decision_function(self, X: ArrayLike) -> NDArray[Any]:
         """Responses ``(N, n_classes)`` of ``pls``; for ``lda`` minus the distance to each class.
@@ -115,8 +114,8 @@ class CDL(TransformerMixin, SPDClassifier):  # type: ignore[misc]
     def _scores(self, X: Tensor) -> NDArray[Any]:
         F = log_vectors(X).numpy()
         if self.discriminant_ == "pls":
-            return self.pls_.predict(F)
-        D = euclidean(torch.from_numpy(F @ self.weights_), torch.from_numpy(self.embedded_))
+            return self._embed(F) @ self.loadings_ + self.response_
+        D = euclidean(torch.from_numpy(self._embed(F)), torch.from_numpy(self.embedded_))
         return -_nearest_of_class(D, self.codes_, len(self.classes_)).numpy()
 
     def _codes(self, X: Tensor) -> NDArray[numpy.int64]:
@@ -131,15 +130,18 @@ class CDL(TransformerMixin, SPDClassifier):  # type: ignore[misc]
         one, other = (torch.from_numpy(self.transform(X)) for X in (A, B))
         return -euclidean(one, other).numpy()
 
+    def _embed(self, F: NDArray[Any]) -> NDArray[Any]:
+        return (F - self.mean_ if self.discriminant_ == "pls" else F) @ self.weights_
+
     def _n(self, codes: NDArray[numpy.int64]) -> int:
         most = int(codes.max())  # one fewer than classes
         return most if self.n_components is None else min(self.n_components, most)
 
     def _fit_pls(self, F: NDArray[Any], codes: NDArray[numpy.int64]) -> None:
         Y = numpy.eye(int(codes.max()) + 1)[codes]
-        n = self.n_components or len(self.classes_) - 1
-        n = min(n, *F.shape)
-        self.pls_ = PLSRegression(n, scale=False).fit(F, Y)
+        n = min(self.n_components or len(self.classes_) - 1, *F.shape)
+        self.mean_, self.response_ = F.mean(0), Y.mean(0)
+        self.weights_, self.loadings_ = _partial_least_squares(F - self.mean_, Y, n)
 
 
 def _nearest_of_class(D: Tensor, codes: NDArray[numpy.int64], n_classes: int) -> Tensor:
@@ -163,6 +165,35 @@ def _discriminant(
     n = min(n, P.shape[1])
     W = Vh.T @ ((S * r)[:, None] * P[:, :n])  # F^T alpha
     return W / numpy.linalg.norm(W, axis=0), sigma[:n] ** 2
+
+
+def _partial_least_squares(
+    F: NDArray[Any], Y: NDArray[Any], n: int
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    r"""Weights ``(p, n)`` of centred features ``F``, and loadings ``(n, classes)`` of ``Y``.
+
+    The direction of each component is the leading left singular vector of :math:`F^\top Y`, from an
+    eigendecomposition of the size of the classes. Power iterations (NIPALS) converge to it slowly
+    where singular values are close.
+    """
+    directions, features, loadings = [], [], []
+    first = 0.0
+    for _ in range(n):
+        C = F.T @ Y
+        w = C @ numpy.linalg.eigh(C.T @ C)[1][:, -1]
+        size = float(numpy.linalg.norm(w))
+        first = max(first, size)
+        if size <= _RANK * first:  # nothing is left to explain
+            break
+        w *= numpy.sign(w[numpy.abs(w).argmax()]) / size
+        t = F @ w
+        t_dual = t / (t @ t)
+        directions.append(w)
+        features.append(F.T @ t_dual)
+        loadings.append(Y.T @ t_dual)
+        F = F - numpy.outer(t, features[-1])  # the part that t explains is removed
+    W, P = numpy.stack(directions, 1), numpy.stack(features, 1)
+    return W @ numpy.linalg.inv(P.T @ W), numpy.stack(loadings)
 
 
 def _choose(F: NDArray[Any], codes: NDArray[numpy.int64], n: int) -> float:
