@@ -31,7 +31,7 @@ from spdnet.baselines import (
 )
 from spdnet.baselines.estimator import subsample
 from spdnet.baselines.log_det import project_in_turn, root
-from spdnet.baselines.spdml import _cost_function
+from spdnet.baselines.spdml import cost_and_gradient
 from spdnet.datasets import load_digits_spd
 from spdnet.linalg import logm, vech
 from spdnet.manifolds import SPD_METRICS
@@ -47,7 +47,7 @@ def halves(seed):
     return TOYS[seed]
 
 
-UNBALANCED = {"n_components": 10, "k_w": 15, "k_b": 10, "balance": False, "max_iter": 30}
+UNBALANCED = {"n_components": 10, "k_w": 15, "k_b": 10, "balance": False, "tol": 0.03}
 BANDS = {
     "NN affine-invariant": (NearestNeighbor("affine_invariant"), 0.50, 0.70),
     "NN Stein": (NearestNeighbor("stein"), 0.50, 0.75),
@@ -110,8 +110,8 @@ METHODS = [
     CDL(),
     CDL("pls"),
     LEML(n_pairs=60),
-    SPDML("stein", 2, max_iter=5),
-    SPDML("aim", 2, max_iter=5),
+    SPDML("stein", 2, tol=0.1),
+    SPDML("aim", 2, tol=0.1),
     RSR(),
     SteinSVC(),
     LogEuclideanClassifier(method="svm"),
@@ -170,7 +170,7 @@ def test_grid_search():
     X, y = problem()
     search = GridSearchCV(CDL(), {"reg": [1e-2, 1.0], "discriminant": ["lda", "pls"]}, cv=3)
     assert search.fit(X, y).best_score_ > 0.8
-    pipeline = make_pipeline(SPDML("stein", 3, max_iter=3), RSR())
+    pipeline = make_pipeline(SPDML("stein", 3, tol=0.1), RSR())
     search = GridSearchCV(pipeline, {"spdml__n_components": [2, 3]}, cv=2)
     assert search.fit(X, y).best_score_ > 0.5
 
@@ -267,7 +267,7 @@ def test_cdl_pls_is_the_limit_of_the_power_iterations():
 
 
 def test_cdl_pls_stops_when_nothing_is_left_to_explain():
-    X, y = problem(40)
+    X, _ = problem(40)
     twice = np.concatenate([X[:3], X[:3]])  # two directions at most
     model = CDL("pls", n_components=5).fit(twice, np.tile(["a", "b", "c"], 2))
     assert model.transform(twice).shape == (6, 2)
@@ -277,7 +277,7 @@ def test_cdl_pls_stops_when_nothing_is_left_to_explain():
 def test_pair_scores_know_who_is_alike():
     X, y = problem(30)
     same = X[y == "a"]
-    for model in (CDL(), LEML(n_pairs=60), SPDML("aim", 2, max_iter=5)):
+    for model in (CDL(), LEML(n_pairs=60), SPDML("aim", 2, tol=0.1)):
         model.fit(X, y)
         alike = model.pair_score(same[:5], same[5:10])
         other = model.pair_score(same[:5], X[y == "b"][:5])
@@ -358,17 +358,18 @@ def test_multipliers_that_settle_end_the_sweeps():
 @pytest.mark.parametrize("metric", ["affine_invariant", "stein"])
 def test_spdml_gradients(metric):
     X = random_spd(5, 4)
-    pairs = torch.tensor([[0, 1], [1, 2], [3, 4], [2, 2]])
-    weights = torch.tensor([1.0, -0.5, 2.0, 1.0], dtype=torch.float64)
-    cost = _cost_function(X, pairs[:3], weights[:3], metric)
+    pairs = torch.tensor([[0, 1], [1, 2], [3, 4]])
+    weights = torch.tensor([1.0, -0.5, 2.0], dtype=torch.float64)
     U = torch.linalg.qr(torch.randn(4, 2, generator=torch.Generator().manual_seed(0)).double())[0]
-    U.requires_grad_()
-    assert torch.autograd.gradcheck(cost, U)
-    (G,) = torch.autograd.grad(cost(U), U)
-    assert (U.mT @ G).abs().max() < 1e-10  # turning the columns changes nothing
+    value, G = cost_and_gradient(X, U, pairs, weights, metric)
+    assert (U.mT @ G).abs().max() < 1e-10  # another basis of the columns changes nothing
     A = [U.mT @ x @ U for x in X]
+    squares = SPD_METRICS[metric].squared_distance(
+        torch.stack([A[0], A[1], A[3]]), torch.stack([A[1], A[2], A[4]])
+    )
+    assert value == pytest.approx((weights * squares).sum().item())
     expected = torch.zeros_like(U)
-    for (i, j), w in zip(pairs[:3].tolist(), weights[:3], strict=True):
+    for (i, j), w in zip(pairs.tolist(), weights, strict=True):
         if metric == "stein":
             middle = torch.linalg.inv((A[i] + A[j]) / 2)
             expected = expected + w * (
@@ -377,18 +378,47 @@ def test_spdml_gradients(metric):
                 - X[j] @ U @ torch.linalg.inv(A[j])
             )
         else:
-            ratio = A[i].detach() @ torch.linalg.inv(A[j].detach())
+            ratio = A[i] @ torch.linalg.inv(A[j])
             log = torch.from_numpy(scipy.linalg.logm(ratio.numpy()))
             difference = X[i] @ U @ torch.linalg.inv(A[i]) - X[j] @ U @ torch.linalg.inv(A[j])
             expected = expected + 4 * w * difference @ log
-    torch.testing.assert_close(G, expected.detach(), rtol=1e-8, atol=1e-9)
+    torch.testing.assert_close(G, expected, rtol=1e-8, atol=1e-9)
+
+
+@pytest.mark.parametrize("balance", [True, False])
+def test_spdml_counts_neighbours_as_in_the_paper(balance):
+    """The affinity is 1 if either matrix is among the neighbours of the other, or both."""
+    X, y = problem(12)
+    model = SPDML("stein", 4, k_w=2, k_b=1, init="identity", balance=balance).fit(X, y)
+    D = squared_distances(torch.from_numpy(X), metric="stein").numpy()
+    G = np.zeros((2, 12, 12))
+    for i in range(12):
+        for kind, k in ((0, 2), (1, 1)):
+            candidates = [j for j in range(12) if j != i and (y[i] != y[j]) == bool(kind)]
+            for j in sorted(candidates, key=lambda j, i=i: D[i, j])[:k]:
+                G[kind, i, j] = G[kind, j, i] = 1
+    if balance:
+        G = G / G.sum((1, 2), keepdims=True)
+    assert model.costs_[0] == pytest.approx(((G[0] - G[1]) * D).sum())  # the whole space
+
+
+@pytest.mark.parametrize("metric", ["stein", "aim"])
+def test_spdml_converges_or_warns(metric):
+    X, y = problem(40, 6)
+    limit = SPDML(metric, 3, tol=1e-7).fit(X, y).costs_
+    usual = SPDML(metric, 3).fit(X, y)
+    assert usual.costs_[-1] - limit[-1] < 1e-4 * (limit[0] - limit[-1])
+    with pytest.warns(ConvergenceWarning, match="not converged to tol=0.001 after 2 iterations"):
+        short = SPDML(metric, 3, max_iter=2).fit(X, y)
+    assert short.n_iter_ == 2
+    assert short.costs_[-1] > usual.costs_[-1]
 
 
 @pytest.mark.parametrize("init", ["pca", "identity", "lda", "random"])
 @pytest.mark.parametrize("balance", [True, False])
 def test_spdml_starts(init, balance):
     X, y = problem(30)
-    model = SPDML("stein", 2, init=init, balance=balance, max_iter=8).fit(X, y)
+    model = SPDML("stein", 2, init=init, balance=balance, tol=0.1).fit(X, y)
     np.testing.assert_allclose(model.U_.T @ model.U_, np.eye(2), atol=1e-10)
     assert (np.diff(model.costs_) <= 0).all()
     np.testing.assert_allclose(model.transform(X), model.U_.T @ X @ model.U_, atol=1e-10)
@@ -580,7 +610,7 @@ def test_alike_matrices_are_refused_or_told():
         with pytest.raises(ValueError, match="all alike"):
             model.fit(X, y)
     single = problem(3)  # one of each class
-    assert SPDML("stein", 2, init="lda", max_iter=2).fit(*single).U_.shape == (4, 2)
+    assert SPDML("stein", 2, init="lda", tol=0.1).fit(*single).U_.shape == (4, 2)
     X, y = problem(30)
     with pytest.warns(RuntimeWarning, match="codes are zero"):
         RSR(beta=1e5, normalize="columns").fit(X, y).predict(random_spd(4, 4, seed=9).numpy())

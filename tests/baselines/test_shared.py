@@ -94,7 +94,7 @@ CHANGES = [
     (NearestNeighbor(), {"metric": "stein"}),
     (NearestNeighbor("stein"), {"metric": "log_euclidean"}),
     (MinimumDistanceToMean(), {"metric": "stein"}),
-    (SPDML("stein", 2, max_iter=3), {"metric": "aim"}),
+    (SPDML("stein", 2, tol=0.1), {"metric": "aim"}),
     (RSR(), {"normalize": "columns"}),
     (RSR(beta=1.0), {"beta": -1}),
     (SteinSVC(), {"C": -1}),
@@ -165,7 +165,7 @@ def test_any_random_state(state):
     images, labels = np.random.default_rng(0).normal(size=(20, 8, 8)), np.arange(20) % 2
     F, of_sets = sets(20)
     for model, data, target in (
-        (SPDML("stein", 2, init="random", max_iter=2), X, y),
+        (SPDML("stein", 2, init="random", tol=0.1), X, y),
         (LEML(n_pairs=20), X, y),
         (DeepO2PClassifier(epochs=1, batch_size=10, device="cpu"), images, labels),
         (HERML(), F, of_sets),
@@ -237,8 +237,8 @@ def test_pairs_are_drawn_evenly_without_a_list_of_all():
 @pytest.mark.parametrize("name", ["aim", "affine_invariant"])
 def test_the_papers_name_of_the_metric(name):
     X, y = problem()
-    model = SPDML(name, 2, max_iter=3).fit(X, y)
+    model = SPDML(name, 2, tol=0.1).fit(X, y)
     assert model.metric_ == "affine_invariant"
-    np.testing.assert_array_equal(model.U_, SPDML("aim", 2, max_iter=3).fit(X, y).U_)
+    np.testing.assert_array_equal(model.U_, SPDML("aim", 2, tol=0.1).fit(X, y).U_)
     with pytest.raises(ValueError, match="'aim', 'affine_invariant', 'stein', got 'log_euclidean'"):
         SPDML("log_euclidean").fit(X, y)

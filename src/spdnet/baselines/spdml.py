@@ -1,12 +1,15 @@
 r"""Dimensionality reduction of SPD matrices by :math:`X \mapsto U^\top X U`."""
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
 import numpy
 import torch
 from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import OptimizeResult, minimize
 from sklearn.base import TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from spdnet._checks import require_choice, require_count, require_number
@@ -15,21 +18,23 @@ from spdnet.baselines.estimator import SPDClassifier, subsample
 from spdnet.baselines.neighbours import vote
 from spdnet.baselines.pairwise import squared_distances
 from spdnet.baselines.progress import Progress
-from spdnet.linalg import logm, symmetrize
-from spdnet.manifolds import stiefel
+from spdnet.linalg import eigh, logm, symmetrize
+from spdnet.manifolds import SPD_METRICS, stiefel
 
 INITS = ("pca", "identity", "lda", "random")
 METRICS = {"aim": "affine_invariant", "affine_invariant": "affine_invariant", "stein": "stein"}
-_ARMIJO, _SHORTEST = 1e-4, 1e-14
 
 
 class SPDML(TransformerMixin, SPDClassifier):  # type: ignore[misc]
     r"""Manifold-to-manifold metric learning (Harandi et al., 2014), and the nearest neighbour.
 
-    Finds :math:`U` with orthonormal columns that minimises
-    :math:`\sum_{ij} G_{ij} \, \delta^2(U^\top X_i U, U^\top X_j U)`, where :math:`G` is positive
-    for the nearest neighbours of one class and negative for the nearest of others: by conjugate
-    gradients on the Grassmann manifold.
+    Find :math:`U` with orthonormal columns that minimises
+    :math:`\sum_{ij} G_{ij} \, \delta^2(U^\top X_i U, U^\top X_j U)`. :math:`G_{ij}` is 1 if
+    :math:`i` and :math:`j` are of one class and one of them is among the nearest neighbours of the
+    other, -1 likewise for different classes, and 0 otherwise. Both distances are invariant under
+    congruence, so that the cost depends on the column space of :math:`U` only. It is minimised by
+    L-BFGS over all matrices of full rank; the authors use conjugate gradients on the Grassmann
+    manifold, which reach the same minima in more iterations.
 
     Fitting costs the distances of all pairs (see :class:`NearestNeighbor`), and N n^2 r + P r^3
     operations for each iteration, with r components and P pairs of neighbours.
@@ -50,8 +55,9 @@ class SPDML(TransformerMixin, SPDClassifier):  # type: ignore[misc]
         Start from the leading eigenvectors of the mean matrix, from the first features, from
         two-dimensional discriminant analysis of the logarithms, or anywhere.
     max_iter : int
+        Iterations after which a ConvergenceWarning says that ``tol`` was not met.
     tol : float
-        Length of the gradient, relative to the first, at which it ends.
+        Largest entry of the gradient at the minimum, relative to that at the start.
     random_state : int, RandomState or None
         Of a random start.
     max_train, device, verbose
@@ -76,7 +82,7 @@ class SPDML(TransformerMixin, SPDClassifier):  # type: ignore[misc]
     >>> from spdnet.baselines import SPDML
     >>> from spdnet.datasets import load_digits_spd
     >>> X, y = load_digits_spd()
-    >>> model = SPDML("stein", n_components=8, max_iter=10).fit(X[:200], y[:200])
+    >>> model = SPDML("stein", n_components=8, tol=0.1).fit(X[:200], y[:200])
     >>> model.transform(X[200:300]).shape
     (100, 8, 8)
     """
@@ -90,8 +96,8 @@ class SPDML(TransformerMixin, SPDClassifier):  # type: ignore[misc]
         k_b: int | None = None,
         balance: bool = True,
         init: str = "pca",
-        max_iter: int = 50,
-        tol: float = 1e-5,
+        max_iter: int = 1000,
+        tol: float = 1e-3,
         random_state: Any = 0,
         max_train: int | None = None,
         device: str = "cpu",
@@ -128,7 +134,7 @@ class SPDML(TransformerMixin, SPDClassifier):  # type: ignore[misc]
             raise ValueError(f"SPDML: expected n_components <= {n}, got {r}")
         pairs, weights = self._neighbours(X, codes)
         U = self._begin(X, codes, r)
-        U = self._descend(X, pairs, weights, U)
+        U = self._minimise(X, pairs, weights, U)
         self.U_ = U.cpu().numpy()
         self.codes_ = codes
         self.reduced_ = _reduce(X, U).cpu()
@@ -144,8 +150,8 @@ class SPDML(TransformerMixin, SPDClassifier):  # type: ignore[misc]
 
     def pair_score(self, A: ArrayLike, B: ArrayLike) -> NDArray[Any]:
         """How alike the matrices of pairs are, ``(N,)``: minus their distance when reduced."""
-        squares = _DIVERGENCES[self.metric_](self._reduced(A), self._reduced(B))
-        return -squares.clamp(min=0).sqrt().cpu().numpy()
+        distance = SPD_METRICS[self.metric_].distance
+        return -distance(self._reduced(A), self._reduced(B), check=False).cpu().numpy()
 
     def similarity(self, A: ArrayLike, B: ArrayLike) -> NDArray[Any]:
         """Scores ``(N, M)`` of all of ``A`` with all of ``B``: see :meth:`pair_score`."""
@@ -162,7 +168,7 @@ class SPDML(TransformerMixin, SPDClassifier):  # type: ignore[misc]
     def _neighbours(
         self, X: Tensor, codes: NDArray[numpy.int64]
     ) -> tuple[NDArray[numpy.int64], NDArray[numpy.float64]]:
-        """Ordered pairs ``(P, 2)``, and their weights, negative for different classes."""
+        """Pairs ``(P, 2)``, each once, and their weights, negative for different classes."""
         with Progress(self.verbose, "distances") as progress:
             D = squared_distances(X, None, self.metric_, progress=progress).cpu().numpy()
         smallest = int(numpy.bincount(codes).min())
@@ -176,10 +182,11 @@ class SPDML(TransformerMixin, SPDClassifier):  # type: ignore[misc]
             nearest = numpy.argsort(far, 1, kind="stable")[:, :k]
             i = numpy.repeat(numpy.arange(len(D)), nearest.shape[1])
             j = nearest.reshape(-1)
-            there = numpy.isfinite(far[i, j])
-            pairs.append(numpy.stack([i, j], 1)[there])
-            n = int(there.sum())
-            weights.append(numpy.full(n, sign / n if self.balance and n else sign))
+            found = numpy.sort(numpy.stack([i, j], 1)[numpy.isfinite(far[i, j])], 1)
+            pairs.append(numpy.unique(found, axis=0))  # neighbours of each other count once
+            n = len(pairs[-1])
+            # 2: the sum is over both orders of a pair
+            weights.append(numpy.full(n, sign / n if self.balance and n else 2 * sign))
         return numpy.concatenate(pairs), numpy.concatenate(weights)
 
     def _begin(self, X: Tensor, codes: NDArray[numpy.int64], r: int) -> Tensor:
@@ -206,102 +213,121 @@ class SPDML(TransformerMixin, SPDClassifier):  # type: ignore[misc]
         _, V = torch.linalg.eigh(symmetrize(W @ between @ W.mT))
         return torch.linalg.qr(W.mT @ V.flip(-1)[:, :r])[0]
 
-    def _descend(
+    def _minimise(
         self,
         X: Tensor,
         pairs: NDArray[numpy.int64],
         weights: NDArray[numpy.float64],
         U: Tensor,
     ) -> Tensor:
-        """Conjugate gradients (Polak-Ribiere); the line search never accepts a higher cost."""
-        index = torch.from_numpy(pairs).to(X.device)
-        weight = torch.from_numpy(weights).to(X.device)
+        """Minimise over all matrices of full rank: the cost depends on the column space only."""
+        n, r = U.shape
+        index, weight = (torch.from_numpy(a).to(X.device) for a in (pairs, weights))
         used, inverse = index.unique(return_inverse=True)
-        cost = _cost_function(X[used], inverse, weight, self.metric_)
-        value, G = _with_gradient(cost, U)
+        X = X[used]
+
+        def cost(a: NDArray[numpy.float64]) -> tuple[float, NDArray[numpy.float64]]:
+            value, G = cost_and_gradient(
+                X, torch.from_numpy(a).to(X).reshape(n, r), inverse, weight, self.metric_
+            )
+            return value, G.reshape(-1).cpu().numpy()
+
+        start = U.reshape(-1).cpu().numpy()
+        value, G = cost(start)
         self.costs_ = [value]
-        first = float(G.norm())
-        direction, step = -G, 1.0 / max(first, 1e-300)
+        if r == n:  # every basis spans the whole space
+            self.n_iter_ = 0
+            return U
         with Progress(self.verbose, "SPDML, iteration") as progress:
-            while len(self.costs_) <= self.max_iter and float(G.norm()) > self.tol * first:
-                slope = float((G * direction).sum())
-                if slope >= 0:  # not downhill: start anew
-                    direction, slope = -G, -float(G.square().sum())
-                moved, new, step = _line_search(cost, U, direction, value, slope, step)
-                if moved is None:  # nothing lower in sight
-                    break
-                _, G_new = _with_gradient(cost, moved)
-                carried = stiefel.transport(U, moved, G, "grassmann")
-                beta = float((G_new * (G_new - carried)).sum() / G.square().sum())
-                old = stiefel.transport(U, moved, direction, "grassmann")
-                direction = -G_new + max(beta, 0.0) * old
-                U, G, value = moved, G_new, new
-                self.costs_.append(value)
+
+            def note(intermediate_result: OptimizeResult) -> None:
+                self.costs_.append(float(intermediate_result.fun))
                 progress(len(self.costs_) - 1, self.max_iter)
-        self.n_iter_ = len(self.costs_) - 1
-        return U
+
+            found = minimize(
+                cost,
+                start,
+                jac=True,
+                method="L-BFGS-B",
+                callback=note,
+                options={
+                    "maxiter": self.max_iter,
+                    "maxfun": 20 * self.max_iter,
+                    "maxcor": 20,
+                    "ftol": 0.0,
+                    "gtol": self.tol * float(numpy.abs(G).max()),
+                },
+            )
+        self.n_iter_ = int(found.nit)
+        if not found.success:
+            warnings.warn(
+                f"SPDML: the minimisation has not converged to tol={self.tol:g} after "
+                f"{self.n_iter_} iterations ({found.message}); increase max_iter or tol",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        return torch.linalg.qr(torch.from_numpy(found.x).to(U).reshape(n, r))[0]
 
 
 def _reduce(X: Tensor, U: Tensor) -> Tensor:
     return symmetrize(U.mT @ X @ U)
 
 
-def _stein(A: Tensor, B: Tensor) -> Tensor:
-    def log_det(X: Tensor) -> Tensor:  # differentiable, unlike that of pairwise
-        return 2 * torch.linalg.cholesky(X).diagonal(dim1=-2, dim2=-1).log().sum(-1)
+def cost_and_gradient(
+    X: Tensor, U: Tensor, pairs: Tensor, weights: Tensor, metric: str
+) -> tuple[float, Tensor]:
+    r"""Compute :math:`\sum_p w_p \, \delta^2(U^\top X_i U, U^\top X_j U)` and its gradient.
 
-    return log_det((A + B) / 2) - (log_det(A) + log_det(B)) / 2
+    Parameters
+    ----------
+    X : Tensor, shape (N, n, n)
+    U : Tensor, shape (n, r)
+    pairs : Tensor, shape (P, 2)
+        The indices :math:`i, j` of each pair.
+    weights : Tensor, shape (P,)
+    metric : {"affine_invariant", "stein"}
+
+    Returns
+    -------
+    cost : float
+    gradient : Tensor, shape (n, r)
+    """
+    XU = X @ U
+    A = symmetrize(U.mT @ XU)
+    value, G = _PARTS[metric](A, *pairs.unbind(1), weights)
+    return float(value), 2 * (XU @ G).sum(0)
 
 
-def _affine_invariant(A: Tensor, B: Tensor) -> Tensor:
-    L = torch.linalg.cholesky(B)
-    half = torch.linalg.solve_triangular(L, A, upper=False)
-    Y = torch.linalg.solve_triangular(L, half.mT, upper=False)
-    return torch.linalg.eigvalsh(symmetrize(Y)).log().square().sum(-1)
+def _stein(A: Tensor, i: Tensor, j: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+    """Weighted sum of the divergences of pairs, and its derivatives ``(N, r, r)``."""
+    middle, inverse = _log_det((A[i] + A[j]) / 2)
+    own, own_inverse = _log_det(A)
+    share = torch.zeros_like(own).index_add_(0, i, w / 2).index_add_(0, j, w / 2)
+    H = w[:, None, None] / 2 * inverse
+    G = torch.zeros_like(A).index_add_(0, i, H).index_add_(0, j, H)
+    return (w * middle).sum() - (share * own).sum(), G - share[:, None, None] * own_inverse
 
 
-_DIVERGENCES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+def _affine_invariant(A: Tensor, i: Tensor, j: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+    """Weighted sum of the squared distances of pairs, and its derivatives ``(N, r, r)``."""
+    eye = torch.eye(A.shape[-1], dtype=A.dtype, device=A.device)
+    W = torch.linalg.solve_triangular(torch.linalg.cholesky(A), eye, upper=False)[j]
+    s, V = eigh(W @ A[i] @ W.mT, check=False)
+    B = W.mT @ V
+    slope = 2 * w[:, None] * s.log()
+    G = torch.zeros_like(A)
+    G.index_add_(0, i, (B * (slope / s)[:, None]) @ B.mT)
+    G.index_add_(0, j, (B * -slope[:, None]) @ B.mT)
+    return (w * s.log().square().sum(-1)).sum(), G
+
+
+_PARTS: dict[str, Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]] = {
     "affine_invariant": _affine_invariant,
     "stein": _stein,
 }
 
 
-def _cost_function(
-    X: Tensor, pairs: Tensor, weights: Tensor, metric: str
-) -> Callable[[Tensor], Tensor]:
-    divergence = _DIVERGENCES[metric]
-
-    def cost(U: Tensor) -> Tensor:
-        A = _reduce(X, U)
-        return (weights * divergence(A[pairs[:, 0]], A[pairs[:, 1]])).sum()
-
-    return cost
-
-
-def _with_gradient(cost: Callable[[Tensor], Tensor], U: Tensor) -> tuple[float, Tensor]:
-    """The cost, and its gradient on the Grassmann manifold."""
-    U = U.detach().requires_grad_()
-    value = cost(U)
-    (G,) = torch.autograd.grad(value, U)
-    return float(value.detach()), stiefel.riemannian_gradient(U.detach(), G, "grassmann")
-
-
-@torch.no_grad()
-def _line_search(
-    cost: Callable[[Tensor], Tensor],
-    U: Tensor,
-    direction: Tensor,
-    value: float,
-    slope: float,
-    step: float,
-) -> tuple[Tensor | None, float, float]:
-    """The first of halved steps that lowers the cost enough, its cost, and where to begin next."""
-    length = float(direction.norm())
-    step = min(2 * step, 1 / max(length, 1e-300))
-    while step * length > _SHORTEST:
-        moved = stiefel.retract(U, step * direction)
-        new = float(cost(moved))
-        if new <= value + _ARMIJO * step * slope:
-            return moved, new, step
-        step /= 2
-    return None, value, step
+def _log_det(X: Tensor) -> tuple[Tensor, Tensor]:
+    """Logarithms of determinants, and their derivatives, the inverses."""
+    L = torch.linalg.cholesky(X)
+    return 2 * L.diagonal(dim1=-2, dim2=-1).log().sum(-1), torch.cholesky_inverse(L)
