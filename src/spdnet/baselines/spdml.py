@@ -294,7 +294,8 @@ def cost_and_gradient(
     """
     XU = X @ U
     A = symmetrize(U.mT @ XU)
-    value, G = _PARTS[metric](A, *pairs.unbind(1), weights)
+    i, j = pairs.unbind(1)
+    value, G = _PARTS[metric](A, i, j, weights)
     return float(value), 2 * (XU @ G).sum(0)
 
 

@@ -3,9 +3,11 @@
 import torch
 from torch import Tensor, nn
 
-from spdnet._checks import require_count, require_same_dtype
+from spdnet._checks import require_choice, require_count, require_same_dtype
+from spdnet.linalg import invsqrtm
 from spdnet.nn import BiMap, CovPool, LogEig, ReEig, SPDDomainBatchNorm, Vech
 
+VARIANTS = ("default", "authors")
 _PIECE = 256
 
 
@@ -18,6 +20,31 @@ class TSMNet(nn.Module):
     :math:`(M_j^{-1/2} Y M_j^{-1/2})^{s / \sqrt{v_j}}` before the logarithm, with mean :math:`M_j`
     and variance :math:`v_j` of its domain and one learned :math:`s`. For a domain without labels,
     :meth:`refit` finds where its covariances lie, and nothing else.
+
+    ``variant="authors"`` is the network of the authors' code. The default departs from it:
+
+    * The temporal convolution pads with zeros instead of reflecting the signal. A signal may then
+      be shorter than the kernel.
+    * The covariance is regularised, :math:`C + 10^{-3} \frac{\mathrm{tr}\, C}{n} I`, so that it is
+      positive definite for short signals. The authors leave small eigenvalues to the ReEig.
+    * The dispersion of a batch is the mean squared distance from the running mean. The authors
+      approximate it in the tangent space at the arithmetic mean of the batch.
+    * The first batch of a domain sets its statistics. The authors start them at the identity and a
+      variance of 1, which leaves a trace of the start in the statistics of evaluation.
+    * The momentum of training is 0.1 without a schedule, and with
+      :meth:`spdnet.nn.SPDDomainBatchNorm.anneal` ends there. The authors start at 1 and anneal to
+      one over the number of domains in a batch: give that as ``momentum``.
+    * A single matrix of a domain takes its dispersion from what is known of the others. The
+      authors' formula gives 0.
+    * The weight of the BiMap is uniformly distributed. The authors draw :math:`R (R^\top
+      R)^{-1/2}` with the entries of :math:`R` uniform between 0 and 1, so that a direction near
+      the mean of all spatial filters always remains.
+
+    Both variants differ from the authors' code in what does not change the function: there the
+    convolutions are in float32 and the rest in float64, and the diagonal comes first in the vector
+    of logarithms. The authors' scheduler sets the momentum of evaluation to its complement, about
+    0.9; ``eval_momentum`` stays at the 0.1 that their network declares. Unlike there, a domain
+    without statistics is refused in evaluation.
 
     Parameters
     ----------
@@ -35,9 +62,12 @@ class TSMNet(nn.Module):
     eps : float or str
         Threshold of the ReEig.
     momentum, eval_momentum : float
-        Of the normalisation.
+        Of the normalisation. ``momentum`` is 0.1 when not given, and 1 for the authors' variant.
     karcher_steps : int, optional
-        Towards the mean of each domain in training, 1 as in the original; None for the exact mean.
+        Towards the mean of each domain in training, 1 as in the original; None for the exact mean,
+        which the authors' variant does not have.
+    variant : {"default", "authors"}
+        See above.
     check : bool
         Refuse signals that are not finite, and domains that are not known.
     device, dtype : optional
@@ -69,6 +99,7 @@ class TSMNet(nn.Module):
     """
 
     gain: Tensor
+    variant = "default"  # of what was pickled before there was a choice
 
     def __init__(
         self,
@@ -81,9 +112,10 @@ class TSMNet(nn.Module):
         spatial_filters: int = 40,
         dim: int = 20,
         eps: float | str = 1e-4,
-        momentum: float = 0.1,
+        momentum: float | None = None,
         eval_momentum: float = 0.1,
         karcher_steps: int | None = 1,
+        variant: str = "default",
         check: bool = True,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
@@ -96,18 +128,27 @@ class TSMNet(nn.Module):
             ("kernel", kernel),
         ):
             require_count("TSMNet", name, value)
+        require_choice("TSMNet", "variant", variant, VARIANTS)
+        original = variant == "authors"
+        if momentum is None:
+            momentum = 1.0 if original else 0.1
         self.n_channels = n_channels
         self.n_classes = n_classes
         self.dims = (spatial_filters, dim)
+        self.variant = variant
         self.check = check
         self.register_buffer("gain", torch.ones((), device=device, dtype=dtype))
         self.temporal = nn.Conv2d(
-            *(1, temporal_filters, (1, kernel)), padding="same", device=device, dtype=dtype
+            *(1, temporal_filters, (1, kernel)),
+            padding="same",
+            padding_mode="reflect" if original else "zeros",
+            device=device,
+            dtype=dtype,
         )
         self.spatial = nn.Conv2d(
             *(temporal_filters, spatial_filters, (n_channels, 1)), device=device, dtype=dtype
         )
-        self.pool = CovPool()
+        self.pool = CovPool(mode="none") if original else CovPool()
         self.bimap = BiMap(spatial_filters, dim, device=device, dtype=dtype)
         self.reeig = ReEig(eps, device=device, dtype=dtype)
         self.norm = SPDDomainBatchNorm(
@@ -116,12 +157,16 @@ class TSMNet(nn.Module):
             momentum=momentum,
             eval_momentum=eval_momentum,
             karcher_steps=karcher_steps,
+            dispersion="tangent" if original else "exact",
+            start="identity" if original else "batch",
             device=device,
             dtype=dtype,
         )
         self.logeig = LogEig(check=False)
         self.vectorize = Vech()
         self.classifier = nn.Linear(dim * (dim + 1) // 2, n_classes, device=device, dtype=dtype)
+        if original:
+            self._draw_bimap()
 
     def reset_parameters(self) -> None:
         """Draw new weights, and forget all statistics."""
@@ -129,6 +174,13 @@ class TSMNet(nn.Module):
         layers = (self.temporal, self.spatial, self.bimap, self.reeig, self.norm, self.classifier)
         for layer in layers:
             layer.reset_parameters()
+        if self.variant == "authors":
+            self._draw_bimap()
+
+    @torch.no_grad()
+    def _draw_bimap(self) -> None:
+        R = torch.rand_like(self.bimap.weight, dtype=torch.float64)
+        self.bimap.weight.copy_(R @ invsqrtm(R.mT @ R))
 
     @torch.no_grad()
     def calibrate(self, X: Tensor) -> "TSMNet":

@@ -8,13 +8,14 @@ from torch import Tensor
 
 from spdnet._autograd import can_branch
 from spdnet._checks import (
+    require_choice,
     require_count,
     require_number,
     require_same_dtype,
     require_square,
     require_symmetric,
 )
-from spdnet.nn.geometry import is_rounding, make_geometry
+from spdnet.nn.geometry import AffineInvariant, is_rounding, make_geometry
 from spdnet.nn.layer import SPDLayer
 from spdnet.nn.processes import are_many, of_all_processes
 
@@ -30,10 +31,10 @@ class SPDDomainBatchNorm(SPDLayer):
     and likewise in the other metrics: see :class:`SPDBatchNorm`. As in momentum batch
     normalisation, training itself uses running statistics, which the batch has just moved, and
     derivatives go through the batch's part in them. Evaluation has running statistics of its own,
-    with a small momentum. The first batch of a domain sets both. For a domain without labels,
-    :meth:`refit` finds the statistics of evaluation; they are as good as the sample is large, and
-    take the classes to be as frequent in it as in training. A single matrix has no dispersion: its
-    domain takes the mean one of the others.
+    with a small momentum. The first batch of a domain sets both, unless ``start`` says otherwise.
+    For a domain without labels, :meth:`refit` finds the statistics of evaluation; they are as good
+    as the sample is large, and take the classes to be as frequent in it as in training. A single
+    matrix has no dispersion: its domain takes the mean one of the others.
 
     Parameters
     ----------
@@ -55,6 +56,15 @@ class SPDDomainBatchNorm(SPDLayer):
         Learn the bias, which all domains share; otherwise the identity.
     power, root, karcher_steps, eps
         As in :class:`SPDBatchNorm`.
+    dispersion : {"exact", "tangent"}
+        Variance of a batch: the mean squared distance from the running mean, or that of the
+        logarithms in the tangent space at the arithmetic mean (with several ``karcher_steps``, at
+        the last point before the mean), which the original takes for it. ``tangent`` is for
+        ``affine_invariant`` with ``karcher_steps``.
+    start : {"batch", "identity"}
+        The first batch of a domain sets its statistics. Or, as in the original, the statistics
+        start at the identity and the variance 1, and the first batch moves them as all others do;
+        :meth:`refit` then sets the statistics of training too.
     check : bool
         Refuse input that is not finite, symmetric and positive definite, and domains that are not
         known.
@@ -92,6 +102,8 @@ class SPDDomainBatchNorm(SPDLayer):
     num_batches_tracked: Tensor
     scale: torch.nn.Parameter | None
     bias: torch.nn.Parameter | None
+    dispersion = "exact"  # of what was pickled before there was a choice
+    start = "batch"
 
     def __init__(
         self,
@@ -108,6 +120,8 @@ class SPDDomainBatchNorm(SPDLayer):
         root: str = "symmetric",
         karcher_steps: int | None = None,
         eps: float = 1e-5,
+        dispersion: str = "exact",
+        start: str = "batch",
         check: bool = True,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
@@ -122,6 +136,13 @@ class SPDDomainBatchNorm(SPDLayer):
         require_number(who, "momentum", momentum, above=0, at_most=1)
         require_number(who, "eval_momentum", eval_momentum, above=0, at_most=1)
         require_number(who, "eps", eps, at_least=0)
+        require_choice(who, "dispersion", dispersion, ("exact", "tangent"))
+        require_choice(who, "start", start, ("batch", "identity"))
+        if dispersion == "tangent" and (metric != "affine_invariant" or karcher_steps is None):
+            raise ValueError(
+                f"{who}: expected metric='affine_invariant' and karcher_steps with "
+                f"dispersion='tangent', got {metric!r} and {karcher_steps}"
+            )
         self.n = n
         self.metric = metric
         self.variance = variance
@@ -129,6 +150,8 @@ class SPDDomainBatchNorm(SPDLayer):
         self.eval_momentum = eval_momentum
         self.power = float(power)
         self.eps = eps
+        self.dispersion = dispersion
+        self.start = start
         self._geometry = geometry
         where: dict[str, Any] = {"device": device, "dtype": dtype}
         for name in ("running", "eval"):
@@ -223,7 +246,7 @@ class SPDDomainBatchNorm(SPDLayer):
         self.eval_mean[domain] = M
         if self.eval_var is not None:
             self.eval_var[domain] = v
-        if is_new:  # training of it goes on from here
+        if is_new or self.start == "identity":  # training of it goes on from here
             self.running_mean[domain] = M
             if self.running_var is not None:
                 self.running_var[domain] = v
@@ -278,11 +301,11 @@ class SPDDomainBatchNorm(SPDLayer):
         for d in domain.unique().tolist():
             part = F[domain == d]
             b = self._geometry.mean(part)
-            is_first = int(self.num_batches_tracked[d]) == 0
+            is_first = self.start == "batch" and int(self.num_batches_tracked[d]) == 0
             eta, eval_eta = (1.0, 1.0) if is_first else (self.momentum, self.eval_momentum)
             means[d] = b if eta == 1 else self._geometry.between(means[d], b, eta)
             if variances:
-                v = self._spread_of(part, means[d], self.running_var, d)
+                v = self._batch_variance(part, means[d], self.running_var, d)
                 variances[d] = torch.lerp(variances[d], v, eta)
             self._track(d, part.detach(), b.detach(), eval_eta)
         M = torch.stack(means)
@@ -299,9 +322,18 @@ class SPDDomainBatchNorm(SPDLayer):
         M = b if eta == 1 else self._geometry.between(self.eval_mean[d], b, eta)
         self.eval_mean[d] = M
         if self.eval_var is not None:
-            v = self._spread_of(F, M, self.eval_var, d)
+            v = self._batch_variance(F, M, self.eval_var, d)
             self.eval_var[d] = torch.lerp(self.eval_var[d], v, eta)
         self.num_batches_tracked[d].add_(1)
+
+    def _batch_variance(self, F: Tensor, M: Tensor, known: Tensor | None, d: int) -> Tensor:
+        """The variance of a batch about the mean ``M``, as ``dispersion`` says."""
+        geometry = self._geometry
+        if self.dispersion == "exact" or not isinstance(geometry, AffineInvariant):
+            return self._spread_of(F, M, known, d)
+        frame = geometry.frame(geometry.base(F))
+        gaps = geometry.logs(F, frame) - geometry.logs(M, frame)
+        return gaps.square().sum((-2, -1)).mean() / self.power**2
 
     def _spread_of(self, F: Tensor, M: Tensor, known: Tensor | None, d: int) -> Tensor:
         """The variance about ``M``; where there is none, as of one matrix, what is known of it.

@@ -125,8 +125,15 @@ class AffineInvariant:
         """Exact, or after some steps of the fixed-point iteration from the arithmetic mean."""
         if self.karcher_steps is None:
             return affine_invariant.mean(F, check=False)
+        return self._steps(F, self.karcher_steps)
+
+    def base(self, F: Tensor) -> Tensor:
+        """The point whose tangent space the last of the steps to the mean is taken in, constant."""
+        return self._steps(F.detach(), (self.karcher_steps or 1) - 1)
+
+    def _steps(self, F: Tensor, steps: int) -> Tensor:
         M = F.mean(0)
-        for _ in range(self.karcher_steps):
+        for _ in range(steps):
             M = M.detach()
             g = logm(congruence(F, invsqrtm(M, check=False)), check=False).mean(0)
             M = congruence(expm(g, check=False), sqrtm(M, check=False))
