@@ -121,6 +121,17 @@ def test_settings_that_make_no_sense(settings, text):
         SPDMLR(3, 2, **settings)
 
 
+def test_normals_start_with_the_deviation_of_the_authors():
+    """Uniform between -sqrt(6) / n and sqrt(6) / n, on and off the diagonal."""
+    torch.manual_seed(0)
+    A = symmetrize(SPDMLR(20, 200, dtype=torch.float64).normals.detach())
+    deviation = 2**0.5 / 20
+    assert A.diagonal(dim1=-2, dim2=-1).std() == pytest.approx(deviation, rel=0.05)
+    rows, cols = torch.tril_indices(20, 20, -1)
+    assert A[:, rows, cols].std() == pytest.approx(deviation, rel=0.02)
+    assert A.abs().max() <= 6**0.5 / 20
+
+
 def test_bad_input():
     for name in LAYERS:
         with pytest.raises(ValueError, match="positive"):

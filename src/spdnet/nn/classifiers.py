@@ -132,10 +132,15 @@ class SPDMLR(SPDLayer):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Points at the identity, uniform normals of a size that does not depend on ``n``."""
+        r"""Set the points to the identity and draw symmetric normals.
+
+        Each entry on and below the diagonal is uniform in :math:`\pm \sqrt 6 / n`, as the authors
+        draw them.
+        """
         bound = math.sqrt(6) / self.n
         self.points.zero_()
         self.normals.uniform_(-bound, bound)
+        self.normals.copy_(self.normals.tril() + self.normals.tril(-1).mT)
 
     def forward(self, X: Tensor, check: bool | None = None) -> Tensor:
         """Logits ``(..., n_classes)`` of matrices ``(..., n, n)``."""
