@@ -5,6 +5,9 @@ import inspect
 import io
 import pickle
 import re
+import subprocess
+import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +29,9 @@ from torch import nn
 from spdnet import SPDNet, SPDNetClassifier, covariance
 from spdnet.manifolds import SPD_METRICS
 from spdnet.manifolds.stiefel import StiefelParameter
-from spdnet.models import MultiBranchSPDNet, SignalNet, TSMNet
+from spdnet.models import ConvSPDNet, MultiBranchSPDNet, O2PNet, SignalNet, TSMNet
+from spdnet.models.spdnet import NORMS
+from spdnet.nn.classifiers import MLR_METRICS
 from spdnet.optim import RiemannianAdam, RiemannianSGD
 from spdnet.testing import assert_on_stiefel
 from spdnet.training import RECIPES, LabelledMatrices, Trainer, build
@@ -489,7 +494,7 @@ def test_a_manifold_that_cannot_step_is_refused():
             optimizer([p], lr=0.1)
 
 
-# Optuna, TensorBoard, safetensors, torch.export
+# Optuna, TensorBoard, safetensors
 
 
 def parts():
@@ -596,29 +601,159 @@ def test_safetensors_saves_and_loads(make, tmp_path):
     assert_stiefel_weights(twin)
 
 
-def test_torch_exports_with_a_batch_of_any_size(tmp_path):
-    model = SPDNet((4, 3, 3), 2, dtype=torch.float64).eval()
-    X = torch.from_numpy(matrices(20)[0])
-    shapes = ({0: torch.export.Dim("batch")},)
-    program = torch.export.export(model, (X,), dynamic_shapes=shapes)
-    torch.export.save(program, tmp_path / "spdnet.pt2")
-    loaded = torch.export.load(tmp_path / "spdnet.pt2").module()
-    for batch in (X, X[:1], X[:7]):
-        torch.testing.assert_close(loaded(batch), model(batch))
+# torch.export
 
 
-@pytest.mark.parametrize("model", ["tsmnet", "spdnet"])
-def test_torch_exports_networks_for_signals(model):
-    net = SignalNet(4, 2, model=model, dtype=torch.float64).eval()
+def exported(make):
+    """A trained network in evaluation mode, its program for any batch size, and input for it."""
+    model = make(dtype=torch.float64)
     X = torch.from_numpy(recordings(6)[0])
+    if isinstance(model, (ConvSPDNet, O2PNet)):
+        X = X[:, None]  # an image
+    elif not isinstance(model, (SignalNet, TSMNet)):
+        X = covariance.estimate(X)
+    model(X)  # statistics that have moved
     shapes = ({0: torch.export.Dim("batch")},)
-    program = torch.export.export(net, (X,), dynamic_shapes=shapes)
-    file = io.BytesIO()
-    torch.export.save(program, file)
-    file.seek(0)
-    loaded = torch.export.load(file).module()
-    for batch in (X, X[:3]):
-        torch.testing.assert_close(loaded(batch), net(batch))
+    return model.eval(), torch.export.export(model, (X,), dynamic_shapes=shapes), X
+
+
+EXPORTED = {
+    "default": partial(SPDNet, (4, 3, 3), 2),
+    "center": partial(SPDNet, (4, 3, 3), 2, center="log_euclidean"),
+    "eigenvalues": partial(SPDNet, (4, 3, 3), 2, log=False, eps=0.5),
+    "percent": partial(SPDNet, (4, 3, 3), 2, eps="10%"),
+    "branches": partial(MultiBranchSPDNet, (4, 3, 3), 2),
+    "tsmnet": partial(TSMNet, 4, 2),
+    "signals": partial(SignalNet, 4, 2),
+    "images": lambda dtype: ConvSPDNet(2).to(dtype),
+    "second order": lambda dtype: O2PNet(2).to(dtype),
+    "covariances": partial(SignalNet, 4, 2, model="spdnet"),
+    **{f"norm {name}": partial(SPDNet, (4, 3, 3), 2, norm=name) for name in NORMS},
+    **{f"head {name}": partial(SPDNet, (4, 3, 3), 2, head=name) for name in MLR_METRICS},
+}
+FEW = {"center", "percent", "tsmnet", "head affine_invariant"}
+#: a process that cannot import spdnet; writes the results of the programs in a folder
+RUN_PROGRAMS = """
+import sys
+from pathlib import Path
+sys.modules["spdnet"] = None  # an import raises ImportError
+import torch
+for file in sorted(Path(sys.argv[1]).glob("*.pt2")):
+    X = torch.load(file.with_suffix(".input"))
+    program = torch.export.load(file).module()
+    torch.save([program(X), program(X[:1]), program(X[:5])], file.with_suffix(".output"))
+"""
+
+
+def run_without_spdnet(code, *args):
+    found = subprocess.run(
+        [sys.executable, "-I", "-c", code, *map(str, args)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert found.returncode == 0, found.stderr
+
+
+@pytest.mark.parametrize(
+    "names", [FEW, pytest.param(EXPORTED.keys() - FEW, marks=pytest.mark.slow)], ids=["few", "rest"]
+)
+def test_exported_programs_run_in_torch_alone(names, tmp_path):
+    expected = {}
+    for name in names:
+        model, program, X = exported(EXPORTED[name])
+        torch.export.save(program, tmp_path / f"{name}.pt2")
+        torch.save(X, tmp_path / f"{name}.input")
+        with torch.no_grad():
+            expected[name] = [model(X), model(X[:1]), model(X[:5])]
+    run_without_spdnet(RUN_PROGRAMS, tmp_path)
+    for name, logits in expected.items():
+        found = torch.load(tmp_path / f"{name}.output")
+        torch.testing.assert_close(found, logits, atol=1e-12, rtol=0, msg=name)
+
+
+def test_a_strict_export_runs_in_torch_alone():
+    model = SPDNet((4, 3, 3), 2, dtype=torch.float64).eval()
+    program = torch.export.export(model, (torch.from_numpy(matrices(6)[0]),), strict=True)
+    assert not any("spdnet" in str(node.target) for node in program.graph.nodes)
+
+
+def test_gradients_of_an_exported_program_are_nan():
+    """Rather than wrong, where eigenvalues coincide, or without the weights before a LogEig."""
+    _, program, X = exported(EXPORTED["default"])
+    module = program.module()
+    X.requires_grad_()
+    module(X).sum().backward()
+    assert X.grad.isnan().all()
+    grads = {name: p.grad for name, p in module.named_parameters()}
+    assert grads["bimaps.0.weight"].isnan().all()
+    assert grads["bimaps.1.weight"].isnan().all()
+    assert grads["classifier.weight"].isfinite().all()
+
+
+@pytest.mark.parametrize("metric", ["affine_invariant", "stein", "bures_wasserstein"])
+def test_gradients_of_exported_distances_are_nan(metric):
+    class Distance(nn.Module):
+        def forward(self, X, Y):
+            return SPD_METRICS[metric].squared_distance(X, Y, check=False)
+
+    X, Y = random_spd(2, 3)
+    program = torch.export.export(Distance(), (X, Y)).module()
+    torch.testing.assert_close(program(X, Y), Distance()(X, Y))
+    program(X.requires_grad_(), Y).backward()
+    assert X.grad.isnan().any()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:`isinstance:FutureWarning")  # torch itself
+def test_a_compiled_package_runs_in_torch_alone(tmp_path):
+    """AOTInductor."""
+    model, program, X = exported(EXPORTED["default"])
+    package = tmp_path / "spdnet.pt2"
+    torch._inductor.aoti_compile_and_package(program, package_path=str(package))
+    torch.save(X, tmp_path / "input")
+    code = """
+import sys
+sys.modules["spdnet"] = None
+import torch
+folder = sys.argv[1]
+run = torch._inductor.aoti_load_package(folder + "/spdnet.pt2")
+torch.save(run(torch.load(folder + "/input")), folder + "/output")
+"""
+    run_without_spdnet(code, tmp_path)
+    found = torch.load(tmp_path / "output")
+    torch.testing.assert_close(found, model(X).detach(), atol=1e-12, rtol=0)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch itself, of the old exporters
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")  # shapes become constants
+@pytest.mark.parametrize("check", [True, False])
+@pytest.mark.parametrize(
+    ("who", "convert"),
+    [
+        ("torch.jit.trace", lambda model, X: torch.jit.trace(model, (X,))),
+        ("torch.jit.script", lambda model, X: torch.jit.script(model)),
+        (
+            "torch.onnx.export",
+            lambda model, X: torch.onnx.export(model, (X,), io.BytesIO(), dynamo=False),
+        ),
+    ],
+)
+def test_formats_that_are_refused(who, convert, check):
+    X = torch.from_numpy(matrices(6)[0])
+    for settings in ({}, {"log": False}):  # without LogEig nothing need be decomposed
+        model = SPDNet((4, 3, 3), 2, check=check, dtype=torch.float64, **settings).eval()
+        with pytest.raises(NotImplementedError, match=f"{who}.*use torch.export.export"):
+            convert(model, X)
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_onnx_is_refused_while_exporting(monkeypatch, strict):
+    X = torch.from_numpy(matrices(6)[0])
+    model = SPDNet((4, 3, 3), 2, dtype=torch.float64).eval()
+    monkeypatch.setattr(torch.onnx, "is_in_onnx_export", lambda: True)
+    with pytest.raises(Exception, match=r"torch.onnx.export: .*use torch.export.export"):
+        torch.export.export(model, (X,), strict=strict)
 
 
 # the page

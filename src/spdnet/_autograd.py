@@ -1,6 +1,6 @@
 """What custom autograd functions share."""
 
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
@@ -23,8 +23,52 @@ def is_transformed(x: Tensor) -> bool:
     return torch._C._functorch.is_functorch_wrapped_tensor(x)
 
 
+def is_exporting() -> bool:
+    """Whether torch.export is at work.
+
+    ``torch.compiler.is_exporting()`` is true in ``torch.compile`` as well, before torch 2.13.
+    """
+    return torch.compiler._is_exporting_flag
+
+
+def constant(X: Tensor) -> Tensor:
+    """Return ``X`` as a constant, to be decomposed by a caller that adds the derivative itself.
+
+    A program of torch.export consists of operators of torch only and cannot hold that derivative.
+    There every gradient through ``X`` is NaN, because one without this part would be wrong and go
+    unnoticed: the root of zero has the slope infinity.
+    """
+    return X + (X - X).sqrt() if is_exporting() else X.detach()
+
+
+def refuse_tracing() -> None:
+    """Raise an error within torch.jit.trace and the ONNX exporters."""
+    if torch.jit.is_tracing():  # type: ignore[attr-defined]
+        refuse_format("torch.jit.trace and torch.onnx.export")
+    if is_exporting() and _is_onnx_export():
+        refuse_format("torch.onnx.export")
+
+
+def refuse_format(who: str) -> NoReturn:
+    """Raise an error that says how to save a network instead."""
+    raise NotImplementedError(
+        f"{who}: not available for spdnet, because TorchScript does not take its Python code and "
+        "ONNX has no eigendecomposition; use torch.export.export and torch.export.save, whose "
+        "program runs in torch without spdnet"
+    )
+
+
+def _is_onnx_export() -> bool:
+    return torch.onnx.is_in_onnx_export()
+
+
+# to be called by torch.export(strict=True) too, which takes the function above to be false
+_is_onnx_export._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
+
 def is_concrete(X: Tensor) -> bool:
     """Whether the values of ``X`` can be looked at: not in compilation, export, vmap, on meta."""
+    refuse_tracing()
     return not (
         torch.compiler.is_compiling()
         or X.device.type == "meta"

@@ -3,7 +3,8 @@
 On the CPU, LAPACK with threads over the batch; on CUDA, cuSOLVER's batched solver; elsewhere the
 solver of torch. Where LAPACK fails on a matrix, slower iterations take over, and a warning is
 logged; cuSOLVER's failures are NaN, at which trainings stop. All are behind one operator,
-``spdnet::eigh``, which compilation, export and vmap see as a whole.
+``spdnet::eigh``, which compilation and vmap see as a whole. A program of torch.export calls
+``aten::linalg_eigh`` instead, so that it can be loaded without this package.
 """
 
 import logging
@@ -13,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 
-from spdnet._autograd import is_differentiated
+from spdnet._autograd import is_differentiated, is_exporting, refuse_tracing
 from spdnet._checks import require_square, require_symmetric
 from spdnet._precision import accurate_dtype, without_autocast, working_dtype
 from spdnet.linalg import cusolver
@@ -68,8 +69,13 @@ def eigh(X: Tensor, *, accurate: bool = False, check: bool = True) -> tuple[Tens
 
 def constant_eigh(X: Tensor, *, accurate: bool = False) -> tuple[Tensor, Tensor]:
     """As :func:`eigh` for ``X`` that is a constant, with the fastest solver that there is."""
+    refuse_tracing()
     with without_autocast(X):
-        s, U = torch.ops.spdnet.eigh(X.to(_solver_dtype(X, accurate)))
+        A = X.to(_solver_dtype(X, accurate))
+        if is_exporting():
+            s, U = torch.linalg.eigh(symmetrize(A))
+        else:
+            s, U = torch.ops.spdnet.eigh(A)
     return s.to(X.dtype), U.to(X.dtype)
 
 

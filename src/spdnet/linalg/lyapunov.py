@@ -13,7 +13,7 @@ from typing import Any
 from torch import Tensor, broadcast_shapes
 from torch.autograd import Function
 
-from spdnet._autograd import batch_first
+from spdnet._autograd import batch_first, constant, is_exporting
 from spdnet._checks import (
     require_finite,
     require_positive_eigenvalues,
@@ -56,11 +56,13 @@ def lyapunov(X: Tensor, V: Tensor, *, check: bool = True, who: str = "lyapunov")
         require_symmetric(who, X)
         require_finite(who, V, "V")
     dtype = working_dtype(X.dtype)
-    s, U = constant_eigh(X.detach().to(dtype), accurate=True)
+    s, U = constant_eigh(constant(X.to(dtype)), accurate=True)
     if check:
         require_positive_eigenvalues(who, s, "X")
     shape = broadcast_shapes(X.shape, V.shape)
-    S = _Lyapunov.apply(
+    # a program of torch.export has the products alone
+    solve = _Lyapunov.forward if is_exporting() else _Lyapunov.apply
+    S = solve(
         X.to(dtype).expand(shape), s.expand(shape[:-1]), U.expand(shape), V.to(dtype).expand(shape)
     )
     return S.to(X.dtype)

@@ -27,7 +27,14 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from spdnet._autograd import apply, batch_first, is_concrete, is_differentiated
+from spdnet._autograd import (
+    apply,
+    batch_first,
+    constant,
+    is_concrete,
+    is_differentiated,
+    is_exporting,
+)
 from spdnet._checks import require_square
 from spdnet._precision import without_autocast
 from spdnet.linalg.cholesky import cholesky
@@ -103,7 +110,7 @@ def pencil_sum(
     -------
     Tensor, shape (...)
     """
-    L, K = factors(X.detach(), Y.detach(), check=check, who=who)
+    L, K = factors(constant(X), constant(Y), check=check, who=who)
     if not (_wants_derivative(X) or _wants_derivative(Y)):
         return g.value(log_eigenvalues(L, K, check=check, who=who)).sum(-1)
     x, P, Q = decompose_pencil(L, K, check=check, who=who)
@@ -310,7 +317,8 @@ def _call(function: type[Function], forward_mode: type[Function], *args: Any) ->
     if not torch.compiler.is_compiling():
         return apply(forward_mode, *args)
     tensors = (a for a in args if isinstance(a, Tensor))
-    if torch.is_grad_enabled() and any(a.requires_grad for a in tensors):
+    wanted = torch.is_grad_enabled() and any(a.requires_grad for a in tensors)
+    if wanted and not is_exporting():
         return function.apply(*args)
     # the compiler cannot trace a Function of which no derivative is wanted
     return function.forward(*args)

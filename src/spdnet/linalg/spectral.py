@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from spdnet._autograd import apply, batch_first
+from spdnet._autograd import apply, batch_first, constant, is_exporting
 from spdnet._checks import (
     require_finite,
     require_positive_eigenvalues,
@@ -38,8 +38,9 @@ def spectral_map(
 ) -> Tensor:
     r"""Apply a scalar function to the eigenvalues, :math:`f(X) = U f(S) U^\top`.
 
-    Differentiable twice in reverse and forward mode, with vmap, compilation and export; exact at
-    repeated eigenvalues; the result for one matrix does not depend on the others in the batch.
+    Differentiable twice in reverse and forward mode, with vmap and compilation; exact at repeated
+    eigenvalues; the result for one matrix does not depend on the others in the batch. A program of
+    torch.export has no derivative.
 
     Parameters
     ----------
@@ -123,7 +124,7 @@ def decompose(
         )
     if check:
         require_symmetric(who, X, name)
-    X = X.detach().to(working_dtype(X.dtype))
+    X = constant(X.to(working_dtype(X.dtype)))
     s, U = constant_eigh(X, accurate=f.needs_small_eigenvalues)
     if check and f.needs_positive:
         require_positive_eigenvalues(who, s, name)
@@ -197,7 +198,8 @@ def _derivative(X: Tensor, s: Tensor, U: Tensor, f: ScalarFunction, *directions:
     args: tuple[Any, ...] = (X, s, U, p, f if p is None else f.bind(None), *directions)
     if not torch.compiler.is_compiling():
         return apply(_ForwardDerivative, *args)
-    if torch.is_grad_enabled() and any(x.requires_grad for x in (X, *directions)):
+    wanted = torch.is_grad_enabled() and any(x.requires_grad for x in (X, *directions))
+    if wanted and not is_exporting():
         return _Derivative.apply(*args)
     # the compiler cannot trace a Function of which no derivative is wanted
     return _Derivative.forward(*args)

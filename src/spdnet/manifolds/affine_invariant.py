@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from spdnet._autograd import constant
 from spdnet._checks import require_tangent
 from spdnet._precision import accurately
 from spdnet.linalg import Exp, Log, Sqrt, cholesky, congruence, expm
@@ -269,5 +270,5 @@ class _Seen(NamedTuple):
 
 def _from_first(who: str, X: Tensor, Y: Tensor, check: bool) -> _Seen:
     L, K = factors(X, Y, check=check, who=who)
-    x, P, _ = decompose_pencil(L.detach(), K.detach(), check=check, who=who)
+    x, P, _ = decompose_pencil(constant(L), constant(K), check=check, who=who)
     return _Seen(L, whiten(L, Y), x, P)

@@ -1,9 +1,10 @@
 """What all layers on SPD matrices share."""
 
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
+from spdnet._autograd import refuse_format
 from spdnet.manifolds.stiefel import StiefelParameter
 
 
@@ -31,6 +32,9 @@ class SPDLayer(torch.nn.Module):
 
     def _checks(self, check: bool | None) -> bool:
         return self.check if check is None else check
+
+    def __prepare_scriptable__(self) -> NoReturn:
+        refuse_format("torch.jit.script")
 
     def _stiefel_names(self) -> list[str]:
         return [n for n, p in self._parameters.items() if isinstance(p, StiefelParameter)]
