@@ -5,12 +5,13 @@ import pickle
 import pytest
 import torch
 from torch import nn
+from torch.optim import swa_utils
 
 from spdnet import SPDNet
 from spdnet.manifolds import stiefel
 from spdnet.manifolds.stiefel import METRICS, RETRACTIONS, StiefelParameter
 from spdnet.nn import BiMap
-from spdnet.optim import RiemannianAdam, RiemannianSGD
+from spdnet.optim import AveragedModel, RiemannianAdam, RiemannianSGD
 from spdnet.testing import assert_on_stiefel, assert_tangent
 from tests.cases import random_spd
 
@@ -363,6 +364,65 @@ def test_half_precision_weights_move(optimizer, dtype):
             x.grad = G.to(x.dtype)
             step.step()
     torch.testing.assert_close(p.float(), q.data, rtol=0, atol=0.05)
+
+
+def test_adam_names_what_works_in_half_precision():
+    """An eps of 1e-8 is zero in float16, and torch's own code divides by it."""
+    model, X, y = model_and_data(torch.float32)
+    message = "eps >= 6.1e-05 for parameters in torch.float16, got 1e-08.*torch.autocast"
+    early = RiemannianAdam(model.parameters(), lr=0.01)
+    model.half()
+    with pytest.raises(ValueError, match=message):
+        RiemannianAdam(model.parameters(), lr=0.01)
+    nn.functional.cross_entropy(model(X.half()).float(), y).backward()
+    with pytest.raises(ValueError, match=message):
+        early.step()
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "dtype", "settings"),
+    [
+        (RiemannianAdam, torch.float16, {"eps": 1e-4}),
+        (RiemannianAdam, torch.bfloat16, {}),
+        (RiemannianSGD, torch.float16, {"momentum": 0.9}),
+        (RiemannianSGD, torch.bfloat16, {"momentum": 0.9}),
+    ],
+)
+def test_models_in_half_precision_train(optimizer, dtype, settings):
+    model, X, y = model_and_data(torch.float32)
+    model, X = model.to(dtype), X.to(dtype)
+    steps = optimizer(model.parameters(), lr=0.02, **settings)
+    losses = []
+    for _ in range(20):
+        steps.zero_grad()
+        loss = nn.functional.cross_entropy(model(X).float(), y)
+        loss.backward()
+        steps.step()
+        losses.append(loss.item())
+    assert losses[-1] < losses[0]
+    for bimap in model.bimaps:
+        assert_on_stiefel(bimap.weight.float(), tol=4 * torch.finfo(dtype).eps)
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"multi_avg_fn": swa_utils.get_ema_multi_avg_fn(0.5)}], ids=str
+)
+def test_averages_stay_on_the_manifold(settings):
+    model, X, y = model_and_data()
+    optimizer = RiemannianSGD(model.parameters(), lr=0.5)
+    ours, theirs = AveragedModel(model, **settings), swa_utils.AveragedModel(model, **settings)
+    for _ in range(4):
+        train(model, optimizer, X, y, 1)
+        ours.update_parameters(model)
+        theirs.update_parameters(model)
+    for bimap, plain in zip(ours.module.bimaps, theirs.module.bimaps, strict=True):
+        assert_on_stiefel(bimap.weight)
+        with pytest.raises(AssertionError):
+            assert_on_stiefel(plain.weight)
+        assert (bimap.weight - plain.weight).norm() < 0.5
+    torch.testing.assert_close(
+        ours.module.classifier.weight, theirs.module.classifier.weight, rtol=0, atol=0
+    )
 
 
 @every_optimizer

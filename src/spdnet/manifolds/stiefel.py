@@ -39,6 +39,22 @@ class StiefelParameter(torch.nn.Parameter):
         return _rebuild, (self.data, self.requires_grad)
 
 
+def is_stiefel(p: Any) -> bool:
+    """Whether a parameter is one with orthonormal columns, whole or sharded."""
+    return isinstance(p, StiefelParameter) or getattr(p, "is_sharded_stiefel", False)
+
+
+def mark(p: torch.nn.Parameter) -> None:
+    """Mark a parameter that torch has made in place of a Stiefel parameter.
+
+    A DTensor, as ``fully_shard`` makes it, has a class of its own; an attribute marks it.
+    """
+    if type(p) is torch.nn.Parameter:
+        p.__class__ = StiefelParameter
+    elif hasattr(p, "full_tensor"):
+        p.is_sharded_stiefel = True  # type: ignore[attr-defined]
+
+
 def _rebuild(data: Tensor, requires_grad: bool) -> StiefelParameter:
     return StiefelParameter(data, requires_grad)
 

@@ -5,15 +5,15 @@ from typing import Any, NoReturn
 import torch
 
 from spdnet._autograd import refuse_format
-from spdnet.manifolds.stiefel import StiefelParameter
+from spdnet.manifolds.stiefel import is_stiefel, mark
 
 
 class SPDLayer(torch.nn.Module):
     """A layer on matrices ``(..., n, n)`` that checks its input unless told not to.
 
     Its Stiefel parameters stay marked as such, as the same objects, where torch would make plain
-    parameters of them: on the way from and to the meta device, and when a loaded tensor is
-    assigned.
+    parameters of them: on the way from and to the meta device, when a loaded tensor is assigned,
+    and when ``fully_shard`` replaces them by DTensors.
 
     Parameters
     ----------
@@ -37,13 +37,18 @@ class SPDLayer(torch.nn.Module):
         refuse_format("torch.jit.script")
 
     def _stiefel_names(self) -> list[str]:
-        return [n for n, p in self._parameters.items() if isinstance(p, StiefelParameter)]
+        return [n for n, p in self._parameters.items() if is_stiefel(p)]
 
     def _mark(self, names: list[str]) -> None:
         for name in names:
             parameter = self._parameters[name]
-            if type(parameter) is torch.nn.Parameter:
-                parameter.__class__ = StiefelParameter
+            if parameter is not None:
+                mark(parameter)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if hasattr(value, "full_tensor") and is_stiefel(self._parameters.get(name)):
+            mark(value)
+        super().__setattr__(name, value)
 
     def _apply(self, fn: Any, recurse: bool = True) -> Any:
         names = self._stiefel_names()

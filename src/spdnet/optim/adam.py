@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.optim.adam import adam
 
 from spdnet._checks import require_number
-from spdnet.manifolds.stiefel import inner, retract, transport
+from spdnet.manifolds.stiefel import inner, is_stiefel, retract, transport
 from spdnet.optim.riemannian import (
     RiemannianOptimizer,
     gradient_by_manifold,
@@ -105,10 +105,21 @@ class RiemannianAdam(RiemannianOptimizer):
         for i, beta in enumerate(betas):
             require_number("RiemannianAdam", f"betas[{i}]", beta, at_least=0, below=1)
 
+    def _check_parameter(self, p: Tensor, group: dict[str, Any]) -> None:
+        super()._check_parameter(p, group)
+        smallest = torch.finfo(torch.float16).smallest_normal
+        # Stiefel parameters are stepped in float32, all others in their own dtype
+        if p.dtype == torch.float16 and not is_stiefel(p) and group["eps"] < smallest:
+            raise ValueError(
+                f"RiemannianAdam: expected eps >= {smallest:.1e} for parameters in torch.float16, "
+                f"got {group['eps']}, which rounds to zero there, so that steps become NaN; keep "
+                "the parameters in torch.float32 and use torch.autocast, or pass eps=1e-4"
+            )
+
     def _step_euclidean(self, group: dict[str, Any], params: list[Tensor]) -> None:
         if not params:
             return
-        states = [self._state(p, group, torch.zeros_like(p)) for p in params]
+        states = [self._state(p, group, p, torch.zeros_like(p)) for p in params]
         adam(
             params,
             gradients(params),
@@ -129,7 +140,10 @@ class RiemannianAdam(RiemannianOptimizer):
     def _step_stiefel(self, group: dict[str, Any], params: list[Tensor]) -> None:
         W, G = stacked_gradient(group, params)
         beta1, beta2 = group["betas"]
-        states = [self._state(p, group, torch.zeros_like(p[..., :1, :1])) for p in params]
+        states = [
+            self._state(p, group, w, torch.zeros_like(w[..., :1, :1]))
+            for p, w in zip(params, W, strict=True)
+        ]
         for state in states:
             state["step"] += 1
 
@@ -161,7 +175,7 @@ class RiemannianAdam(RiemannianOptimizer):
     def _step_by_manifold(self, group: dict[str, Any], p: Any) -> None:
         G, (beta1, beta2) = gradient_by_manifold(group, p), group["betas"]
         norm2 = p.manifold.component_inner(p, G)
-        state = self._state(p, group, torch.zeros_like(norm2))
+        state = self._state(p, group, p, torch.zeros_like(norm2))
         state["step"] += 1
         steps = state["step"] if group["capturable"] else state["step"].item()
         m = torch.lerp(state["exp_avg"], G, 1 - beta1)
@@ -176,15 +190,18 @@ class RiemannianAdam(RiemannianOptimizer):
         p.copy_(moved)
         state["exp_avg"].copy_(carried)
 
-    def _state(self, p: Tensor, group: dict[str, Any], second_moment: Tensor) -> dict[str, Any]:
-        """The state of a parameter; made on first use, with a second moment of the given shape."""
+    def _state(
+        self, p: Tensor, group: dict[str, Any], first_moment: Tensor, second_moment: Tensor
+    ) -> dict[str, Any]:
+        """The state of a parameter; made on first use, with zero moments like the given ones."""
         state = self.state[p]
         if not state:
+            self._check_parameter(p, group)  # its dtype may have changed since
             device, dtype = None, torch.get_default_dtype()
             if group["capturable"]:  # powers of beta are taken on the device
                 device, dtype = p.device, torch.promote_types(dtype, p.dtype)
             state["step"] = torch.tensor(0.0, dtype=dtype, device=device)
-            state["exp_avg"] = torch.zeros_like(p)
+            state["exp_avg"] = torch.zeros_like(first_moment)
             state["exp_avg_sq"] = second_moment
             if group["amsgrad"]:
                 state["max_exp_avg_sq"] = second_moment.clone()

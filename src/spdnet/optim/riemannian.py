@@ -11,7 +11,7 @@ from torch._compile import _disable_dynamo
 from spdnet._checks import require_choice, require_number
 from spdnet._precision import working_dtype
 from spdnet.manifolds import stiefel
-from spdnet.manifolds.stiefel import StiefelParameter
+from spdnet.manifolds.stiefel import is_stiefel
 
 #: what a manifold that a parameter brings has to do, under the names of geoopt
 VERBS = ("component_inner", "egrad2rgrad", "retr", "retr_transp")
@@ -36,14 +36,27 @@ class RiemannianOptimizer(torch.optim.Optimizer):
         require_choice(who, "retraction", group["retraction"], stiefel.RETRACTIONS)
         self._check_group(group)
         super().add_param_group(param_group)
-        for p in self.param_groups[-1]["params"]:
-            lacking = [verb for verb in VERBS if not hasattr(_manifold(p), verb)]
-            if _manifold(p) is not None and lacking:
-                self.param_groups.pop()
-                raise TypeError(
-                    f"{who}: expected the manifold of a parameter to be one of geoopt, got "
-                    f"{_manifold(p)!r}, which lacks {', '.join(lacking)}"
-                )
+        try:
+            for p in self.param_groups[-1]["params"]:
+                self._check_parameter(p, group)
+        except (TypeError, ValueError):
+            self.param_groups.pop()
+            raise
+
+    def _check_parameter(self, p: Tensor, group: dict[str, Any]) -> None:
+        who = type(self).__name__
+        lacking = [verb for verb in VERBS if not hasattr(_manifold(p), verb)]
+        if _manifold(p) is not None and lacking:
+            raise TypeError(
+                f"{who}: expected the manifold of a parameter to be one of geoopt, got "
+                f"{_manifold(p)!r}, which lacks {', '.join(lacking)}"
+            )
+        if getattr(p, "_is_flat_param", False) or (is_stiefel(p) and p.ndim < 2):
+            raise TypeError(
+                f"{who}: expected matrices as Stiefel parameters, got a part of a flattened "
+                "parameter, as FullyShardedDataParallel makes it; use "
+                "torch.distributed.fsdp.fully_shard or DistributedDataParallel instead"
+            )
 
     # traced, a Stiefel parameter would lose its type and be stepped as a plain one
     @_disable_dynamo
@@ -63,9 +76,9 @@ class RiemannianOptimizer(torch.optim.Optimizer):
         for group in self.param_groups:
             params = [p for p in group["params"] if p.grad is not None]
             with_manifold = [p for p in params if _manifold(p) is not None]
-            plain = [p for p in params if not _is_stiefel(p) and _manifold(p) is None]
+            plain = [p for p in params if not is_stiefel(p) and _manifold(p) is None]
             self._step_euclidean(group, plain)
-            for batch in _equal_shapes([p for p in params if _is_stiefel(p)]):
+            for batch in _equal_shapes([p for p in params if is_stiefel(p)]):
                 self._step_stiefel(group, batch)
             for p in with_manifold:
                 self._step_by_manifold(group, p)
@@ -100,7 +113,7 @@ def gradients(params: Sequence[Tensor]) -> list[Tensor]:
 def stacked_gradient(group: dict[str, Any], params: list[Tensor]) -> tuple[Tensor, Tensor]:
     """Equal Stiefel parameters ``(P, ..., n, k)`` and the Riemannian gradients to descend along."""
     dtype = working_dtype(params[0].dtype)
-    W, G = (_stack(tensors).to(dtype) for tensors in (params, gradients(params)))
+    W, G = (_stack(tensors).to(dtype) for tensors in (whole(params), whole(gradients(params))))
     G = stiefel.riemannian_gradient(W, G, group["metric"])
     return W, -G if group["maximize"] else G
 
@@ -115,14 +128,22 @@ def _stack(tensors: Sequence[Tensor]) -> Tensor:
     return tensors[0][None] if len(tensors) == 1 else torch.stack(list(tensors))
 
 
-def write_back(targets: Sequence[Tensor], values: Tensor) -> None:
-    """Copy the slices of a stack to where they belong."""
+def whole(tensors: Sequence[Any]) -> list[Tensor]:
+    """The tensors, those that are sharded among processes gathered."""
+    return [t.full_tensor() if hasattr(t, "full_tensor") else t for t in tensors]
+
+
+def write_back(targets: Sequence[Any], values: Tensor) -> None:
+    """Copy the slices of a stack to where they belong; of a sharded target, the local part."""
     for target, value in zip(targets, values, strict=True):
+        if hasattr(target, "full_tensor"):
+            from torch.distributed.tensor import distribute_tensor  # slow to load
+
+            # every process has computed the same values: nothing to send
+            value = distribute_tensor(
+                value.to(target.dtype), target.device_mesh, target.placements, src_data_rank=None
+            )
         target.copy_(value)
-
-
-def _is_stiefel(p: Tensor) -> bool:
-    return isinstance(p, StiefelParameter)
 
 
 def _manifold(p: Tensor) -> Any:
