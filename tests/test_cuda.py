@@ -344,3 +344,29 @@ def test_distances_on_cuda(metric):
     expected = squared_distances(X, metric=metric)
     got = squared_distances(X.cuda(), metric=metric).cpu()
     torch.testing.assert_close(got, expected, rtol=1e-8, atol=1e-9)
+
+
+def test_a_weight_off_the_manifold_is_noticed_without_waiting():
+    layer = BiMap(6, 4, device="cuda")
+    X = torch.eye(6, device="cuda")
+
+    def call_and_wait(times):
+        for _ in range(times):
+            layer(X)
+            torch.cuda.synchronize()
+
+    call_and_wait(2)  # the second reads the result of the first, which is fine
+    with torch.no_grad():
+        layer.weight.mul_(2)
+    with pytest.warns(RuntimeWarning, match="use spdnet.optim.RiemannianSGD"):
+        call_and_wait(10)
+    copy.deepcopy(layer)
+    started = BiMap(6, 4, device="cuda")
+    with torch.cuda.stream(torch.cuda.Stream()):
+        started(X)  # leaves a result to be read
+    graph = torch.cuda.CUDAGraph()
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph):
+        started(X, check=False)
+    graph.replay()
+    copy.deepcopy(started)(X)

@@ -325,11 +325,22 @@ def is_orthonormal(W: Tensor) -> bool:
     """
     if not can_branch(W):
         return False
+    S = _gram_minus_identity(W)
+    return bool(S.abs_().max() <= 4 * math.sqrt(len(W)) * torch.finfo(S.dtype).eps)
+
+
+@torch.no_grad()
+def deviation(W: Tensor) -> Tensor:
+    r"""The largest :math:`\lVert W^\top W - I \rVert` of matrices ``(..., n, k)``, shape ``()``."""
+    return torch.linalg.matrix_norm(_gram_minus_identity(W)).max()
+
+
+def _gram_minus_identity(W: Tensor) -> Tensor:
     W = W.to(working_dtype(W.dtype))
     with without_autocast(W):
         S = W.mT @ W
-    S.diagonal().sub_(1)
-    return bool(S.abs_().max() <= 4 * math.sqrt(len(W)) * torch.finfo(W.dtype).eps)
+    S.diagonal(dim1=-2, dim2=-1).sub_(1)
+    return S
 
 
 def _orthonormalize(A: Tensor) -> Tensor:

@@ -16,6 +16,7 @@ from spdnet._precision import working_dtype
 from spdnet.linalg import congruence
 from spdnet.manifolds.stiefel import StiefelParameter, random_point
 from spdnet.nn.layer import SPDLayer
+from spdnet.nn.orthonormality import OrthonormalityCheck
 
 INITS = ("uniform", "authors")
 
@@ -25,7 +26,8 @@ class BiMap(SPDLayer):
 
     The paper writes :math:`W X W^\top`: its ``W`` is our ``weight.mT``. Positive definite input
     gives positive definite output, with all eigenvalues between the extreme ones of the input. The
-    product is not lowered by autocast.
+    product is not lowered by autocast. In training, the layer warns once when it finds that the
+    weight has left the manifold, as after steps of ``torch.optim.Adam``.
 
     With channels, every output is the sum over its own maps of all inputs,
     :math:`Y_o = \sum_i W_{oi}^\top X_i W_{oi}`; for ``in_channels=1`` the several bilinear mappings
@@ -87,6 +89,7 @@ class BiMap(SPDLayer):
             torch.empty(*channels, in_features, out_features, device=device, dtype=dtype)
         )
         self.reset_parameters()
+        self._orthonormality = OrthonormalityCheck()
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
@@ -106,6 +109,8 @@ class BiMap(SPDLayer):
         require_same_dtype("BiMap", X, self.weight)
         if self._checks(check):
             require_symmetric("BiMap", X)
+        if self.training and not torch.compiler.is_compiling():
+            self._orthonormality(self, self.weight)
         if self.in_channels is None:
             return congruence(X, self.weight)
         require_channels("BiMap", X, self.in_channels)

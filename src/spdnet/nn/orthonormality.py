@@ -1,0 +1,63 @@
+"""Notice weights that an optimiser has moved off the Stiefel manifold."""
+
+import warnings
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from spdnet._autograd import can_branch
+from spdnet.manifolds.stiefel import deviation
+
+#: per root of the number of columns: twice what rounding to bfloat16 leaves at most
+TOLERANCE = 2.0**-7
+#: after the first calls, one in so many is looked at
+INTERVAL = 256
+
+
+class OrthonormalityCheck:
+    """Warn once if the weight of a layer does not have orthonormal columns.
+
+    The calls 1, 2, 4, 8, ... and every 256th are looked at. On a GPU the result is read at a later
+    call, when it has arrived, so that no call waits for the device. Nothing is done where values
+    cannot be looked at, as in compilation, under vmap or in the capture of a CUDA graph.
+    """
+
+    def __init__(self) -> None:
+        self.n_calls = 0
+        self.warned = False
+        self._pending: tuple[Tensor, torch.cuda.Event] | None = None
+
+    def __reduce__(self) -> Any:
+        return OrthonormalityCheck, ()  # a copy starts anew: an event on a device has no copy
+
+    def __call__(self, layer: torch.nn.Module, W: Tensor) -> None:
+        """Look at the weight ``W (..., n, k)`` if it is time to."""
+        self.n_calls = n = self.n_calls + 1
+        if self.warned or (self._pending is None and n & (n - 1) and n % INTERVAL):
+            return
+        if not can_branch(W):
+            return
+        if self._pending is not None:
+            found, event = self._pending
+            if event.query():
+                self._pending = None
+                self._judge(layer, W, float(found))
+        elif W.device.type == "cpu":
+            self._judge(layer, W, float(deviation(W)))
+        elif W.device.type == "cuda":
+            found = deviation(W).to("cpu", non_blocking=True)  # to pinned memory
+            event = torch.cuda.Event()
+            event.record(torch.cuda.current_stream(W.device))
+            self._pending = found, event
+
+    def _judge(self, layer: torch.nn.Module, W: Tensor, found: float) -> None:
+        if found > TOLERANCE * W.shape[-1] ** 0.5:
+            self.warned = True
+            warnings.warn(
+                f"{layer}: expected a weight W with orthonormal columns, got ||W^T W - I|| = "
+                f"{found:.2g}, as after steps of an optimiser that does not keep it on the Stiefel "
+                "manifold; use spdnet.optim.RiemannianSGD or RiemannianAdam",
+                RuntimeWarning,
+                stacklevel=5,
+            )
