@@ -2,7 +2,9 @@ import csv
 import json
 import os
 import re
+import shutil
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -878,3 +880,129 @@ def test_quiet(tmp_path):
     assert "test accuracy:" in run.stdout
     assert len(RunFolder(tmp_path / "run").metrics()) == 2
     assert "runs/NAME-2" in "".join(invoke("train", "--help").stdout.replace("│", " ").split())
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A run and its data; one class is an arrow."""
+    place = tmp_path_factory.mktemp("trained")
+    with np.load(file_of(place)) as file:
+        np.savez(place / "data.npz", X=file["X"], y=np.where(file["y"] == "walk", "→", file["y"]))
+    run = place / "run"
+    assert invoke("train", place / "data.npz", "--epochs", 1, "--out", run).exit_code == 0
+    return run, place / "data.npz"
+
+
+def test_a_run_folder_may_be_called_like_a_checkpoint(trained, tmp_path):
+    data, run = trained[1], shutil.copytree(trained[0], tmp_path / "model.pt")
+    for path in (run, run / "checkpoints" / "best.pt"):
+        assert "12 matrices of part test" in invoke("evaluate", path, data).stdout
+        out = tmp_path / f"{path.stem}.csv"
+        assert invoke("predict", path, data, "--out", out).exit_code == 0
+        assert len(read_csv(out)) == 60
+    assert "swapped?" in invoke("evaluate", data, run).stderr
+    assert "swapped?" in invoke("evaluate", data, run / "checkpoints" / "best.pt").stderr
+    missing = invoke("evaluate", tmp_path / "no.pt", data)
+    assert missing.exit_code == 2
+    assert "no.pt; there is no such file" in missing.stderr
+
+
+def test_predictions_go_through_links(trained, tmp_path):
+    """A link stays a link, and what it leads to is written."""
+    run, data = trained
+    (tmp_path / "results").mkdir()
+    target = tmp_path / "results" / "p.csv"
+    last, first = tmp_path / "last.csv", tmp_path / "first.csv"
+    last.symlink_to(target)
+    first.symlink_to(last)
+    assert invoke("predict", run, data, "--out", first).exit_code == 0  # which led to nothing
+    assert first.is_symlink()
+    assert last.is_symlink()
+    assert len(read_csv(target)) == 60
+    refused = invoke("predict", run, data, "--out", first)
+    assert refused.exit_code == 2
+    assert "use --force to replace it" in refused.stderr
+    target.write_text("old")
+    assert invoke("predict", run, data, "--out", first, "--force").exit_code == 0
+    assert last.is_symlink()
+    assert len(read_csv(target)) == 60
+    assert [path.name for path in target.parent.iterdir()] == ["p.csv"]
+    nowhere = tmp_path / "nowhere.csv"
+    nowhere.symlink_to(tmp_path / "no" / "p.csv")
+    refused = invoke("predict", run, data, "--out", nowhere, "--force")
+    assert refused.exit_code == 2
+    assert "expected a folder" in refused.stderr
+    assert nowhere.is_symlink()
+
+
+@pytest.mark.parametrize("more", [(), ("--force",)])
+def test_predictions_go_through_pipes_and_devices(trained, tmp_path, more):
+    run, data = trained
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE, text=True) as reader:
+        try:
+            predicted = invoke("predict", run, data, "--out", pipe, *more)
+            assert predicted.exit_code == 0, predicted.stderr
+            assert pipe.is_fifo()
+            rows = list(csv.DictReader(reader.stdout))
+        finally:
+            reader.kill()
+    assert len(rows) == 60
+    device = tmp_path / "null"
+    try:
+        os.mknod(device, 0o600 | stat.S_IFCHR, os.makedev(1, 3))  # one of our own
+        device.write_bytes(b"")
+    except PermissionError:
+        pytest.skip("devices cannot be made here")
+    assert invoke("predict", run, data, "--out", device, *more).exit_code == 0
+    assert device.is_char_device()
+
+
+def test_what_predictions_cannot_be_written_to_is_not_to_be_forced(trained, tmp_path):
+    run, data = trained
+    for more in ((), ("--force",)):
+        refused = invoke("predict", run, data, "--out", tmp_path, *more)
+        assert refused.exit_code == 2
+        assert "is a folder" in refused.stderr
+        assert "force" not in refused.stderr
+
+
+def test_predictions_on_standard_output(trained, tmp_path):
+    """In UTF-8, and nothing but CSV, into a pipe and into a file."""
+    run, data = trained
+    command = [sys.executable, "-m", "spdnet", "predict", run, data, "--out"]
+    ascii_terminal = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    found = subprocess.run([*command, "-"], capture_output=True, check=True, env=ascii_terminal)
+    assert len(list(csv.DictReader(found.stdout.decode().splitlines()))) == 60
+    assert "p(→)" in found.stdout.decode()
+    assert found.stderr.decode().strip() == "60 predictions"
+    file = tmp_path / "p.csv"
+    with file.open("wb") as stdout:
+        subprocess.run([*command, "/dev/stdout"], stdout=stdout, check=True)
+    assert file.read_bytes() == found.stdout
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_what_a_terminal_cannot_show_ends_no_command(trained, encoding):
+    command = [sys.executable, "-m", "spdnet", "evaluate", *trained]
+    environment = {**os.environ, "PYTHONIOENCODING": encoding}
+    shown = subprocess.run(command, capture_output=True, env=environment, check=False)
+    assert shown.returncode == 0, shown.stderr
+    assert "\\u2192" in shown.stdout.decode(encoding)
+
+
+@pytest.mark.parametrize("command", [("--help",), ("report",)])
+def test_output_that_nobody_reads(trained, command):
+    command = (*command, trained[0]) if command == ("report",) else command
+    read, write = os.pipe()
+    os.close(read)
+    run = subprocess.run(
+        [sys.executable, "-m", "spdnet", *command],
+        stdout=write,
+        stderr=subprocess.PIPE,
+        check=False,
+    )
+    os.close(write)
+    assert run.returncode == 1
+    assert run.stderr == b""

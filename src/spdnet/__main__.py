@@ -1,5 +1,5 @@
 """``python -m spdnet``."""
 
-from spdnet.cli import app
+from spdnet.cli import main
 
-app(prog_name="spdnet")
+main()

@@ -1,5 +1,5 @@
 """The command line."""
 
-from spdnet.cli.app import app
+from spdnet.cli.app import app, main
 
-__all__ = ["app"]
+__all__ = ["app", "main"]

@@ -1,5 +1,7 @@
 """The commands. Heavy libraries are loaded by the command that needs them."""
 
+import io
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -30,6 +32,14 @@ BadAgain = Annotated[
         help="Matrices that are not SPD: refuse, drop or repair them. [default: as in training]"
     ),
 ]
+
+
+def main() -> None:
+    """Run the command line, with escapes in place of characters that the terminal cannot show."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # not None, and not that of a notebook
+            stream.reconfigure(errors="backslashreplace")
+    app(prog_name="spdnet")
 
 
 def _version(wanted: bool) -> None:
@@ -286,11 +296,13 @@ def evaluate(
 def predict(
     run: Run,
     data: Data,
-    out: Annotated[Path, typer.Option(help="The file to write.")] = Path("predictions.csv"),
+    out: Annotated[Path, typer.Option(help="The file to write, or - for standard output.")] = Path(
+        "predictions.csv"
+    ),
     groups: Groups = None,
     bad: BadAgain = None,
     device: Device = "auto",
-    force: Annotated[bool, typer.Option("--force", help="Replace the file.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
 ) -> None:
     """Labels and probabilities as a CSV file; the data need no labels.
 

@@ -26,6 +26,8 @@ def errors() -> Iterator[None]:
     """
     try:
         yield
+    except BrokenPipeError:
+        raise  # nobody reads the output any more: the command ends without a message
     except (ValueError, TypeError, FileNotFoundError, FileExistsError) as error:
         _fail(error, 2)
     except (IsADirectoryError, NotADirectoryError, PermissionError) as error:

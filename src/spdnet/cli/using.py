@@ -2,6 +2,7 @@
 
 import csv
 import io
+import os
 from pathlib import Path
 from typing import Any
 
@@ -70,17 +71,14 @@ def run_prediction(
     device: str,
     force: bool,
 ) -> None:
-    """Write a CSV file.
+    """Write a CSV file, or the same to standard output.
 
     For the data of the training itself it tells which part each matrix was in.
 
     Classes and files whose names a spreadsheet would take for formulas have an apostrophe before
     them: see :func:`spdnet.datasets.names.spreadsheet_safe`.
     """
-    if out.exists() and not force:
-        raise FileExistsError(f"predict: expected a new file, but {out} exists; use --force")
-    if not out.parent.is_dir():
-        raise FileNotFoundError(f"predict: expected a folder {out.parent}, got none")
+    _require_target(out, force)
     _require_order("predict", run, data)
     trained = _load(run, device)
     matrices = _prepared(trained, read_shown(data, None, groups, labelled=False), bad, data)
@@ -99,8 +97,49 @@ def run_prediction(
             where.append(spreadsheet_safe(part_of.get(int(matrices.index[i]), "")))
         label = spreadsheet_safe(trained.classes[row.argmax()])
         table.writerow([*where, label, *(float(f"{p:.6g}") for p in row)])
-    write(out, text.getvalue())
-    typer.echo(f"{len(probabilities)} predictions: {printable(str(out))}")
+    to_stdout = _is_stdout(out)
+    _write_target(out, text.getvalue())
+    where = "" if to_stdout else f": {printable(str(out))}"
+    typer.echo(f"{len(probabilities)} predictions{where}", err=to_stdout)
+
+
+def _is_stdout(out: Path) -> bool:
+    """Whether a path names standard output: ``-``, ``/dev/stdout``, or the file it goes to."""
+    if str(out) == "-":
+        return True
+    try:
+        return os.path.samestat(os.stat(out), os.fstat(1))
+    except OSError:  # there is no such file, or standard output is closed
+        return False
+
+
+def _require_target(out: Path, force: bool) -> None:
+    """Check before any work that :func:`_write_target` can write there."""
+    if _is_stdout(out):
+        return
+    if out.is_file() and not force:
+        raise FileExistsError(
+            f"predict: expected a new file, but {out} exists; use --force to replace it"
+        )
+    if out.exists() and not (out.is_file() or out.is_fifo() or out.is_char_device()):
+        what = "folder" if out.is_dir() else "block device or a socket"
+        raise ValueError(f"predict: expected a file to write, but {out} is a {what}")
+    folder = Path(os.path.realpath(out)).parent
+    if not folder.is_dir():
+        raise FileNotFoundError(f"predict: expected a folder {folder}, got none")
+
+
+def _write_target(out: Path, text: str) -> None:
+    """Write through pipes and devices; replace files atomically, at the end of symbolic links."""
+    if _is_stdout(out):
+        stream = typer.get_binary_stream("stdout")
+        stream.write(text.encode("utf-8", errors="replace"))  # as in a file, for any terminal
+        stream.flush()
+    elif out.is_fifo() or out.is_char_device():
+        with out.open("w", encoding="utf-8", errors="replace") as file:
+            file.write(text)
+    else:
+        write(Path(os.path.realpath(out)), text)
 
 
 def run_report(run: Path) -> None:
@@ -126,7 +165,7 @@ def _require_order(who: str, run: Path, data: str) -> None:
 
 
 def _is_run(path: Path) -> bool:
-    return path.suffix == ".pt" or RunFolder(path).exists
+    return RunFolder(path).exists or (path.suffix == ".pt" and path.is_file())
 
 
 def _prepared(trained: Trained, arrays: LabelledArrays, bad: str | None, data: str) -> Matrices:

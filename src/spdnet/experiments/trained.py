@@ -100,7 +100,7 @@ class Trained:
         Parameters
         ----------
         path : path
-            A folder that ``spdnet train`` made, or a ``.pt`` file in it.
+            A run folder of ``spdnet train``, or a checkpoint file in it.
         device : str
 
         Raises
@@ -109,13 +109,14 @@ class Trained:
         """
         where = make_fabric(device).device
         path = Path(path)
-        if path.suffix == ".pt":
+        if path.is_file():
             bad = _bad_of(RunFolder(path.parent.parent))
             return cls._from_state(checkpoint.load(path, device=where), (), bad)
         folder = RunFolder(path)
         if not folder.exists:
             raise FileNotFoundError(
-                f"run: expected a run folder of spdnet train, got {path}; it has no settings.toml"
+                f"run: expected a run folder of spdnet train or a checkpoint in one, got {path}"
+                f"; {'it has no settings.toml' if path.is_dir() else 'there is no such file'}"
             )
         if folder.seeds():
             one = folder.seeds()[0].path
