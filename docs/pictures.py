@@ -17,6 +17,7 @@ from matplotlib import pyplot as plt
 from spdnet import covariance, plots
 from spdnet.datasets import load_digits_spd
 from spdnet.experiments import RunFolder, Trained
+from spdnet.experiments.confusion import Confusion
 
 HERE = Path(__file__).parent
 
@@ -95,7 +96,8 @@ def curves(history, best):
 def confusion(found):
     """Which classes are taken for which."""
     (ax,) = plots.panels(size=(5.2, 5.0))
-    plots.confusion(found["confusion"], found["classes"], ax=ax)
+    counts = Confusion.read(found["confusion"], len(found["classes"]))
+    plots.confusion(counts.dense(), found["classes"], ax=ax)
     return ax.figure
 
 

@@ -42,6 +42,7 @@ ALLOWED = {
     "c3d": {"datasets"},
     "lightning_fabric": {"training"},
     "matplotlib": {"plots", "report"},
+    "jinja2": {"report"},
     "typer": {"cli"},
     "rich": {"cli"},
 }

@@ -857,7 +857,7 @@ def test_options_by_their_other_names(tmp_path):
     run = invoke("compare", data, *flags, "--out", tmp_path / "compare")
     assert "2 x 36 to train on, 24 held out" in run.stdout
     assert "* best" in run.stdout
-    assert "always the largest class: 33.33 %" in run.stdout
+    assert "most frequent class: 33.33 %" in run.stdout
 
 
 def test_names_in_any_case(tmp_path):

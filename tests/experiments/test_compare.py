@@ -151,7 +151,7 @@ def test_tuning_uses_the_training_part_alone(tmp_path):
     rows = {row["method"]: row for row in found["rows"]}
     assert all(p["reg"] in [10.0**e for e in range(-2, 5)] for p in rows["cdl"]["parameters"])
     assert rows["lda"]["parameters"] == [{}, {}]
-    assert "What the search chose" in make_comparison(folder)
+    assert "The values that the search selected" in make_comparison(folder)
 
 
 def test_protocols(tmp_path):
@@ -285,7 +285,7 @@ def test_tables(tmp_path):
         if " *" in line:  # beside the accuracy
             assert line.split(" *")[0].split("  ")[-1].strip() == accuracy(row_of(found, line))
     assert "\n* best\n" in text
-    assert "always the largest class: 33.33 %\n" in text
+    assert "most frequent class: 33.33 %\n" in text
     assert "dims: SPDNet-1BiRe 5,5\n" in text
     assert found["chance"] == pytest.approx(1 / 3)
     assert {row["method"]: row["dims"] for row in found["rows"]} == {
@@ -295,7 +295,7 @@ def test_tables(tmp_path):
     }
     page = write_comparison(folder).read_text(encoding="utf-8")
     assert "SPDNet-1BiRe (5,5)" in page
-    assert "★: best. Always the largest class: 33.33 %." in page
+    assert "★: best. Most frequent class: 33.33 %." in page
     assert "<svg" in page
     assert "http" not in page.replace("http://www.w3.org", "")
 

@@ -4,11 +4,19 @@ import numpy as np
 import pytest
 import torch
 
-from spdnet.experiments import RunFolder, Settings, Trained, train
+from spdnet.experiments import (
+    Comparison,
+    ComparisonFolder,
+    RunFolder,
+    Settings,
+    Trained,
+    compare,
+    train,
+)
 from spdnet.experiments.data import load_arrays, prepare
 from spdnet.experiments.findings import flattened, is_linear, one_group, percent, structure
 from spdnet.linalg import logm
-from spdnet.report import make_page
+from spdnet.report import make_comparison, make_page
 from tests.experiments.test_train import Lines, file_of, quick
 
 LINEAR = (
@@ -192,6 +200,33 @@ def test_signals_say_what_becomes_of_them(tmp_path):
         )
 
 
+def test_the_report_says_whether_the_data_were_taken_as_signals(tmp_path):
+    """Signals are recognised by their shape, whatever the settings say."""
+    rng = np.random.default_rng(0)
+    signals = str(tmp_path / "s.npz")
+    np.savez(signals, X=rng.normal(size=(60, 4, 50)), y=np.arange(60) % 2)
+    for repeat in (1, 2):
+        folder = RunFolder(tmp_path / f"signals-{repeat}")
+        assert train(quick(signals, repeat=repeat, epochs=1), folder)["signals"] is True
+        page = make_page(folder)
+        assert "<td>signals</td><td>yes</td>" in page
+        assert "<td>estimator</td><td>sample</td>" in page
+    matrices = RunFolder(tmp_path / "matrices")
+    found = train(quick(file_of(tmp_path), epochs=1), matrices)
+    assert found["signals"] is False
+    page = make_page(matrices)
+    assert "<td>signals</td><td>no</td>" in page
+    assert "<td>estimator</td>" not in page  # nothing was estimated
+    del found["signals"]
+    matrices.write_results(found)  # as an earlier version wrote it
+    assert "<td>signals</td>" not in make_page(matrices)
+    compared = ComparisonFolder(tmp_path / "compared")
+    compare(Comparison(data=signals, methods=("mdm",), repeats=1, device="cpu"), compared)
+    page = make_comparison(compared)
+    assert "60 signals of 4 channels -&gt; matrices of 4 x 4 (sample covariance" in page
+    assert "<td>signals</td>" not in page
+
+
 def test_the_largest_class_stands_beside(tmp_path):
     split = np.array(["train"] * 40 + ["test"] * 20)
     X = np.eye(3) * np.arange(1, 61)[:, None, None]
@@ -200,10 +235,10 @@ def test_the_largest_class_stands_beside(tmp_path):
     folder = RunFolder(tmp_path / "run")
     found = train(quick(str(tmp_path / "a.npz")), folder)
     assert found["chance"] == 0.25  # class 0 is the largest of the training
-    assert "<b>25.00 %</b>always the largest class" in make_page(folder)
+    assert "<b>25.00 %</b>most frequent class" in make_page(folder)
     del found["chance"], found["data"], found["linear"], found["structure"]
     folder.write_results(found)  # as an earlier version wrote it
-    assert "always the largest" not in make_page(folder)
+    assert "most frequent class" not in make_page(folder)
 
 
 def test_what_was_raised_in_training_counts(tmp_path):

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from spdnet.experiments import RunFolder, Settings, Trained, train
+from spdnet.experiments.confusion import Confusion
 from spdnet.experiments.data import Preprocessing, load_arrays, prepare
 from spdnet.experiments.watch import Terminated, Watch
 from spdnet.report import write_report
@@ -60,10 +61,11 @@ def test_a_run_folder_holds_everything(tmp_path):
     assert found["parts"]["val"]["n"] == 5
     assert found["scored"] == "test"
     assert found["classes"] == ["jump", "run", "walk"]
-    assert np.sum(found["confusion"]) == 12
-    right = np.trace(found["confusion"]) / 12
+    counts = Confusion.read(found["confusion"], 3).dense()
+    assert counts.sum() == 12
+    right = np.trace(counts) / 12
     assert right == pytest.approx(found["parts"]["test"]["accuracy"])
-    assert [row["n"] for row in found["per_class"]] == np.sum(found["confusion"], 1).tolist()
+    assert [row["n"] for row in found["per_class"]] == counts.sum(1).tolist()
     assert found["baseline"]["accuracy"]["test"] > 0.5
     layers = [entry["layer"] for entry in found["spectra"]]
     assert layers == ["input", "Center", "BiMap 1", "ReEig 1", "BiMap 2", "LogEig"]
@@ -164,7 +166,7 @@ def test_repeats_give_mean_and_deviation(tmp_path):
     assert found["accuracy"]["values"] == each
     assert found["accuracy"]["mean"] == pytest.approx(np.mean(each))
     assert found["accuracy"]["deviation"] == pytest.approx(np.std(each, ddof=1))
-    assert np.sum(found["confusion"]) == 36
+    assert sum(found["confusion"]["count"]) == 36
     parts = [Trained.load(one.path, device="cpu").data["parts"]["test"] for one in folder.seeds()]
     assert not np.array_equal(parts[0], parts[1])
     with pytest.raises(ValueError, match=r"holds 3 repeats; choose one, such as .*seed-5"):

@@ -82,7 +82,7 @@ def test_it_says_what_was_found(folder):
         "Settings",
         "weight_decay",
         "Environment",
-        "matrices a second",
+        "matrices per second",
         "SPDNet: 5 → 4 → 3",
     ):
         assert text in page

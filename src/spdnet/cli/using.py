@@ -99,8 +99,8 @@ def run_prediction(
         table.writerow([*where, label, *(float(f"{p:.6g}") for p in row)])
     to_stdout = _is_stdout(out)
     _write_target(out, text.getvalue())
-    where = "" if to_stdout else f": {printable(str(out))}"
-    typer.echo(f"{len(probabilities)} predictions{where}", err=to_stdout)
+    place = "" if to_stdout else f": {printable(str(out))}"
+    typer.echo(f"{len(probabilities)} predictions{place}", err=to_stdout)
 
 
 def _is_stdout(out: Path) -> bool:

@@ -201,6 +201,7 @@ def compare(
                 say(f"repeat {i + 1} of {repeats} done{left}")
         results = {
             **plain,
+            "what": what,
             "n": len(codes),
             "size": preprocessing.n,
             "classes": classes,

@@ -1,12 +1,15 @@
 """All that is written about a finished run, and about its repeats."""
 
+import operator
 import time
+from functools import reduce
 from typing import Any
 
 import numpy
 
 from spdnet import metrics
 from spdnet.experiments import findings, results
+from spdnet.experiments.confusion import Confusion
 from spdnet.experiments.data import Matrices
 from spdnet.experiments.divide import Division, describe
 from spdnet.experiments.settings import Settings
@@ -41,6 +44,7 @@ def outcome(
         scores[name]["groups"] = count
     found: dict[str, Any] = {
         "data": describe(data, trained.preprocessing, division),
+        "signals": trained.preprocessing.signals,
         "scored": scored,
         "parts": scores,
         "chance": division.chance,
@@ -90,8 +94,10 @@ def summary(found: list[dict[str, Any]], seeds: list[int]) -> dict[str, Any]:
     def spread(values: list[float]) -> dict[str, Any]:
         return {**metrics.spread(values)._asdict(), "values": values}
 
+    counts = [Confusion.read(r["confusion"], len(first["classes"])) for r in found]
     summary: dict[str, Any] = {
         "data": first.get("data", ""),
+        "signals": first.get("signals"),
         "scored": scored,
         "seeds": seeds,
         "accuracy": spread([r["parts"][scored]["accuracy"] for r in found]),
@@ -99,7 +105,7 @@ def summary(found: list[dict[str, Any]], seeds: list[int]) -> dict[str, Any]:
         "classes": first["classes"],
         "network": first["network"],
         "dims": first["dims"],
-        "confusion": numpy.sum([r["confusion"] for r in found], axis=0).tolist(),
+        "confusion": reduce(operator.add, counts).as_dict(),
         "notes": first["notes"],
         "linear": all(findings.is_linear(r) for r in found),
         "baseline": None,

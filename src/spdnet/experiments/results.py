@@ -1,5 +1,6 @@
 """What a run found: scores of its parts, by class, the baseline, spectra."""
 
+import math
 import time
 import warnings
 from collections import Counter
@@ -9,7 +10,6 @@ import numpy
 import torch
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
@@ -17,6 +17,7 @@ from spdnet.baselines import LogEuclideanClassifier
 from spdnet.baselines.estimator import subsample
 from spdnet.datasets import StoredArray
 from spdnet.datasets.readers import IN_MEMORY
+from spdnet.experiments.confusion import Confusion
 from spdnet.nn import BiMap, CovPool
 from spdnet.nn.layer import SPDLayer
 
@@ -34,24 +35,20 @@ def score(logits: Tensor, y: NDArray[numpy.int64]) -> dict[str, Any]:
 
 
 def by_class(logits: Tensor, y: NDArray[numpy.int64], classes: list[str]) -> dict[str, Any]:
-    """Confusion matrix (rows: true classes), and precision, recall and F1 of each class.
+    """Confusion counts, and precision, recall and F1 of each class.
 
     A class that is never predicted has no precision, one that does not occur has no recall: None.
     """
-    predicted, labels = logits.argmax(-1).numpy(), range(len(classes))
-    columns = precision_recall_fscore_support(y, predicted, labels=labels, zero_division=numpy.nan)
+    counts = Confusion.of(y, logits.argmax(-1).numpy(), len(classes))
     table = [
         {"class": name, "n": int(n)}
         | {
-            key: None if numpy.isnan(value) else float(value)
+            key: None if math.isnan(value) else value
             for key, value in zip(("precision", "recall", "f1"), values, strict=True)
         }
-        for name, *values, n in zip(classes, *columns, strict=True)
+        for name, (n, *values) in zip(classes, counts.per_class().tolist(), strict=True)
     ]
-    return {
-        "confusion": confusion_matrix(y, predicted, labels=labels).tolist(),
-        "per_class": table,
-    }
+    return {"confusion": counts.as_dict(), "per_class": table}
 
 
 def baseline(

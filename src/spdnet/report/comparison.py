@@ -1,6 +1,5 @@
-"""The page of a comparison: the table, a picture of it, what failed, settings, environment."""
+"""The report of a comparison."""
 
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +14,15 @@ from spdnet.experiments.comparison_tables import (
 )
 from spdnet.experiments.run_folder import write
 from spdnet.report import figures
-from spdnet.report.page import document, plain, section, table
+from spdnet.report.render import Table, environment_table, named, render, results_of
+
+#: results, and settings that ``what`` tells as they were used
+_NOT_SETTINGS = {"rows", "classes", "n_train", "n", "size", "digest", "methods", "chance", "what"}
+_NOT_SETTINGS |= {"signals", "estimator", "reg"}
 
 
 def write_comparison(folder: ComparisonFolder) -> Path:
-    """Write ``report.html`` into the folder of a comparison that has its results; its path.
+    """Write ``report.html`` into the folder of a finished comparison, and return its path.
 
     Examples
     --------
@@ -37,7 +40,7 @@ def write_comparison(folder: ComparisonFolder) -> Path:
 
 
 def make_comparison(folder: ComparisonFolder) -> str:
-    """The report of a comparison as one HTML page without links to anywhere.
+    """Make the report of a comparison: one HTML page that loads nothing else.
 
     Examples
     --------
@@ -50,37 +53,35 @@ def make_comparison(folder: ComparisonFolder) -> str:
     ...     make_comparison(ComparisonFolder(folder))[:15]
     '<!doctype html>'
     """
-    found = folder.results()
+    found, environment = folder.results(), folder.environment()
     name = folder.path.resolve().name
-    n_test = found["n"] - found["n_train"][0]
-    body = [
-        f"<h1>{escape(name)}</h1>",
-        f'<p class="soft">{found["n"]} matrices of {found["size"]} x {found["size"]}, '
-        f"{len(found['classes'])} classes; {escape(found['protocol'])}, {found['repeats']} repeats "
-        f"of {found['n_train'][0]} to train on and {n_test} held out, the same for all methods; ± "
-        f"is the standard deviation over the repeats"
-        f"{'; parameters tuned on the training parts' if found['tune'] else ''}</p>",
-        section(
-            "Accuracy",
-            " ".join(["Diamonds are means, dots the repeats. ★: best.", *_chance(found)]),
-            figures.comparison(found["rows"]) + table(*_rows(found), "plain numbers"),
-        ),
-        _remarks("Failed", "errors", found),
-        _remarks("Warnings", "warnings", found),
-        _parameters(found),
-        section("Settings", "", plain({k: v for k, v in found.items() if _is_setting(k)})),
-        section("Environment", "", plain(_environment(folder))),
-    ]
-    return document(f"{name}: comparison", "\n".join(filter(None, body)))
+    with results_of(folder.results_file):
+        rows = found["rows"]
+        return render(
+            "comparison.html",
+            title=f"{name}: comparison",
+            heading=name,
+            what=found.get("what") or f"{found['n']} matrices of {found['size']} x {found['size']}",
+            n_classes=len(found["classes"]),
+            protocol=found["protocol"],
+            repeats=found["repeats"],
+            n_train=found["n_train"][0],
+            n_test=found["n"] - found["n_train"][0],
+            tune=found["tune"],
+            chance=[f"{text[:1].upper()}{text[1:]}" for text in chance(found)],
+            picture=figures.comparison(rows) or "",
+            accuracy=_accuracy(found),
+            errors=_texts("errors", rows),
+            warnings=_texts("warnings", rows),
+            parameters=_parameters(rows),
+            settings=named({k: v for k, v in found.items() if k not in _NOT_SETTINGS}),
+            environment=environment_table(environment),
+        )
 
 
-def _chance(found: dict[str, Any]) -> list[str]:
-    return [f"{text[:1].upper()}{text[1:]}." for text in chance(found)]
-
-
-def _rows(found: dict[str, Any]) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+def _accuracy(found: dict[str, Any]) -> Table:
     winners = best(found)
-    rows: list[tuple[Any, ...]] = [
+    rows = [
         (
             row["title"] + (f" ({sizes_of(row)})" if sizes_of(row) else "") + remark(row),
             accuracy(row) + (" ★" if row["method"] in winners else ""),
@@ -89,32 +90,23 @@ def _rows(found: dict[str, Any]) -> tuple[tuple[str, ...], list[tuple[Any, ...]]
         )
         for row in found["rows"]
     ]
-    return ("method", "accuracy, %", "fit, s", "predict, s"), rows
+    return Table(rows, ("method", "accuracy, %", "fit, s", "predict, s"), "plain numbers")
 
 
-def _remarks(title: str, key: str, found: dict[str, Any]) -> str:
-    rows = [(row["title"], text) for row in found["rows"] for text in row[key]]
-    return section(title, "", table(("", ""), rows, "plain")) if rows else ""
+def _texts(key: str, rows: list[dict[str, Any]]) -> Table:
+    return Table([(row["title"], text) for row in rows for text in row[key]], kind="plain")
 
 
-def _parameters(found: dict[str, Any]) -> str:
-    rows = [
-        (row["title"], "; ".join(_settings(p) for p in row["parameters"]))
-        for row in found["rows"]
+def _parameters(rows: list[dict[str, Any]]) -> Table:
+    shown = [
+        (
+            row["title"],
+            "; ".join(
+                ", ".join(f"{name} {value}" for name, value in parameters.items())
+                for parameters in row["parameters"]
+            ),
+        )
+        for row in rows
         if any(row["parameters"])
     ]
-    text = "What the search chose, repeat by repeat."
-    return section("Parameters", text, table(("", ""), rows, "plain")) if rows else ""
-
-
-def _settings(parameters: dict[str, Any]) -> str:
-    return ", ".join(f"{name} {value}" for name, value in parameters.items())
-
-
-def _is_setting(name: str) -> bool:
-    return name not in ("rows", "classes", "n_train", "n", "size", "digest", "methods", "chance")
-
-
-def _environment(folder: ComparisonFolder) -> dict[str, Any]:
-    environment = dict(folder.environment())
-    return environment | environment.pop("libraries")
+    return Table(shown, kind="plain")

@@ -1,14 +1,16 @@
-"""The pictures of a report, as SVG that stands inside a page."""
+"""The figures of a report, as SVG inside a page."""
 
 import io
 import re
 import warnings
+from dataclasses import dataclass
 from html import escape
 from typing import Any
 
 import matplotlib
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
+from numpy.typing import NDArray
 
 from spdnet import plots
 from spdnet.plots import BASELINE, INK, TRAIN
@@ -19,9 +21,19 @@ _STYLE: Any = {
 }
 
 
-def learning_curves(history: list[dict[str, float]], best_epoch: int) -> list[str]:
+@dataclass(frozen=True)
+class Picture:
+    """An SVG element in which all names are escaped; templates insert it as it is."""
+
+    svg: str
+
+    def __html__(self) -> str:
+        return self.svg
+
+
+def learning_curves(history: list[dict[str, float]], best_epoch: int) -> list[Picture]:
     """Loss and accuracy over the epochs, a picture each; none without epochs."""
-    pictures: list[str] = []
+    pictures: list[Picture] = []
     if not history:
         return pictures
     validated = "val_loss" in history[0]
@@ -40,7 +52,7 @@ def learning_curves(history: list[dict[str, float]], best_epoch: int) -> list[st
     return pictures
 
 
-def confusion(counts: list[list[int]], classes: list[str]) -> str:
+def confusion(counts: NDArray[Any], classes: list[str]) -> Picture:
     """True classes in rows, predicted ones in columns; the shade is the share of the row."""
     with matplotlib.rc_context(_STYLE):
         size = plots.side_of(len(classes))
@@ -49,7 +61,7 @@ def confusion(counts: list[list[int]], classes: list[str]) -> str:
         return _svg(figure, "Confusion matrix", narrowest=0.9)
 
 
-def spectrum(entry: dict[str, Any]) -> str:
+def spectrum(entry: dict[str, Any]) -> Picture:
     """Eigenvalues in descending order: median, and the band from 5 to 95 percent."""
     with matplotlib.rc_context(_STYLE):
         figure = Figure(figsize=(3.2, 2.5))
@@ -70,7 +82,7 @@ def _without_rounding(entry: dict[str, Any]) -> dict[str, Any]:
 
 def repeats(
     accuracy: list[float], baseline: list[float] | None, seeds: list[int], network: str
-) -> str:
+) -> Picture:
     """Accuracy of each repeat, the network beside the baseline."""
     with matplotlib.rc_context(_STYLE):
         figure = Figure(figsize=(4.8, 3.0))
@@ -85,11 +97,11 @@ def repeats(
         return _svg(figure, "Accuracy of each repeat")
 
 
-def comparison(rows: list[dict[str, Any]]) -> str:
+def comparison(rows: list[dict[str, Any]]) -> Picture | None:
     """Accuracy of each method: a diamond for the mean, a dot for each repeat."""
     rows = [row for row in rows if row["accuracy"]["mean"] is not None]
     if not rows:
-        return ""
+        return None
     with matplotlib.rc_context(_STYLE):
         figure = Figure(figsize=(7.2, 0.6 + 0.28 * len(rows)))
         axes = figure.subplots()
@@ -105,11 +117,11 @@ def comparison(rows: list[dict[str, Any]]) -> str:
         return _svg(figure, "Accuracy of each method")
 
 
-def beside_the_paper(rows: list[dict[str, Any]], measure: str, title: str) -> str:
+def beside_the_paper(rows: list[dict[str, Any]], measure: str, title: str) -> Picture | None:
     """Our figure and the paper's for each row; the bar is the deviation over the repeats."""
     rows = [row for row in rows if row["paper"].get(measure) or row.get("ours", {}).get(measure)]
     if not rows:
-        return ""
+        return None
     with matplotlib.rc_context(_STYLE):
         figure = Figure(figsize=(7.2, 1.1 + 0.3 * len(rows)))
         axes = figure.subplots()
@@ -131,11 +143,11 @@ def beside_the_paper(rows: list[dict[str, Any]], measure: str, title: str) -> st
         return _svg(figure, f"Ours beside the paper: {title}")
 
 
-def training_curves(rows: list[dict[str, Any]], key: str, title: str) -> str:
+def training_curves(rows: list[dict[str, Any]], key: str, title: str) -> Picture | None:
     """Loss of the training, or accuracy on the test part, of each network over the epochs."""
     rows = [row for row in rows if key in (row.get("history") or [{}])[0]]
     if not rows:
-        return ""
+        return None
     with matplotlib.rc_context(_STYLE):
         figure = Figure(figsize=(4.8, 3.4))
         axes = figure.subplots()
@@ -158,11 +170,11 @@ def training_curves(rows: list[dict[str, Any]], key: str, title: str) -> str:
         return _svg(figure, f"{key.replace('_', ' ')} over the epochs: {title}")
 
 
-def verification(rows: list[dict[str, Any]], task: str, title: str) -> str:
+def verification(rows: list[dict[str, Any]], task: str, title: str) -> Picture | None:
     """Verification rate against false acceptance rate, a line for each row."""
     rows = [row for row in rows if task in row.get("roc", {})]
     if not rows:
-        return ""
+        return None
     with matplotlib.rc_context(_STYLE):
         figure = Figure(figsize=(6.4, 3.4))
         axes = figure.subplots()
@@ -175,8 +187,8 @@ def verification(rows: list[dict[str, Any]], task: str, title: str) -> str:
         return _svg(figure, f"ROC of {task}: {title}")
 
 
-def _svg(figure: Figure, title: str, narrowest: float = 0.0) -> str:
-    """The picture without the XML header, scaling with the page, its ids its own.
+def _svg(figure: Figure, title: str, narrowest: float = 0.0) -> Picture:
+    """The figure without the XML header, scaling with the page, with ids of its own.
 
     It never gets narrower than a share of its width; the page lets the reader scroll.
     """
@@ -193,7 +205,8 @@ def _svg(figure: Figure, title: str, narrowest: float = 0.0) -> str:
     svg = re.sub(r'(id="|url\(#|href="#)', rf"\g<1>f{_Ids.count}-", svg)
     full = width * 4 / 3
     style = f"max-width:{full:.0f}px;min-width:{narrowest * full:.0f}px"
-    return svg.replace("<svg", f'<svg role="img" aria-label="{escape(title)}" style="{style}"', 1)
+    label = f'<svg role="img" aria-label="{escape(title)}" style="{style}"'
+    return Picture(svg.replace("<svg", label, 1))
 
 
 class _Ids:

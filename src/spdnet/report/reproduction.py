@@ -1,6 +1,7 @@
-"""The page of a reproduction: the paper's figures beside ours, curves, settings, environment."""
+"""The report of a reproduction: the paper's figures beside ours."""
 
-from html import escape
+import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,12 @@ from spdnet.experiments.reproduction_tables import (
 )
 from spdnet.experiments.run_folder import write
 from spdnet.report import figures
-from spdnet.report.page import document, plain, section, table
+from spdnet.report.figures import Picture
+from spdnet.report.render import Table, environment_table, named, render, results_of
 
 
 def write_reproduction(folder: ReproductionFolder) -> Path:
-    """Write ``report.html``, and each of its plots by itself, into the folder; the page's path.
+    """Write ``report.html`` and its figures as SVG files into the folder, and return its path.
 
     Examples
     --------
@@ -36,29 +38,33 @@ def write_reproduction(folder: ReproductionFolder) -> Path:
     ...     write_reproduction(ReproductionFolder(f"{folder}/epsilon")).name
     'report.html'
     """
-    found = folder.results()
-    parts = []
-    for experiment in found["experiments"]:
-        plots = _plots(found, experiment)
-        for name, svg in plots.items():
-            write(folder.path / f"{experiment['data']}-{name}.svg", printable(svg, "\n") + "\n")
-        parts.append(_experiment(found, experiment, plots))
+    found, environment = folder.results(), folder.environment()
     name = folder.path.resolve().name
-    environment = dict(folder.environment())
-    environment |= environment.pop("libraries")
-    settings = {k: v for k, v in found.items() if k not in ("experiments", "title")}
-    body = [
-        f"<h1>{escape(found['title'])}</h1>",
-        *parts,
-        section("Settings", "", plain(settings)),
-        section("Environment", "", plain(environment)),
-    ]
-    write(folder.report_file, document(f"{name}: {found['title']}", "\n".join(body)))
+    with results_of(folder.results_file):
+        plots = [_plots(found, experiment) for experiment in found["experiments"]]
+        page = render(
+            "reproduction.html",
+            title=f"{name}: {found['title']}",
+            heading=found["title"],
+            experiments=[
+                _experiment(found, *each) for each in zip(found["experiments"], plots, strict=True)
+            ],
+            settings=named({k: v for k, v in found.items() if k not in ("experiments", "title")}),
+            environment=environment_table(environment),
+        )
+        files = {
+            re.sub(r"[^\w-]+", "-", f"{experiment['data']}-{name}"): picture
+            for experiment, pictures in zip(found["experiments"], plots, strict=True)
+            for name, picture in pictures.items()
+        }
+    for name, picture in files.items():
+        write(folder.path / f"{name}.svg", printable(picture.svg, "\n") + "\n")
+    write(folder.report_file, page)
     return folder.report_file
 
 
-def _plots(found: dict[str, Any], experiment: dict[str, Any]) -> dict[str, str]:
-    """By the names of their files."""
+def _plots(found: dict[str, Any], experiment: dict[str, Any]) -> dict[str, Picture]:
+    """Draw the figures, by the names of their files."""
     title, rows = heading(found, experiment), experiment["rows"]
     plots = {}
     for measure in shown_measures(experiment):
@@ -66,32 +72,43 @@ def _plots(found: dict[str, Any], experiment: dict[str, Any]) -> dict[str, str]:
         plots[f"roc-{measure}"] = figures.verification(rows, measure, title)
     for key in ("loss", "test_accuracy"):
         plots[f"curves-{key.replace('_', '-')}"] = figures.training_curves(rows, key, title)
-    return {name: svg for name, svg in plots.items() if svg}
+    return {name: picture for name, picture in plots.items() if picture is not None}
 
 
-def _experiment(found: dict[str, Any], experiment: dict[str, Any], plots: dict[str, str]) -> str:
+@dataclass(frozen=True)
+class _Experiment:
+    """What the page shows of one experiment."""
+
+    title: str
+    sizes: str
+    warnings: list[str]
+    table: Table
+    notes: list[str]
+    points: list[Picture]
+    curves: list[Picture]
+
+
+def _experiment(
+    found: dict[str, Any], experiment: dict[str, Any], plots: dict[str, Picture]
+) -> _Experiment:
     measures = shown_measures(experiment)
     head = ["method"]
     for measure in measures:
         head += [f"{measure_name(measure)}, paper", "ours"]
-    head += ["s per epoch", "paper"]
     rows = []
     for row in experiment["rows"]:
         cells = [row["title"]]
         for measure in measures:
             cells += [paper_figure(row, measure), our_figure(row, measure)]
         rows.append((*cells, epoch_seconds(row), paper_seconds(experiment, row)))
-    title = heading(found, experiment)
-    warning = f'<p class="note">{escape(title)}</p>' if experiment["standin"] else ""
-    curves = "".join(svg for name, svg in plots.items() if name.startswith(("curves", "roc")))
-    points = "".join(svg for name, svg in plots.items() if not name.startswith(("curves", "roc")))
-    return section(
-        experiment["what"] if experiment["standin"] else experiment["data"],
-        f"{sizes(found, experiment)}; ± is the standard deviation over the repeats; curves are of "
-        "the first repeat.",
-        warning
-        + table(tuple(head), rows, "plain numbers")
-        + "".join(f'<p class="note">{escape(note)}</p>' for note in notes(experiment))
-        + points
-        + f'<div class="pictures wide">{curves}</div>',
+    standin = experiment["standin"]
+    curves = {name: p for name, p in plots.items() if name.startswith(("curves", "roc"))}
+    return _Experiment(
+        title=experiment["what"] if standin else experiment["data"],
+        sizes=sizes(found, experiment),
+        warnings=[heading(found, experiment)] if standin else [],
+        table=Table(rows, (*head, "s per epoch", "paper"), "plain numbers"),
+        notes=notes(experiment),
+        points=[p for name, p in plots.items() if name not in curves],
+        curves=list(curves.values()),
     )
