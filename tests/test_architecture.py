@@ -42,7 +42,6 @@ ALLOWED = {
     "c3d": {"datasets"},
     "lightning_fabric": {"training"},
     "matplotlib": {"plots", "report"},
-    "jinja2": {"report"},
     "typer": {"cli"},
     "rich": {"cli"},
 }
