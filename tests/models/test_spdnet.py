@@ -241,7 +241,7 @@ def test_only_the_first_reeig_has_to_look(change, tests, monkeypatch):
     from spdnet.linalg import rectify
 
     torch.manual_seed(0)
-    model = SPDNet((12, 9, 6, 3), 2, dtype=torch.float64)
+    model = SPDNet((12, 9, 6, 3), 2, dtype=torch.float64).eval()  # training warns
     with torch.no_grad():
         change(model)
     X = random_spd(5, 12)
