@@ -405,7 +405,9 @@ def test_models_in_half_precision_train(optimizer, dtype, settings):
 
 
 @pytest.mark.parametrize(
-    "settings", [{}, {"multi_avg_fn": swa_utils.get_ema_multi_avg_fn(0.5)}], ids=str
+    "settings",
+    [{}, {"multi_avg_fn": swa_utils.get_ema_multi_avg_fn(0.5)}],
+    ids=["mean", "exponential"],
 )
 def test_averages_stay_on_the_manifold(settings):
     model, X, y = model_and_data()
