@@ -6,6 +6,8 @@ is the square root of that of the product, so :math:`\Sigma` is accurate and pos
 eigenvalues computed from the product are rounding errors of either sign.
 """
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -13,6 +15,7 @@ from spdnet._autograd import can_branch
 from spdnet._precision import accurately, unlowered
 from spdnet.linalg.cholesky import cholesky
 from spdnet.linalg.congruence import congruence
+from spdnet.linalg.eigh import eigh
 from spdnet.linalg.pencil import singular
 from spdnet.linalg.scalar import Log, Power
 from spdnet.linalg.spectral import map_decomposed
@@ -60,5 +63,20 @@ def _singular(M: Tensor) -> tuple[Tensor, Tensor]:
     """Singular values and left singular vectors of a constant matrix."""
     if can_branch(M):
         return singular(M)[:2]
+    if M.is_cuda:
+        return _by_eigenvalues(M)
     U, sigma, _ = torch.linalg.svd(M)
     return sigma, U
+
+
+def _by_eigenvalues(M: Tensor) -> tuple[Tensor, Tensor]:
+    r"""Singular values and left singular vectors by a solver that CUDA graphs can capture.
+
+    The eigenvalues of :math:`\begin{bmatrix} 0 & M \\ M^\top & 0 \end{bmatrix}` are :math:`\pm
+    \sigma`, with eigenvectors :math:`(u, \pm v) / \sqrt 2`. They are as accurate as those of a
+    singular value decomposition, unlike the eigenvalues of :math:`M M^\top`.
+    """
+    n, zero = M.shape[-1], torch.zeros_like(M)
+    rows = torch.cat([zero, M], -1), torch.cat([M.mT, zero], -1)
+    s, V = eigh(torch.cat(rows, -2), check=False)
+    return s[..., n:], math.sqrt(2) * V[..., :n, n:]

@@ -1,0 +1,26 @@
+import pytest
+import torch
+
+from spdnet.linalg.log_congruence import _by_eigenvalues, log_congruence
+from tests.cases import random_spd
+
+
+@pytest.mark.parametrize("condition", [1.0, 1e3, 1e6])
+def test_singular_values_from_eigenvalues(condition):
+    """Relative errors are those of a singular value decomposition, also at ties."""
+    Q = torch.linalg.qr(torch.randn(4, 6, 6, dtype=torch.float64)).Q
+    sigma = torch.linspace(0, 1, 6, dtype=torch.float64).mul(-torch.tensor(condition).log()).exp()
+    sigma[1] = sigma[0]
+    M = (Q * sigma) @ Q.flip(0).mT
+    found, U = _by_eigenvalues(M)
+    torch.testing.assert_close(found.flip(-1), sigma.expand(4, 6), rtol=1e-14 * condition, atol=0)
+    torch.testing.assert_close((U * found[..., None, :].square()) @ U.mT, M @ M.mT)
+
+
+@pytest.mark.parametrize("power", [1.0, 0.5, -2.0])
+def test_it_is_the_logarithm_of_the_product(power):
+    X, W = random_spd(5, 4), random_spd(5, 4)
+    s, U = torch.linalg.eigh(X)
+    product = W @ (U * s.pow(power)[..., None, :]) @ U.mT @ W
+    s, U = torch.linalg.eigh((product + product.mT) / 2)
+    torch.testing.assert_close(log_congruence(X, W, power), (U * s.log()[..., None, :]) @ U.mT)
