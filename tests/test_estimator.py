@@ -8,7 +8,7 @@ from sklearn import config_context
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
@@ -88,7 +88,7 @@ def test_clone_params_and_repr():
 )
 def test_networks_norms_and_heads(settings):
     X, y = problem(classes=("a", "b", "c"))
-    classifier = quick(**settings).fit(X, y)
+    classifier = quick(**{"epochs": 20, **settings}).fit(X, y)
     assert classifier.score(X, y) > 0.9
     assert classifier.transform(X).shape == (60, 25)
     assert len(classifier.get_feature_names_out()) == 25
@@ -255,6 +255,23 @@ def test_early_stopping_holds_out_whole_groups(model, monkeypatch):
         classifier.fit(X, y, groups=people[:5])
     classifier.fit(X, y, groups=["one"] * n)  # nothing to keep whole
     assert len(seen["val"]) == 20
+
+
+def test_groups_are_routed_by_themselves():
+    """Cross-validation by groups passes them to fit as well, without a request."""
+    X, y = problem()
+    groups = np.arange(60) // 10
+    classifier = quick(epochs=2, early_stopping=True, validation_fraction=0.2)
+    with config_context(enable_metadata_routing=True):
+        scores = cross_val_score(
+            make_pipeline(FunctionTransformer(), classifier),
+            X,
+            y,
+            cv=GroupKFold(3),
+            params={"groups": groups},
+            error_score="raise",
+        )
+    assert len(scores) == 3
 
 
 @pytest.mark.parametrize("model", ["spdnet", "tsmnet"])

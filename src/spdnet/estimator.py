@@ -162,6 +162,9 @@ class SPDNetClassifier(
     (1297,)
     """
 
+    #: cross-validation by groups passes them to fit, too, without set_fit_request
+    __metadata_request__fit = {"groups": True}  # noqa: RUF012, as scikit-learn reads it
+
     classes_: NDArray[Any]
     n_features_in_: int
     model_: Network

@@ -40,7 +40,15 @@ class StiefelParameter(torch.nn.Parameter):
 
 
 def is_stiefel(p: Any) -> bool:
-    """Whether a parameter is one with orthonormal columns, whole or sharded."""
+    """Whether a parameter has orthonormal columns, whole or sharded.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from spdnet.manifolds.stiefel import StiefelParameter, is_stiefel
+    >>> is_stiefel(StiefelParameter(torch.eye(3, 2))), is_stiefel(torch.eye(3, 2))
+    (True, False)
+    """
     return isinstance(p, StiefelParameter) or getattr(p, "is_sharded_stiefel", False)
 
 
@@ -48,6 +56,15 @@ def mark(p: torch.nn.Parameter) -> None:
     """Mark a parameter that torch has made in place of a Stiefel parameter.
 
     A DTensor, as ``fully_shard`` makes it, has a class of its own; an attribute marks it.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from spdnet.manifolds.stiefel import is_stiefel, mark
+    >>> p = torch.nn.Parameter(torch.eye(3, 2))
+    >>> mark(p)
+    >>> is_stiefel(p)
+    True
     """
     if type(p) is torch.nn.Parameter:
         p.__class__ = StiefelParameter
@@ -331,7 +348,15 @@ def is_orthonormal(W: Tensor) -> bool:
 
 @torch.no_grad()
 def deviation(W: Tensor) -> Tensor:
-    r"""The largest :math:`\lVert W^\top W - I \rVert` of matrices ``(..., n, k)``, shape ``()``."""
+    r"""Compute the largest :math:`\lVert W^\top W - I \rVert` of matrices ``(..., n, k)``.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from spdnet.manifolds.stiefel import deviation
+    >>> deviation(2 * torch.eye(3, 1))
+    tensor(3.)
+    """
     return torch.linalg.matrix_norm(_gram_minus_identity(W)).max()
 
 
