@@ -1,8 +1,7 @@
-"""Shape, SPD and range checks: the text of every error a user sees.
+"""Checks of shapes, types and settings, which do not look at the data.
 
-Each message says who complains, what was expected, what came, and what to do. The ``require_``
-functions on shapes and types are free; those that pass over the data say so in their docstrings,
-and are skipped where values cannot be looked at (compilation, export, vmap).
+Each message says who complains, what was expected, what came, and what to do. The checks of the
+values of matrices are in :mod:`spdnet.linalg.validate`.
 """
 
 import difflib
@@ -13,12 +12,10 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from spdnet._autograd import is_concrete
-from spdnet._precision import HALF, working_dtype
+from spdnet._precision import HALF
 
 
 def as_array(who: str, values: Any, name: str = "X") -> NDArray[Any]:
@@ -209,129 +206,3 @@ def require_channels(who: str, X: Tensor, n: int, name: str = "X") -> None:
             f"{who}: expected {name} of shape (..., {n}, m, m), {n} matrices for each sample, got "
             f"{tuple(X.shape)}" + ("; give one matrix as X[..., None, :, :]" if n == 1 else "")
         )
-
-
-def require_finite(who: str, X: Tensor, name: str = "X") -> None:
-    """Every matrix is finite (a pass over the data)."""
-    if not is_concrete(X) or X.numel() == 0:
-        return
-    size = X.detach().abs().amax((-2, -1))  # NaN and infinity go through the maximum
-    _refuse(
-        who,
-        name,
-        ~size.isfinite(),
-        "finite entries",
-        "contains NaN or infinity",
-        "drop or repair it before this call",
-    )
-
-
-def require_tangent(who: str, V: Tensor, name: str, X: Tensor, check: bool) -> Tensor:
-    """``V`` has the size of the points ``X``, and with ``check`` is finite; gives it back."""
-    require_square(who, V, name, n=X.shape[-1])
-    if check:
-        require_finite(who, V, name)
-    return V
-
-
-def require_symmetric(who: str, X: Tensor, name: str = "X") -> None:
-    """Every matrix is finite and symmetric (two passes over the data).
-
-    The asymmetry may be the square root of the rounding unit, relative to the largest entry of
-    the same matrix.
-    """
-    require_finite(who, X, name)
-    if not is_concrete(X) or X.numel() == 0:
-        return
-    X = X.detach()
-    gap, size = (X - X.mT).abs().amax((-2, -1)), X.abs().amax((-2, -1))
-    _refuse(
-        who,
-        name,
-        gap > torch.finfo(X.dtype).eps ** 0.5 * size,
-        "symmetric matrices",
-        "is not symmetric",
-        f"use spdnet.linalg.symmetrize({name}) if it should be",
-        gap / size,
-        "largest |X - X^T| / largest |X|",
-    )
-
-
-def require_positive_trace(who: str, X: Tensor, name: str = "X") -> None:
-    """Every matrix has a positive trace (a pass over the diagonals)."""
-    if not is_concrete(X) or X.numel() == 0:
-        return
-    trace = X.detach().diagonal(dim1=-2, dim2=-1).sum(-1)
-    _refuse(
-        who,
-        name,
-        ~(trace > 0),
-        "matrices with a positive trace",
-        "is zero or not positive semi-definite",
-        "drop it, or give covariances of signals that are not constant",
-        trace,
-        "trace",
-    )
-
-
-def require_positive_semidefinite(who: str, X: Tensor, name: str = "X") -> None:
-    """No eigenvalue is negative beyond rounding (a Cholesky decomposition of the data)."""
-    if not is_concrete(X) or X.numel() == 0:
-        return
-    X = X.detach().to(working_dtype(X.dtype))
-    slack = torch.finfo(X.dtype).eps ** 0.5 * X.abs().amax((-2, -1))
-    slack = torch.where(slack == 0, 1.0, slack)  # a zero matrix is semi-definite
-    shifted = X + torch.diag_embed(slack[..., None].expand(X.shape[:-1]))
-    bad = torch.linalg.cholesky_ex(shifted).info != 0
-    if bad.any():  # the eigenvalue is only for the message
-        lowest = torch.linalg.eigvalsh(X).amin(-1)
-        refuse_indefinite(who, bad, lowest, name, "positive semi-definite")
-
-
-def require_positive_eigenvalues(who: str, s: Tensor, name: str = "X") -> None:
-    """All eigenvalues are positive (a pass over them)."""
-    if is_concrete(s) and s.numel() > 0:
-        lowest = s.detach().amin(-1)
-        refuse_indefinite(who, lowest <= 0, lowest, name)
-
-
-def refuse_indefinite(
-    who: str, bad: Tensor, lowest: Tensor, name: str = "X", wanted: str = "positive definite"
-) -> None:
-    """Raise for the matrices marked ``bad``, showing their smallest eigenvalue."""
-    remedy = f"regularise it, for example with spdnet.covariance.regularize({name})"
-    if lowest.dtype == torch.float32:
-        remedy += (
-            ", or use float64: float32 resolves eigenvalues down to 1e-7 of the largest, so that "
-            "the eps of a ReEig has to be above that"
-        )
-    _refuse(
-        who,
-        name,
-        bad,
-        f"{wanted} matrices",
-        f"is not {wanted}",
-        remedy,
-        lowest,
-        "smallest eigenvalue",
-    )
-
-
-def _refuse(
-    who: str,
-    name: str,
-    bad: Tensor,
-    expected: str,
-    fault: str,
-    remedy: str,
-    value: Tensor | None = None,
-    meaning: str = "",
-) -> None:
-    """Raise a ValueError that names the first matrix marked in ``bad``, if there is one."""
-    if not bad.any():
-        return
-    index = tuple(bad.nonzero()[0].tolist()) if bad.ndim else ()
-    place = f"{name}[{', '.join(map(str, index))}]" if index else name
-    detail = f" ({meaning} {value[index].item():.3g})" if value is not None else ""
-    count = f"; {int(bad.sum())} of {bad.numel()} matrices are so" if index else ""
-    raise ValueError(f"{who}: expected {expected}, but {place} {fault}{detail}{count}; {remedy}")

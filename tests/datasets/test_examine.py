@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from spdnet.datasets import examine, load_digits_spd, treat
-from spdnet.datasets.examine import _examine, _find_faults
+from spdnet.linalg.validate import find_faults, unit_of
 from spdnet.testing import assert_spd
 from tests.cases import random_spd, with_spectrum
 
@@ -25,6 +25,7 @@ def test_every_fault_is_found_by_index(dtype):
     assert {k: v.tolist() for k, v in found.faults.items()} == {
         "not finite": [1, 2],
         "zero": [3],
+        "too small": [],
         "asymmetric": [4],
         "indefinite": [5],
         "singular": [6],
@@ -97,12 +98,17 @@ def test_the_quick_look_finds_the_same_faults(dtype):
     lows = [*np.geomspace(1e-18, 1, 60), *(unit * np.linspace(0.5, 80, 60)), 0.0, -unit, -1e-3]
     spectra = [with_spectrum([low, 0.3, 0.7, 1.0]).numpy() for low in lows]
     X = np.concatenate([matrices(dtype), np.array(spectra, dtype=dtype)])
-    quick, _ = _find_faults(X)
-    exact, _ = _examine(X)
+    pieces, settings = (
+        [torch.from_numpy(X).double()],
+        {"unit": unit_of(X.dtype), "dtype": torch.float64},
+    )
+    quick = find_faults(pieces, len(X), **settings).code
+    exact = find_faults(pieces, len(X), **settings, spectra=True).code
     assert quick.tolist() == exact.tolist()
     assert 0 < (exact == -1).sum() < len(X)
     whole = np.eye(3, dtype=np.int64)[None]
-    assert _find_faults(whole)[0].tolist() == [-1]
+    assert len(examine(whole).bad) == 0
+    assert treat(whole)[0] is whole
 
 
 def ending(X, remedy="refuse"):

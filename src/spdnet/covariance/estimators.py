@@ -3,10 +3,11 @@
 import torch
 from torch import Tensor
 
-from spdnet._checks import require_choice, require_finite
+from spdnet._checks import require_choice
 from spdnet.covariance.arrays import same_kind
 from spdnet.covariance.regularization import regularize, shrunk, trace
 from spdnet.linalg import symmetrize
+from spdnet.linalg.validate import require_finite
 
 
 @same_kind

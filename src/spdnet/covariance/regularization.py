@@ -4,8 +4,9 @@ import torch
 from torch import Tensor
 
 from spdnet._autograd import is_concrete
-from spdnet._checks import require_choice, require_number, require_square, require_symmetric
+from spdnet._checks import require_choice, require_number, require_square
 from spdnet.covariance.arrays import same_kind
+from spdnet.linalg.validate import require_symmetric
 
 REGULARIZERS = ("trace", "mean", "absolute", "shrinkage", "none")
 

@@ -1,6 +1,6 @@
 """What is wrong with matrices, by index, before anything is trained on them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,12 +11,11 @@ from torch import Tensor
 
 from spdnet._checks import as_array, require_choice
 from spdnet.datasets.store import StoredArray
+from spdnet.linalg.validate import FAULTS, as_float64, find_faults, piece_size, unit_of
 
-#: in the order in which a matrix is given its fault
-FAULTS = ("not finite", "zero", "asymmetric", "indefinite", "singular")
+MENDABLE = ("asymmetric", "singular")
 REMEDIES = ("refuse", "drop", "repair")
 _LOOKED_AT = 8  # matrices that tell whether all are signals
-_PIECE = 2**22  # bytes that are looked at together: what a cache holds
 
 
 @dataclass(frozen=True)
@@ -75,8 +74,7 @@ def examine(
 ) -> Examination:
     """Find the matrices that are not symmetric positive definite.
 
-    ``asymmetric`` and ``singular`` allow for rounding: the square root of the unit relative to the
-    largest entry, and the size times the unit relative to the largest eigenvalue.
+    The definitions are those of the layers and estimators: see :mod:`spdnet.linalg.validate`.
 
     Parameters
     ----------
@@ -96,92 +94,34 @@ def examine(
     >>> print(examine([numpy.eye(2), -numpy.eye(2), numpy.zeros((2, 2))]))
     1 zero: 2; 1 indefinite: 1
     """
-    return _examine_all(X, _examine, on_matrix)
-
-
-def _examine_all(
-    X: ArrayLike | StoredArray,
-    look: Callable[[NDArray[Any]], tuple[Tensor, Tensor]],
-    on_matrix: Callable[[int, int], None] | None,
-) -> Examination:
-    """Look at some matrices at a time."""
     X = X if isinstance(X, StoredArray) else as_array("examine", X)
+    return _find(X, unit_of(X.dtype), torch.float64, on_matrix, spectra=True)
+
+
+def _find(
+    X: NDArray[Any] | StoredArray,
+    unit: float,
+    dtype: torch.dtype,
+    on_matrix: Callable[[int, int], None] | None = None,
+    *,
+    spectra: bool = False,
+) -> Examination:
+    """Examine some matrices at a time; ``spectra`` is for the conditions of faultless ones."""
     if X.ndim != 3 or X.shape[-1] != X.shape[-2]:
         raise ValueError(f"examine: expected X of shape (N, n, n), got {X.shape}")
-    # all at once: small results between large temporaries would keep their memory from reuse
-    state = torch.full((len(X),), -1)
-    conditions = torch.full((len(X),), torch.nan, dtype=torch.float64)
-    size = max(1, _PIECE // (8 * X.shape[-1] ** 2 + 1))
-    for start in range(0, len(X), size):
-        part = slice(start, start + size)
-        state[part], conditions[part] = look(X[part])
-        if on_matrix is not None:
-            on_matrix(min(start + size, len(X)), len(X))
-    faults = {name: (state == i).nonzero()[:, 0].numpy() for i, name in enumerate(FAULTS)}
+    where = torch.device("cpu")
+    size = piece_size(X.shape[-1], where)
+
+    def pieces() -> Iterator[Tensor]:
+        for start in range(0, len(X), size):
+            yield as_float64(X[start : start + size], where)
+            if on_matrix is not None:
+                on_matrix(min(start + size, len(X)), len(X))
+
+    found = find_faults(pieces(), len(X), unit=unit, dtype=dtype, spectra=spectra)
+    faults = {name: (found.code == i).nonzero()[:, 0].numpy() for i, name in enumerate(FAULTS)}
+    conditions = torch.where(found.code < 0, found.high / found.low, torch.inf)
     return Examination(faults, conditions.numpy())
-
-
-def rounding(n: int, unit: float) -> float:
-    """Smallest by largest eigenvalue, below which it may be nothing but rounding.
-
-    ``n`` units of float64, in which matrices are decomposed; and some units of the dtype in which
-    the entries came, which do not grow with ``n``: rounding each entry of a positive matrix moves
-    its eigenvalues by about a unit of the largest.
-    """
-    return max(n * 2.0**-52, min(n, 16) * unit)
-
-
-def _find_faults(X: NDArray[Any]) -> tuple[Tensor, Tensor]:
-    """The same without conditions: eigenvalues of none but those that a Cholesky decomposition
-    leaves in doubt.
-    """
-    state = torch.full((len(X),), -1)
-    doubtful = ~_is_surely_spd(X)
-    if doubtful.any():
-        state[doubtful] = _examine(X[doubtful.numpy()])[0]
-    return state, torch.full((len(X),), torch.nan, dtype=torch.float64)
-
-
-def _is_surely_spd(X: NDArray[Any]) -> Tensor:
-    """Whether the least eigenvalue is above what counts as singular; asymmetric ones are not."""
-    matrices = torch.from_numpy(numpy.ascontiguousarray(X.astype(numpy.float64, copy=False)))
-    n = X.shape[-1]
-    unit = numpy.finfo(X.dtype).eps if numpy.issubdtype(X.dtype, numpy.floating) else 2.0**-52
-    size = matrices.abs().amax((-2, -1))
-    gap = (matrices - matrices.mT).abs().amax((-2, -1))
-    # the trace is above the largest eigenvalue; twice, for the rounding of the decomposition
-    floor = 2 * rounding(n, float(unit)) * matrices.diagonal(dim1=-2, dim2=-1).sum(-1)
-    shifted = matrices - floor[:, None, None] * torch.eye(n, dtype=torch.float64)
-    failed = torch.linalg.cholesky_ex(shifted.nan_to_num())[1]
-    return (failed == 0) & size.isfinite() & (size > 0) & (gap <= float(unit) ** 0.5 * size)
-
-
-def _examine(X: NDArray[Any]) -> tuple[Tensor, Tensor]:
-    """The fault of each matrix, -1 for none, and its condition."""
-    if not numpy.issubdtype(X.dtype, numpy.floating):
-        X = X.astype(numpy.float64)
-    matrices, n, unit = (
-        torch.from_numpy(numpy.ascontiguousarray(X)),
-        X.shape[-1],
-        numpy.finfo(X.dtype).eps,
-    )
-    size = matrices.abs().amax((-2, -1))
-    state = torch.full((len(X),), -1)
-    state[~size.isfinite()] = FAULTS.index("not finite")
-    state[size == 0] = FAULTS.index("zero")
-    gap = (matrices - matrices.mT).abs().amax((-2, -1))
-    state[(state < 0) & (gap > unit**0.5 * size)] = FAULTS.index("asymmetric")
-    conditions = torch.full((len(X),), torch.inf, dtype=torch.float64)
-    usable = state < 0
-    s = torch.linalg.eigvalsh(matrices[usable].double())
-    if len(s):
-        low, high = s[:, 0], s[:, -1]
-        least = rounding(n, float(unit)) * high.abs()
-        fault = torch.where(low < -least, FAULTS.index("indefinite"), -1)
-        fault[(fault < 0) & (low <= least)] = FAULTS.index("singular")
-        state[usable] = fault
-        conditions[usable] = torch.where(fault < 0, high / low, torch.inf)
-    return state, conditions
 
 
 def treat(
@@ -189,6 +129,7 @@ def treat(
     remedy: str = "refuse",
     *,
     reg: float = 1e-3,
+    dtype: str | None = None,
     names: NDArray[Any] | None = None,
     on_matrix: Callable[[int, int], None] | None = None,
 ) -> tuple[Any, NDArray[numpy.int64], str]:
@@ -201,8 +142,11 @@ def treat(
     remedy : {"refuse", "drop", "repair"}
         Raise an error that names them; leave them out; or take the symmetric part and add
         ``reg`` times the mean eigenvalue to the diagonal, which mends what is asymmetric or
-        singular. What cannot be repaired (not finite, zero, indefinite) is refused.
+        singular. Every other fault is refused.
     reg : float
+    dtype : str, optional
+        Of the result, such as ``"float32"``; by default that of ``X``. Matrices that cannot be told
+        from singular ones in ``dtype``, or in that of ``X``, are faulty.
     names : array of str, shape (N,), optional
         The files that the matrices came from, which messages name beside the indices.
     on_matrix : callable, optional
@@ -227,7 +171,11 @@ def treat(
     """
     require_choice("treat", "remedy", remedy, REMEDIES)
     X = X if isinstance(X, StoredArray) else as_array("treat", X)
-    found = _examine_all(X, _find_faults, on_matrix)
+    unit, computing = unit_of(X.dtype), torch.float64
+    if dtype is not None:
+        unit, computing = max(unit, unit_of(numpy.dtype(dtype))), getattr(torch, dtype)
+    found = _find(X, unit, computing, on_matrix)
+    X = X if dtype is None else X.astype(dtype)
     everything = numpy.arange(len(X))
     if len(found.bad) == 0:
         return X, everything, ""
@@ -238,13 +186,13 @@ def treat(
             raise ValueError(f"treat: expected some SPD matrices to keep, got none ({faults})")
         report = f"dropped {len(found.bad)} of {len(X)} matrices ({faults})"
         return X.take(kept, axis=0), kept, report
-    mendable = [*found.faults["asymmetric"], *found.faults["singular"]]
+    mendable = numpy.concatenate([found.faults[name] for name in MENDABLE])
     if remedy == "repair" and len(mendable) == len(found.bad) and not isinstance(X, StoredArray):
         mended = X.astype(numpy.result_type(X, numpy.float32), copy=True)
         part = (mended[mendable] + mended[mendable].swapaxes(-1, -2)) / 2
         mean = numpy.trace(part, axis1=-2, axis2=-1) / X.shape[-1]
         mended[mendable] = part + reg * mean[:, None, None] * numpy.eye(X.shape[-1])
-        left = _examine_all(mended, _find_faults, None)
+        left = _find(mended, unit, computing)
         if len(left.bad) == 0:
             return mended, everything, f"repaired {len(mendable)} of {len(X)} matrices ({faults})"
         found, faults = left, left.describe(names)
@@ -268,7 +216,7 @@ def remedies(
     tried : {"refuse", "drop", "repair"}
         What has not helped.
     """
-    beyond = any(len(found.faults[name]) for name in ("not finite", "zero", "indefinite"))
+    beyond = any(len(found.faults[name]) for name in FAULTS if name not in MENDABLE)
     mixed = _have_indefinite_parts(X, found.faults["asymmetric"])
     able = {
         "drop": len(found.bad) < len(X),

@@ -197,7 +197,7 @@ def prepare(
         raise ValueError("data: expected at least one matrix, got none")
     names, classes = (None, []) if data.y is None else _names(data.y)
     X, kept, note = treat(
-        preprocessing(data).astype(dtype), bad, names=data.names, on_matrix=on_matrix
+        preprocessing(data), bad, dtype=dtype, names=data.names, on_matrix=on_matrix
     )
 
     def some(values: NDArray[Any] | None) -> NDArray[Any] | None:

@@ -4,13 +4,10 @@ import torch
 from torch import Tensor
 
 from spdnet._autograd import is_concrete
-from spdnet._checks import (
-    refuse_indefinite,
-    require_square,
-    require_symmetric,
-)
+from spdnet._checks import require_square
 from spdnet._precision import working_dtype
 from spdnet.linalg.symmetric import symmetrize
+from spdnet.linalg.validate import require_positive_eigenvalues, require_symmetric
 
 
 def cholesky(X: Tensor, *, check: bool = True, who: str = "cholesky", name: str = "X") -> Tensor:
@@ -44,8 +41,8 @@ def cholesky(X: Tensor, *, check: bool = True, who: str = "cholesky", name: str 
     lifted = symmetrize(X.to(working_dtype(X.dtype)))
     L, info = torch.linalg.cholesky_ex(lifted)
     if check and is_concrete(X) and (info != 0).any():
-        lowest = torch.linalg.eigvalsh(lifted.detach()).amin(-1)
-        refuse_indefinite(who, info != 0, lowest, name)
+        s = torch.linalg.eigvalsh(lifted.detach())
+        require_positive_eigenvalues(who, s, name, bad=info != 0)
     return L.to(X.dtype)
 
 

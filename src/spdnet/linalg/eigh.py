@@ -15,11 +15,12 @@ from torch import Tensor
 from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 
 from spdnet._autograd import is_differentiated, is_exporting, refuse_tracing
-from spdnet._checks import require_square, require_symmetric
+from spdnet._checks import require_square
 from spdnet._precision import accurate_dtype, without_autocast, working_dtype
 from spdnet.linalg import cusolver
 from spdnet.linalg.symmetric import symmetrize
 from spdnet.linalg.threads import over_slices
+from spdnet.linalg.validate import require_symmetric
 
 _LOG = logging.getLogger(__name__)
 

@@ -14,15 +14,11 @@ from torch import Tensor, broadcast_shapes
 from torch.autograd import Function
 
 from spdnet._autograd import batch_first, constant, is_exporting
-from spdnet._checks import (
-    require_finite,
-    require_positive_eigenvalues,
-    require_square,
-    require_symmetric,
-)
+from spdnet._checks import require_square
 from spdnet._precision import without_autocast, working_dtype
 from spdnet.linalg.eigh import constant_eigh
 from spdnet.linalg.symmetric import symmetrize
+from spdnet.linalg.validate import require_finite, require_positive_eigenvalues, require_symmetric
 
 
 def lyapunov(X: Tensor, V: Tensor, *, check: bool = True, who: str = "lyapunov") -> Tensor:

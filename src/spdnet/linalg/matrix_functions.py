@@ -2,11 +2,12 @@
 
 from torch import Tensor
 
-from spdnet._checks import require_finite, require_number
+from spdnet._checks import require_number
 from spdnet.linalg.rectify import rectify
 from spdnet.linalg.scalar import Clamp, Exp, InvSqrt, Log, Power, Sqrt
 from spdnet.linalg.spectral import spectral_map
 from spdnet.linalg.symmetric import symmetrize
+from spdnet.linalg.validate import require_finite
 
 
 def logm(X: Tensor, *, check: bool = True) -> Tensor:

@@ -16,11 +16,11 @@ import torch
 from torch import Tensor
 
 from spdnet._autograd import can_branch
-from spdnet._checks import require_square, require_symmetric
+from spdnet._checks import require_square
 from spdnet._precision import without_autocast, working_dtype
 from spdnet.linalg.scalar import Clamp
 from spdnet.linalg.spectral import decompose, map_decomposed
-from spdnet.linalg.threads import over_slices
+from spdnet.linalg.validate import fails_cholesky, require_symmetric
 
 
 @dataclass
@@ -112,17 +112,7 @@ def _has_lower(X: Tensor, eps: float) -> Tensor:
         A = A.clone(memory_format=torch.contiguous_format)
         diagonal = A.diagonal(dim1=-2, dim2=-1)
         diagonal.sub_((eps - _rounding(diagonal.amax(-1), eps, n))[:, None])
-        info = torch.empty(len(A), dtype=torch.int32, device=A.device)
-
-        def factorize(part: slice) -> None:
-            matrices = A[part].mT  # the order of LAPACK, which works in place then
-            torch.linalg.cholesky_ex(matrices, out=(matrices, info[part]))
-
-        if A.device.type == "cpu":
-            over_slices(factorize, len(A), cost=n**3 / 10)
-        else:
-            factorize(slice(None))
-        return info != 0
+        return fails_cholesky(A)
 
 
 def _rounding(size: Tensor, eps: float, n: int) -> Tensor:

@@ -20,17 +20,13 @@ from torch import Tensor
 from torch.autograd import Function
 
 from spdnet._autograd import apply, batch_first, constant, is_exporting
-from spdnet._checks import (
-    require_finite,
-    require_positive_eigenvalues,
-    require_square,
-    require_symmetric,
-)
+from spdnet._checks import require_square
 from spdnet._precision import accurate_dtype, without_autocast, working_dtype
 from spdnet.linalg import clamped
 from spdnet.linalg.eigh import constant_eigh
 from spdnet.linalg.scalar import Clamp, ScalarFunction
 from spdnet.linalg.symmetric import symmetrize
+from spdnet.linalg.validate import require_finite, require_positive_eigenvalues, require_symmetric
 
 
 def spectral_map(

@@ -20,12 +20,12 @@ from typing import NamedTuple
 from torch import Tensor
 
 from spdnet._autograd import constant
-from spdnet._checks import require_tangent
 from spdnet._precision import accurately
 from spdnet.linalg import Exp, Log, Sqrt, cholesky, congruence, expm
 from spdnet.linalg.cholesky import whiten
 from spdnet.linalg.pencil import LogSquare, decompose_pencil, factors, pencil_sum, root
 from spdnet.linalg.spectral import map_decomposed
+from spdnet.linalg.validate import require_tangent
 from spdnet.manifolds.karcher import karcher_mean
 from spdnet.manifolds.mean_weights import normalized_weights
 

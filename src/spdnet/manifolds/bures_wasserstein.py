@@ -20,9 +20,10 @@ import torch
 from torch import Tensor
 
 from spdnet._autograd import is_differentiated
-from spdnet._checks import require_square, require_tangent
+from spdnet._checks import require_square
 from spdnet._precision import accurately
 from spdnet.linalg import cholesky, congruence, lyapunov, sqrtm, symmetrize
+from spdnet.linalg.validate import require_tangent
 from spdnet.manifolds.fixed_point import fixed_point
 from spdnet.manifolds.mean_weights import normalized_weights
 

@@ -18,10 +18,11 @@ SIAM J. Matrix Anal. Appl., 2019. https://doi.org/10.1137/18M1221084
 import torch
 from torch import Tensor
 
-from spdnet._checks import require_square, require_tangent
+from spdnet._checks import require_square
 from spdnet._precision import accurately
 from spdnet.linalg import cholesky, symmetrize
 from spdnet.linalg.cholesky import whiten
+from spdnet.linalg.validate import require_tangent
 from spdnet.manifolds.mean_weights import normalized_weights
 
 

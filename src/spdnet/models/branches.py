@@ -9,12 +9,11 @@ from torch import Tensor, nn
 from spdnet._checks import (
     require_choice,
     require_count,
-    require_positive_semidefinite,
     require_same_dtype,
     require_shrinking,
     require_square,
-    require_symmetric,
 )
+from spdnet.linalg.validate import require_positive_semidefinite
 from spdnet.models.spdnet import NORMS, SPDNet
 from spdnet.nn import BiMap, Center, ReEig, SPDBatchNorm, SPDPool
 
@@ -124,10 +123,9 @@ class MultiBranchSPDNet(nn.Module):
         require_square("MultiBranchSPDNet", X, n=self.dims[0])
         weight = self.branches.weight
         require_same_dtype("MultiBranchSPDNet", X, weight)
-        X = X.to(weight.dtype)  # half types are lifted
         if check:
-            require_symmetric("MultiBranchSPDNet", X)
             require_positive_semidefinite("MultiBranchSPDNet", X)
+        X = X.to(weight.dtype)  # half types are lifted
         if self.center is not None:
             X = self.center(X, check=False)
         Y = self.branches(X[..., None, :, :], check=False)  # (..., branches, d_1, d_1)

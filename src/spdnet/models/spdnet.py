@@ -12,13 +12,12 @@ from spdnet._autograd import is_concrete
 from spdnet._checks import (
     require_choice,
     require_count,
-    require_positive_semidefinite,
     require_same_dtype,
     require_shrinking,
     require_square,
-    require_symmetric,
     require_threshold,
 )
+from spdnet.linalg.validate import require_positive_semidefinite
 from spdnet.manifolds.stiefel import is_orthonormal
 from spdnet.nn import SPDMLR, BiMap, Center, LogEig, ReEig, SPDBatchNorm, Vech
 from spdnet.nn.bimap import INITS
@@ -190,10 +189,9 @@ class SPDNet(nn.Module):
         require_square("SPDNet", X, n=self.dims[0])  # (..., d_0, d_0)
         weight = next(self.classifier.parameters())
         require_same_dtype("SPDNet", X, weight)
-        X = X.to(weight.dtype)  # half types are lifted
         if check:
-            require_symmetric("SPDNet", X)
             require_positive_semidefinite("SPDNet", X)
+        X = X.to(weight.dtype)  # half types are lifted
         if self.center is not None:
             X = self.center(X, check=False)  # (..., d_0, d_0), mean at the identity
         for i, bimap in enumerate(self.bimaps):

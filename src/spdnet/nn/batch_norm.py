@@ -11,9 +11,9 @@ from spdnet._checks import (
     require_number,
     require_same_dtype,
     require_square,
-    require_symmetric,
 )
 from spdnet.linalg import symmetrize
+from spdnet.linalg.validate import require_symmetric
 from spdnet.nn.geometry import is_rounding, make_geometry
 from spdnet.nn.layer import SPDLayer
 from spdnet.nn.processes import are_many, of_all_processes

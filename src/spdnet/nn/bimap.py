@@ -10,10 +10,10 @@ from spdnet._checks import (
     require_reducing,
     require_same_dtype,
     require_square,
-    require_symmetric,
 )
 from spdnet._precision import working_dtype
 from spdnet.linalg import congruence
+from spdnet.linalg.validate import require_symmetric
 from spdnet.manifolds.stiefel import StiefelParameter, random_point
 from spdnet.nn.layer import SPDLayer
 from spdnet.nn.orthonormality import OrthonormalityCheck

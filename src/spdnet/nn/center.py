@@ -3,14 +3,9 @@
 import torch
 from torch import Tensor
 
-from spdnet._checks import (
-    require_choice,
-    require_count,
-    require_same_dtype,
-    require_square,
-    require_symmetric,
-)
+from spdnet._checks import require_choice, require_count, require_same_dtype, require_square
 from spdnet.linalg import congruence, invsqrtm, powm
+from spdnet.linalg.validate import require_symmetric
 from spdnet.manifolds import affine_invariant, log_euclidean
 from spdnet.nn.layer import SPDLayer
 

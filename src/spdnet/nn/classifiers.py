@@ -12,11 +12,11 @@ from spdnet._checks import (
     require_number,
     require_same_dtype,
     require_square,
-    require_symmetric,
 )
 from spdnet._precision import accurate_dtype
 from spdnet.linalg import cholesky, expm, logm, lyapunov, powm, symmetrize
 from spdnet.linalg.log_congruence import log_congruence
+from spdnet.linalg.validate import require_symmetric
 from spdnet.manifolds import SPD_METRICS, bures_wasserstein, log_cholesky
 from spdnet.nn.layer import SPDLayer
 

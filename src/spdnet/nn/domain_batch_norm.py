@@ -13,8 +13,8 @@ from spdnet._checks import (
     require_number,
     require_same_dtype,
     require_square,
-    require_symmetric,
 )
+from spdnet.linalg.validate import require_symmetric
 from spdnet.nn.geometry import AffineInvariant, is_rounding, make_geometry
 from spdnet.nn.layer import SPDLayer
 from spdnet.nn.processes import are_many, of_all_processes

@@ -3,14 +3,9 @@
 import torch
 from torch import Tensor
 
-from spdnet._checks import (
-    require_channels,
-    require_choice,
-    require_count,
-    require_square,
-    require_symmetric,
-)
+from spdnet._checks import require_channels, require_choice, require_count, require_square
 from spdnet.linalg import expm, logm
+from spdnet.linalg.validate import require_symmetric
 from spdnet.manifolds import SPD_METRICS
 from spdnet.nn.layer import SPDLayer
 

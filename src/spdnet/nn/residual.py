@@ -3,8 +3,9 @@
 import torch
 from torch import Tensor, nn
 
-from spdnet._checks import require_choice, require_same_shape, require_square, require_symmetric
+from spdnet._checks import require_choice, require_same_shape, require_square
 from spdnet.linalg import cholesky, expm, logm
+from spdnet.linalg.validate import require_symmetric
 from spdnet.manifolds import SPD_METRICS
 from spdnet.nn.layer import SPDLayer
 

@@ -3,17 +3,11 @@
 import torch
 from torch import Tensor
 
-from spdnet._checks import (
-    require_choice,
-    require_count,
-    require_number,
-    require_positive_trace,
-    require_square,
-    require_symmetric,
-)
+from spdnet._checks import require_choice, require_count, require_number, require_square
 from spdnet._precision import without_autocast, working_dtype
 from spdnet.covariance import gaussian_embedding, regularize
 from spdnet.linalg import sqrtm, symmetrize
+from spdnet.linalg.validate import require_positive_trace, require_symmetric
 from spdnet.nn.layer import SPDLayer
 
 

@@ -6,11 +6,8 @@ import numpy
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from spdnet._checks import (
-    require_positive_semidefinite,
-    require_square,
-    require_symmetric,
-)
+from spdnet._checks import require_square
+from spdnet.linalg.validate import require_positive_semidefinite
 from spdnet.plots.classes import MANY_CLASSES, by_class
 from spdnet.plots.style import INK, in_style, panels, tensor_of
 
@@ -93,7 +90,6 @@ def _stages(X: Any) -> NDArray[numpy.float64]:
     """Matrices ``(stages, n, 2, 2)``."""
     matrices = tensor_of("cone", X, "X")
     require_square("cone", matrices, n=2)
-    require_symmetric("cone", matrices)
     require_positive_semidefinite("cone", matrices)
     if matrices.ndim not in (3, 4):
         raise ValueError(

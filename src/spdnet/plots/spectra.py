@@ -9,10 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 from numpy.typing import NDArray
 
-from spdnet._checks import (
-    require_square,
-    require_symmetric,
-)
+from spdnet._checks import require_square
+from spdnet.linalg.validate import require_symmetric
 from spdnet.plots.style import (
     TRAIN,
     axes,
