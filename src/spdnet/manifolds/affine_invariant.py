@@ -289,7 +289,7 @@ class AffineInvariant(Metric):
     def sum_over_pairs(
         self, X: Tensor, i: Tensor, j: Tensor, weights: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Compute a weighted sum of squared distances; see :meth:`Metric.sum_over_pairs`."""
+        """Compute the weighted sum of squared distances of pairs, and its gradient."""
         eye = torch.eye(X.shape[-1], dtype=X.dtype, device=X.device)
         W = torch.linalg.solve_triangular(torch.linalg.cholesky(X), eye, upper=False)[j]
         s, V = eigh(W @ X[i] @ W.mT, check=False)
@@ -309,7 +309,7 @@ class AffineInvariant(Metric):
     def logits(
         self, X: Tensor, S: Tensor, A: Tensor, *, power: float, alpha: float, beta: float
     ) -> Tensor:
-        """Compute the logits of :class:`spdnet.nn.SPDMLR`; see :meth:`Metric.logits`."""
+        """Compute the logits of :class:`spdnet.nn.SPDMLR`."""
         dtype = A.dtype
         X, S, A = (Z.to(accurate_dtype(Z)) for Z in (X, S, A))
         W = expm(-power / 2 * S, check=False)

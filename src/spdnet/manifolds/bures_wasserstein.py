@@ -233,7 +233,7 @@ class BuresWasserstein(Metric):
     def logits(
         self, X: Tensor, S: Tensor, A: Tensor, *, power: float, alpha: float, beta: float
     ) -> Tensor:
-        """Compute the logits of :class:`spdnet.nn.SPDMLR`; see :meth:`Metric.logits`."""
+        """Compute the logits of :class:`spdnet.nn.SPDMLR`."""
         X, P = powered(X, 2 * power), expm(2 * power * S, check=False)
         L = cholesky(P, check=False)
         towards = self.log(P, X[..., None, :, :], check=False)

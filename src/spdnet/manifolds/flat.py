@@ -204,7 +204,7 @@ class FlatMetric(Metric):
     def logits(
         self, X: Tensor, S: Tensor, A: Tensor, *, power: float, alpha: float, beta: float
     ) -> Tensor:
-        """Compute the logits of :class:`spdnet.nn.SPDMLR`; see :meth:`Metric.logits`."""
+        """Compute the logits of :class:`spdnet.nn.SPDMLR`."""
         A = self._normals(A)
         C = self.coordinates(powered(X, power), check=False)
         K = self._coordinates_of_exp(power * S)

@@ -36,7 +36,7 @@ class PowerEuclidean(FlatMetric):
     """
 
     name = "power_euclidean"
-    normalization = Metric.normalization
+    normalization = Metric.normalization  # none: differences of powers are not positive definite
 
     def __init__(self, power: float = 1.0) -> None:
         require_number("PowerEuclidean", "power", power)

@@ -145,7 +145,7 @@ class Stein(Metric):
     def sum_over_pairs(
         self, X: Tensor, i: Tensor, j: Tensor, weights: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Compute a weighted sum of divergences; see :meth:`Metric.sum_over_pairs`."""
+        """Compute the weighted sum of divergences of pairs, and its gradient."""
         middle, inverse = _log_det_and_inverse((X[i] + X[j]) / 2)
         own, own_inverse = _log_det_and_inverse(X)
         share = torch.zeros_like(own).index_add_(0, i, weights / 2).index_add_(0, j, weights / 2)
