@@ -9,9 +9,9 @@ from sklearn.base import clone
 from torch.nn.functional import cross_entropy
 
 from spdnet import SPDNet
-from spdnet.baselines import RSR, SPDML, NearestNeighbor, SteinSVC, squared_distances
+from spdnet.baselines import RSR, SPDML, NearestNeighbor, SteinSVC
 from spdnet.linalg import logm, spectral_map
-from spdnet.manifolds import affine_invariant, log_euclidean, stiefel
+from spdnet.manifolds import METRICS, affine_invariant, log_euclidean, stiefel
 from spdnet.nn import (
     SPDMLR,
     BiMap,
@@ -338,11 +338,11 @@ def test_shallow_methods_on_cuda_follow_the_cpu(model):
         torch.testing.assert_close(ours, theirs)  # eigenvectors have no sign
 
 
-@pytest.mark.parametrize("metric", ["log_euclidean", "affine_invariant", "stein"])
+@pytest.mark.parametrize("metric", METRICS)
 def test_distances_on_cuda(metric):
     X = random_spd(9, 40)
-    expected = squared_distances(X, metric=metric)
-    got = squared_distances(X.cuda(), metric=metric).cpu()
+    expected = METRICS[metric].pairwise(X)
+    got = METRICS[metric].pairwise(X.cuda()).cpu()
     torch.testing.assert_close(got, expected, rtol=1e-8, atol=1e-9)
 
 

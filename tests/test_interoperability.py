@@ -27,7 +27,7 @@ from sklearn.preprocessing import FunctionTransformer
 from torch import nn
 
 from spdnet import SPDNet, SPDNetClassifier, covariance
-from spdnet.manifolds import SPD_METRICS
+from spdnet.manifolds import METRICS
 from spdnet.manifolds.stiefel import StiefelParameter
 from spdnet.models import ConvSPDNet, MultiBranchSPDNet, O2PNet, SignalNet, TSMNet
 from spdnet.models.spdnet import NORMS
@@ -149,7 +149,7 @@ def test_pyriemann_beside_on_the_same_folds():
 def test_pyriemann_has_the_same_distances_and_means(ours, theirs):
     distance = pytest.importorskip("pyriemann.geometry.distance")
     mean = pytest.importorskip("pyriemann.geometry.mean")
-    metric, X = SPD_METRICS[ours], random_spd(7, 5)
+    metric, X = METRICS[ours], random_spd(7, 5)
     found = metric.distance(X[:, None], X)
     expected = distance.pairwise_distance(X.numpy(), metric=theirs)
     np.testing.assert_allclose(found, expected, atol=1e-8)
@@ -695,7 +695,7 @@ def test_gradients_of_an_exported_program_are_nan():
 def test_gradients_of_exported_distances_are_nan(metric):
     class Distance(nn.Module):
         def forward(self, X, Y):
-            return SPD_METRICS[metric].squared_distance(X, Y, check=False)
+            return METRICS[metric].squared_distance(X, Y, check=False)
 
     X, Y = random_spd(2, 3)
     program = torch.export.export(Distance(), (X, Y)).module()

@@ -23,12 +23,14 @@ def accurate_dtype(X: Tensor) -> torch.dtype:
 
 
 def accurately(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Run a function of floating tensors in float64, and round to the dtype of the first."""
-    first = _first_name(function)
+    """Run a function or method of tensors in float64, and round to the dtype of the first."""
+    names = list(signature(function).parameters)
+    place = int(names[0] == "self")
+    first = names[place]
 
     @wraps(function)
     def lifted(*args: Any, **kwargs: Any) -> Tensor:
-        X = args[0] if args else kwargs.get(first)
+        X = args[place] if len(args) > place else kwargs.get(first)
         if not isinstance(X, Tensor) or not X.dtype.is_floating_point:
             return function(*args, **kwargs)  # which will refuse it
         dtype = accurate_dtype(X)

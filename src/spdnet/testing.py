@@ -11,7 +11,6 @@ import copy
 import io
 import pickle
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +18,7 @@ from torch.autograd import gradcheck, gradgradcheck
 from torch.autograd.gradcheck import GradcheckError
 
 from spdnet.linalg import symmetrize
+from spdnet.manifolds import Metric
 from spdnet.manifolds.stiefel import StiefelParameter
 
 
@@ -135,14 +135,13 @@ def check_layer(
             assert_on_stiefel(parameter, tol=tol)
 
 
-def check_manifold(manifold: Any, X: Tensor, Y: Tensor, V: Tensor) -> None:
+def check_manifold(manifold: Metric, X: Tensor, Y: Tensor, V: Tensor) -> None:
     """Check the laws of a manifold of SPD matrices; raise an AssertionError where one fails.
 
     Parameters
     ----------
-    manifold : module or object
-        With the functions ``inner distance geodesic exp log mean``, and ``transport`` and
-        ``squared_distance`` if it has them.
+    manifold : Metric
+        With ``inner``, ``geodesic``, ``exp`` and ``log``; ``transport`` is checked if it has it.
     X, Y : Tensor, shape (B, n, n)
         Points, float64.
     V : Tensor, shape (B, n, n)
@@ -164,14 +163,14 @@ def check_manifold(manifold: Any, X: Tensor, Y: Tensor, V: Tensor) -> None:
     close(manifold.inner(X, towards, towards).sqrt(), d)
     close(manifold.distance(Y, X), d)
     close(manifold.distance(X, X), torch.zeros_like(d), atol=1e-6, rtol=0)
-    if hasattr(manifold, "squared_distance"):
-        close(manifold.squared_distance(X, Y), d.square())
+    close(manifold.squared_distance(X, Y), d.square())
+    close(manifold.pairwise(X, Y), manifold.squared_distance(X[:, None], Y))
     for t in (0.0, 0.3, 1.0):
         point = manifold.geodesic(X, Y, t)
         assert_spd(point)
         close(point, manifold.exp(X, t * towards))
         close(manifold.distance(X, point), t * d, atol=1e-6, rtol=1e-6)
-    if hasattr(manifold, "transport"):
+    if manifold.has("transport"):
         moved = manifold.transport(X, Y, V)
         close(manifold.inner(Y, moved, moved), manifold.inner(X, V, V))
         close(manifold.transport(X, Y, towards), -manifold.log(Y, X))

@@ -27,14 +27,13 @@ from spdnet.baselines import (
     MinimumDistanceToMean,
     NearestNeighbor,
     SteinSVC,
-    squared_distances,
 )
 from spdnet.baselines.estimator import subsample
 from spdnet.baselines.log_det import project_in_turn, root
 from spdnet.baselines.spdml import cost_and_gradient
 from spdnet.datasets import load_digits_spd
 from spdnet.linalg import logm, vech
-from spdnet.manifolds import SPD_METRICS
+from spdnet.manifolds import METRICS, FlatMetric, affine_invariant, stein
 from tests.baselines.toy import toy
 from tests.cases import random_spd
 
@@ -175,28 +174,29 @@ def test_grid_search():
     assert search.fit(X, y).best_score_ > 0.5
 
 
-@pytest.mark.parametrize("metric", ["log_euclidean", "affine_invariant", "stein"])
-def test_pairwise_distances(metric, monkeypatch):
+@pytest.mark.parametrize("name", METRICS)
+def test_pairwise_distances(name, monkeypatch):
     X, Y = random_spd(7, 5), random_spd(4, 5, seed=1)
-    expected = SPD_METRICS[metric].distance(X[:, None], Y[None]) ** 2
-    torch.testing.assert_close(squared_distances(X, Y, metric), expected)
+    metric = METRICS[name]
+    expected = metric.distance(X[:, None], Y[None]) ** 2
+    torch.testing.assert_close(metric.pairwise(X, Y), expected)
     seen = []
-    monkeypatch.setattr("spdnet.baselines.pairwise._ROOM", {"cpu": 3 * 8 * 25})  # three at a time
-    D = squared_distances(X, metric=metric, progress=lambda *now: seen.append(now))
-    torch.testing.assert_close(D, SPD_METRICS[metric].distance(X[:, None], X[None]) ** 2)
+    monkeypatch.setattr("spdnet.manifolds.pairs._ROOM", {"cpu": 3 * 8 * 25})  # three at a time
+    D = metric.pairwise(X, progress=lambda *now: seen.append(now))
+    torch.testing.assert_close(D, metric.distance(X[:, None], X[None]) ** 2)
     assert torch.equal(D, D.mT)
     assert (D.diagonal() == 0).all()
-    assert metric == "log_euclidean" or seen[-1] == (7, 7)
+    assert isinstance(metric, FlatMetric) or seen[-1] == (7, 7)
     A = torch.randn(5, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
-    if metric != "log_euclidean":  # invariant under every congruence
-        moved = squared_distances(A @ X @ A.mT, A @ Y @ A.mT, metric)
+    if metric.has("sum_over_pairs"):  # invariant under every congruence
+        moved = metric.pairwise(A @ X @ A.mT, A @ Y @ A.mT, check=False)
         torch.testing.assert_close(moved, expected, rtol=1e-8, atol=1e-10)
 
 
 def test_stein_divergence_of_large_matrices_is_finite():
     X = 1e-3 * torch.eye(400, dtype=torch.float64).expand(2, 400, 400)
     Y = torch.stack([X[0], 2 * X[0]])
-    D = squared_distances(X[:1], Y, "stein")
+    D = stein.pairwise(X[:1], Y)
     torch.testing.assert_close(D[0, 1].item(), 400 * (np.log(1.5) - np.log(2) / 2))
 
 
@@ -361,10 +361,10 @@ def test_spdml_gradients(metric):
     pairs = torch.tensor([[0, 1], [1, 2], [3, 4]])
     weights = torch.tensor([1.0, -0.5, 2.0], dtype=torch.float64)
     U = torch.linalg.qr(torch.randn(4, 2, generator=torch.Generator().manual_seed(0)).double())[0]
-    value, G = cost_and_gradient(X, U, pairs, weights, metric)
+    value, G = cost_and_gradient(X, U, pairs, weights, METRICS[metric])
     assert (U.mT @ G).abs().max() < 1e-10  # another basis of the columns changes nothing
     A = [U.mT @ x @ U for x in X]
-    squares = SPD_METRICS[metric].squared_distance(
+    squares = METRICS[metric].squared_distance(
         torch.stack([A[0], A[1], A[3]]), torch.stack([A[1], A[2], A[4]])
     )
     assert value == pytest.approx((weights * squares).sum().item())
@@ -390,7 +390,7 @@ def test_spdml_counts_neighbours_as_in_the_paper(balance):
     """The affinity is 1 if either matrix is among the neighbours of the other, or both."""
     X, y = problem(12)
     model = SPDML("stein", 4, k_w=2, k_b=1, init="identity", balance=balance).fit(X, y)
-    D = squared_distances(torch.from_numpy(X), metric="stein").numpy()
+    D = stein.pairwise(torch.from_numpy(X)).numpy()
     G = np.zeros((2, 12, 12))
     for i in range(12):
         for kind, k in ((0, 2), (1, 1)):
@@ -430,7 +430,7 @@ def test_spdml_starts(init, balance):
 def test_sparse_codes_satisfy_their_conditions():
     X, y = problem(30)
     model = RSR(alpha=0.02, max_iter=100_000).fit(X, y)
-    K = np.exp(-model.beta_ * squared_distances(torch.from_numpy(X), metric="stein").numpy())
+    K = np.exp(-model.beta_ * stein.pairwise(torch.from_numpy(X)).numpy())
     A = model.dictionary_
     np.testing.assert_allclose(A.T @ A, K, atol=1e-8)
     new = random_spd(4, 4, seed=9).numpy()
@@ -447,8 +447,7 @@ def test_codes_of_zero_are_told():
     with pytest.warns(RuntimeWarning, match="codes are zero"):
         RSR(beta=1e4).fit(X, y).predict(random_spd(4, 4, seed=9).numpy())
     assert RSR().fit(X, y).beta_ == pytest.approx(
-        1
-        / np.median(squared_distances(torch.from_numpy(X), metric="stein")[np.triu_indices(30, 1)]),
+        1 / np.median(stein.pairwise(torch.from_numpy(X))[np.triu_indices(30, 1)]),
         rel=0.05,
     )
 
@@ -572,10 +571,10 @@ def test_affine_invariant_distances_of_ill_conditioned_matrices():
     s = np.logspace(-4, 4, 6)
     X = torch.from_numpy((Q * s) @ Q.transpose(0, 2, 1))
     X = (X + X.mT) / 2
-    D = squared_distances(X, metric="affine_invariant")
-    other = squared_distances(X.flip(0), metric="affine_invariant")
+    D = affine_invariant.pairwise(X)
+    other = affine_invariant.pairwise(X.flip(0))
     torch.testing.assert_close(D[0, 1], other[0, 1], rtol=1e-6, atol=0)
-    exact = squared_distances(torch.linalg.inv(X[:1]), torch.linalg.inv(X[1:]), "affine_invariant")
+    exact = affine_invariant.pairwise(torch.linalg.inv(X[:1]), torch.linalg.inv(X[1:]), check=False)
     torch.testing.assert_close(D[0, 1], exact[0, 0], rtol=1e-4, atol=0)
 
 

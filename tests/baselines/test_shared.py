@@ -238,7 +238,7 @@ def test_pairs_are_drawn_evenly_without_a_list_of_all():
 def test_the_papers_name_of_the_metric(name):
     X, y = problem()
     model = SPDML(name, 2, tol=0.1).fit(X, y)
-    assert model.metric_ == "affine_invariant"
+    assert model.metric_.name == "affine_invariant"
     np.testing.assert_array_equal(model.U_, SPDML("aim", 2, tol=0.1).fit(X, y).U_)
     with pytest.raises(ValueError, match="'aim', 'affine_invariant', 'stein', got 'log_euclidean'"):
         SPDML("log_euclidean").fit(X, y)

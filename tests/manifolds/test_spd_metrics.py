@@ -12,9 +12,7 @@ from spdnet.testing import assert_spd, check_manifold
 from tests.cases import ILL_CONDITIONED, SPECTRA, random_spd, random_symmetric, with_spectrum
 
 MANIFOLDS = [log_euclidean, affine_invariant, log_cholesky]
-every_manifold = pytest.mark.parametrize(
-    "manifold", MANIFOLDS, ids=lambda m: m.__name__.split(".")[-1]
-)
+every_manifold = pytest.mark.parametrize("manifold", MANIFOLDS, ids=lambda m: m.name)
 every_case = pytest.mark.parametrize("case", SPECTRA)
 
 

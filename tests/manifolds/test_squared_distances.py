@@ -7,10 +7,10 @@ from torch.autograd import gradcheck, gradgradcheck
 from torch.func import hessian, jacfwd, jacrev, vmap
 
 from spdnet.linalg import symmetrize
-from spdnet.manifolds import SPD_METRICS, affine_invariant, stein
+from spdnet.manifolds import METRICS, affine_invariant, stein
 from tests.cases import SPECTRA, random_spd, random_symmetric, with_spectrum
 
-every_metric = pytest.mark.parametrize("metric", SPD_METRICS.values(), ids=SPD_METRICS)
+every_metric = pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS)
 pencils = pytest.mark.parametrize("metric", [affine_invariant, stein], ids=["affine", "stein"])
 
 
@@ -206,7 +206,7 @@ def test_derivative_of_a_geodesic_with_respect_to_time():
 
 def test_documented_names_as_keywords_and_lifted():
     X, Y = random_spd(2, 3, dtype=torch.float32), random_spd(2, 3, seed=1, dtype=torch.float32)
-    for metric in SPD_METRICS.values():
+    for metric in METRICS.values():
         got = metric.distance(X=X, Y=Y)
         assert got.dtype == torch.float32
         torch.testing.assert_close(got, metric.distance(X, Y))

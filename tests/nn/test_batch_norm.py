@@ -51,7 +51,7 @@ def bias_of(layer):
     """The SPD matrix that the mean is moved to."""
     if layer.bias is None:
         return torch.eye(layer.n, dtype=torch.float64)
-    if layer.metric == "log_cholesky":
+    if layer.metric.name == "log_cholesky":
         B = log_cholesky.from_coordinates(layer.bias.detach())
         return powm(B, 1 / layer.power)
     return expm(symmetrize(layer.bias.detach()))
@@ -63,7 +63,7 @@ def mean_and_dispersion(layer, Y):
         "log_euclidean": log_euclidean,
         "log_cholesky": log_cholesky,
         "affine_invariant": affine_invariant,
-    }[layer.metric]
+    }[layer.metric.name]
     P = powm(Y, layer.power)
     M = manifold.mean(P)
     variance = (manifold.distance(M, P) ** 2).mean() / layer.power**2
@@ -153,7 +153,7 @@ def test_running_statistics_move_by_the_momentum(settings):
     once = make({**settings, "momentum": 1.0})
     once(X)
     M, v = once.running_mean, once.running_var
-    if layer.metric == "affine_invariant":
+    if layer.metric.name == "affine_invariant":
         eye = torch.eye(3, dtype=torch.float64)
         torch.testing.assert_close(layer.running_mean, affine_invariant.geodesic(eye, M, 0.25))
     else:

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from spdnet.linalg import expm, logm
-from spdnet.manifolds import SPD_METRICS, affine_invariant, bures_wasserstein, log_cholesky, stein
+from spdnet.manifolds import METRICS, affine_invariant, bures_wasserstein, log_cholesky, stein
 from spdnet.nn import BiMap, SPDPool
 from spdnet.optim import RiemannianAdam, RiemannianSGD
 from spdnet.testing import assert_on_stiefel, assert_spd, check_layer
@@ -149,6 +149,6 @@ def test_input_that_does_not_fit():
         SPDPool("blocks", size=3)(X)
     with pytest.raises(ValueError, match="positive"):
         SPDPool()(-X)
-    for metric in SPD_METRICS:
+    for metric in METRICS:
         with pytest.raises(ValueError, match="positive"):
             SPDPool(metric=metric)(-X)

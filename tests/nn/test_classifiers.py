@@ -4,7 +4,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from spdnet.linalg import expm, logm, powm, symmetrize
-from spdnet.manifolds import SPD_METRICS, bures_wasserstein
+from spdnet.manifolds import METRICS, bures_wasserstein
 from spdnet.nn import SPDMLR, MinimumDistance
 from spdnet.nn.classifiers import MLR_METRICS
 from spdnet.testing import check_layer
@@ -18,7 +18,7 @@ LAYERS = {
     "Euclidean trace": lambda: SPDMLR(3, 2, "power_euclidean", beta=1 / 3, power=0.5),
     "log-Cholesky of roots": lambda: SPDMLR(3, 2, "log_cholesky", power=0.5),
     "Bures of powers": lambda: SPDMLR(3, 2, "bures_wasserstein", power=0.25),
-    **{f"nearest {m}": lambda m=m: MinimumDistance(3, 2, m) for m in SPD_METRICS},
+    **{f"nearest {m}": lambda m=m: MinimumDistance(3, 2, m) for m in METRICS},
 }
 every_layer = pytest.mark.parametrize("name", LAYERS)
 
@@ -38,7 +38,7 @@ def test_laws(name):
 @pytest.mark.parametrize("metric", ["log_euclidean", "affine_invariant", "log_cholesky"])
 def test_logits_by_the_definition(metric):
     """Towards the matrix, along the normal transported from the identity."""
-    layer, manifold = make(metric), SPD_METRICS[metric]
+    layer, manifold = make(metric), METRICS[metric]
     P, A = expm(symmetrize(layer.points)), symmetrize(layer.normals)
     eye = torch.eye(3, dtype=torch.float64)
     normal = manifold.transport(eye, P, A)
@@ -78,15 +78,15 @@ def test_powers_are_of_the_matrix():
     torch.testing.assert_close(one(X), 2 * ((T * A).sum((-2, -1)) + 0.5 * trace))
 
 
-@pytest.mark.parametrize("metric", SPD_METRICS)
+@pytest.mark.parametrize("metric", METRICS)
 def test_nearest_mean(metric):
     torch.manual_seed(0)
     X = torch.cat([random_spd(6, 3), 5 * random_spd(6, 3, seed=1)])
     y = torch.arange(12) // 6
     layer = MinimumDistance(3, 2, metric, dtype=torch.float64).fit(X, y)
-    M = torch.stack([SPD_METRICS[metric].mean(X[y == k]) for k in range(2)])
+    M = torch.stack([METRICS[metric].mean(X[y == k]) for k in range(2)])
     torch.testing.assert_close(expm(symmetrize(layer.points)), M)
-    torch.testing.assert_close(layer(X), -(SPD_METRICS[metric].distance(X[:, None], M) ** 2))
+    torch.testing.assert_close(layer(X), -(METRICS[metric].distance(X[:, None], M) ** 2))
 
 
 @every_layer

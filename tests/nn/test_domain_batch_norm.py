@@ -6,12 +6,12 @@ import torch
 from torch import multiprocessing
 
 from spdnet.linalg import congruence, expm, invsqrtm, powm, sqrtm, symmetrize
-from spdnet.manifolds import SPD_METRICS, affine_invariant
+from spdnet.manifolds import MetricNames, affine_invariant, get_metric
 from spdnet.nn import SPDDomainBatchNorm
 from spdnet.testing import assert_spd, check_layer
 from tests.cases import random_spd
 
-METRICS = ("log_euclidean", "affine_invariant", "log_cholesky")
+METRICS = tuple(MetricNames("normalization"))
 every_metric = pytest.mark.parametrize("metric", METRICS)
 X = torch.cat([random_spd(6, 3), 9 * random_spd(6, 3, seed=1)])
 DOMAIN = torch.tensor([0] * 6 + [2] * 6)
@@ -23,7 +23,7 @@ def make(metric="affine_invariant", **settings):
 
 
 def statistics(metric, X):
-    manifold = SPD_METRICS[metric]
+    manifold = get_metric(metric)
     M = manifold.mean(X)
     return M, (manifold.distance(M, X) ** 2).mean()
 

@@ -8,7 +8,6 @@ from spdnet.baselines.leml import LEML
 from spdnet.baselines.log_euclidean import LogEuclideanClassifier
 from spdnet.baselines.mean_feature import MeanFeatureVerifier
 from spdnet.baselines.neighbours import MinimumDistanceToMean, NearestNeighbor
-from spdnet.baselines.pairwise import squared_distances
 from spdnet.baselines.spdml import SPDML
 from spdnet.baselines.stein_kernel import RSR, SteinSVC
 
@@ -25,5 +24,4 @@ __all__ = [
     "MinimumDistanceToMean",
     "NearestNeighbor",
     "SteinSVC",
-    "squared_distances",
 ]

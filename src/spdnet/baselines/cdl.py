@@ -18,8 +18,10 @@ from sklearn.model_selection import StratifiedKFold
 from torch import Tensor
 
 from spdnet._checks import require_choice, require_count, require_number
-from spdnet.baselines.estimator import SPDClassifier, euclidean, log_vectors, one_column_for_two
+from spdnet.baselines.estimator import SPDClassifier, one_column_for_two
 from spdnet.baselines.neighbours import vote
+from spdnet.manifolds import log_euclidean
+from spdnet.manifolds.pairs import euclidean
 
 #: candidates for ``reg="auto"``
 GRID = tuple(10.0**e for e in range(-2, 5))
@@ -88,7 +90,7 @@ class CDL(TransformerMixin, SPDClassifier):  # type: ignore[misc]
             require_count("CDL", "n_components", self.n_components)
 
     def _learn(self, X: Tensor, codes: NDArray[numpy.int64]) -> None:
-        F = log_vectors(X).numpy()
+        F = log_euclidean.vectors(X).numpy()
         if numpy.abs(F - F[0]).max() <= _RANK * max(1.0, numpy.abs(F).max()):
             raise ValueError("CDL: expected matrices that differ, got all alike")
         self.discriminant_ = self.discriminant
@@ -101,7 +103,7 @@ class CDL(TransformerMixin, SPDClassifier):  # type: ignore[misc]
 
     def transform(self, X: ArrayLike) -> NDArray[Any]:
         """Places ``(N, n_components)`` in the space."""
-        F = log_vectors(self._matrices(X)).numpy()
+        F = log_euclidean.vectors(self._matrices(X)).numpy()
         return self._embed(F)
 
     def decision_function(self, X: ArrayLike) -> NDArray[Any]:
@@ -112,7 +114,7 @@ class CDL(TransformerMixin, SPDClassifier):  # type: ignore[misc]
         return one_column_for_two(self._scores(self._matrices(X)))
 
     def _scores(self, X: Tensor) -> NDArray[Any]:
-        F = log_vectors(X).numpy()
+        F = log_euclidean.vectors(X).numpy()
         if self.discriminant_ == "pls":
             return self._embed(F) @ self.loadings_ + self.response_
         D = euclidean(torch.from_numpy(self._embed(F)), torch.from_numpy(self.embedded_))

@@ -4,7 +4,6 @@ import copy
 from typing import Any, Self
 
 import numpy
-import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
@@ -12,10 +11,7 @@ from torch import Tensor
 
 from spdnet._checks import require_count
 from spdnet._inputs import checked_matrices, encode_labels
-from spdnet.linalg import logm, vech
 from spdnet.training.device import resolve_device
-
-_PIECE = 1024
 
 
 class SPDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -89,16 +85,6 @@ def subsample(
     return numpy.sort(numpy.concatenate(kept))
 
 
-def euclidean(A: Tensor, B: Tensor) -> Tensor:
-    """Distances ``(M, N)`` of the rows; not by products, which lose what is close."""
-    return torch.cdist(A, B, compute_mode="donot_use_mm_for_euclid_dist")
-
-
 def one_column_for_two(scores: NDArray[Any]) -> NDArray[Any]:
     """Scores ``(N, n_classes)`` as scikit-learn wants them: for two classes their difference."""
     return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
-
-
-def log_vectors(X: Tensor) -> Tensor:
-    """The triangles of logarithms ``(N, n (n + 1) / 2)``; their inner product is that of logs."""
-    return torch.cat([vech(logm(part, check=False)) for part in X.split(_PIECE)])

@@ -9,12 +9,12 @@ from sklearn.base import ClassifierMixin
 
 from spdnet._checks import require_count, require_number
 from spdnet._inputs import seed_of
-from spdnet.baselines.estimator import euclidean
 from spdnet.baselines.log_det import bounds, choose_pairs, project_in_turn, root
 from spdnet.baselines.progress import Progress
 from spdnet.baselines.sets import SetClassifier, Sets
 from spdnet.covariance import gaussian_embedding, regularize, sample_covariance
 from spdnet.linalg import logm, vech
+from spdnet.manifolds.pairs import euclidean
 
 _RIDGE = 1e-8
 #: squared distances in a kernel's space, of points of length 1, that rounding leaves

@@ -10,12 +10,13 @@ from torch import Tensor
 
 from spdnet._checks import require_count, require_number
 from spdnet._inputs import seed_of
-from spdnet.baselines.estimator import SPDClassifier, euclidean, subsample
+from spdnet.baselines.estimator import SPDClassifier, subsample
 from spdnet.baselines.log_det import bounds, choose_pairs, project_in_turn, root
 from spdnet.baselines.neighbours import vote
 from spdnet.baselines.progress import Progress
 from spdnet.linalg import expm, logm
 from spdnet.linalg.threads import one_thread
+from spdnet.manifolds.pairs import euclidean
 
 
 class LEML(TransformerMixin, SPDClassifier):  # type: ignore[misc]

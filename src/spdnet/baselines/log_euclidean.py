@@ -12,7 +12,8 @@ from sklearn.utils.metaestimators import available_if
 from torch import Tensor
 
 from spdnet._checks import require_choice, require_number
-from spdnet.baselines.estimator import SPDClassifier, log_vectors
+from spdnet.baselines.estimator import SPDClassifier
+from spdnet.manifolds import log_euclidean
 
 #: deviation of an entry, relative to the largest, that rounding alone may have
 _ROUNDING = 1e-12
@@ -79,7 +80,7 @@ class LogEuclideanClassifier(SPDClassifier):
         require_choice("LogEuclideanClassifier", "method", self.method, METHODS)
 
     def _learn(self, X: Tensor, codes: NDArray[numpy.int64]) -> None:
-        features = log_vectors(X).numpy()
+        features = log_euclidean.vectors(X).numpy()
         self.scaler_ = StandardScaler().fit(features)
         noise = self.scaler_.scale_ <= _ROUNDING * numpy.abs(features).max()
         self.scaler_.scale_[noise] = 1.0  # an entry that is always zero would be blown up
@@ -117,6 +118,6 @@ class LogEuclideanClassifier(SPDClassifier):
         return self.classifier_.predict_proba(self._features(matrices))
 
     def _features(self, X: Tensor) -> NDArray[Any]:
-        features = log_vectors(X).numpy()
+        features = log_euclidean.vectors(X).numpy()
         features = self.scaler_.transform(features)
         return features if self.rotation_ is None else features @ self.rotation_

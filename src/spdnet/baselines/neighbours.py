@@ -8,11 +8,11 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import TransformerMixin
 from torch import Tensor
 
-from spdnet._checks import require_choice, require_count
-from spdnet.baselines.estimator import SPDClassifier, euclidean, log_vectors, subsample
-from spdnet.baselines.pairwise import METRICS, squared_distances
+from spdnet._checks import require_count
+from spdnet.baselines.estimator import SPDClassifier, subsample
 from spdnet.baselines.progress import Progress
-from spdnet.manifolds import SPD_METRICS
+from spdnet.manifolds import FlatMetric, Metric, get_metric
+from spdnet.manifolds.pairs import euclidean
 
 
 def vote(D: Tensor, codes: NDArray[numpy.int64], k: int) -> NDArray[numpy.int64]:
@@ -33,12 +33,13 @@ def vote(D: Tensor, codes: NDArray[numpy.int64], k: int) -> NDArray[numpy.int64]
 class NearestNeighbor(SPDClassifier):
     """The class of the nearest training matrix.
 
-    Prediction costs a distance to each of N training matrices: n^2 operations for the log-Euclidean
-    metric, n^3 / 3 for Stein's, about 10 n^3 for the affine-invariant one.
+    Prediction costs a distance to each of N training matrices: n^2 operations for a flat metric
+    such as the log-Euclidean one, n^3 / 3 for Stein's, about 10 n^3 for the affine-invariant one.
 
     Parameters
     ----------
-    metric : {"log_euclidean", "affine_invariant", "stein"}
+    metric : str or Metric
+        Any of :data:`spdnet.manifolds.METRICS`.
     k : int
         Neighbours that vote; the nearest decides where several classes have as many.
     max_train : int, optional
@@ -51,9 +52,9 @@ class NearestNeighbor(SPDClassifier):
     Attributes
     ----------
     classes_ : array, shape (n_classes,)
-    metric_ : str
+    metric_ : Metric
     points_ : Tensor, shape (N, n, n) or (N, n (n + 1) / 2)
-        The training matrices that are kept; of the log-Euclidean metric their logarithms.
+        The training matrices that are kept, or their coordinates if the metric is flat.
 
     Examples
     --------
@@ -66,7 +67,7 @@ class NearestNeighbor(SPDClassifier):
 
     def __init__(
         self,
-        metric: str = "log_euclidean",
+        metric: str | Metric = "log_euclidean",
         *,
         k: int = 1,
         max_train: int | None = None,
@@ -80,26 +81,26 @@ class NearestNeighbor(SPDClassifier):
         self.verbose = verbose
 
     def _require_settings(self) -> None:
-        require_choice("NearestNeighbor", "metric", self.metric, METRICS)
+        get_metric(self.metric, who="NearestNeighbor")
         require_count("NearestNeighbor", "k", self.k)
 
     def _learn(self, X: Tensor, codes: NDArray[numpy.int64]) -> None:
         kept = subsample(codes, self.max_train)
         matrices, self.codes_ = X[torch.from_numpy(kept)], codes[kept]
-        self.metric_ = self.metric
+        self.metric_ = get_metric(self.metric)
         self.points_ = self._points(matrices).cpu()
 
     def _points(self, X: Tensor) -> Tensor:
-        """Between which distances are taken: logarithms, once and for all, or the matrices."""
-        return log_vectors(X) if self.metric_ == "log_euclidean" else X
+        """Return what distances are computed from: coordinates, or the matrices themselves."""
+        return self.metric_.vectors(X) if isinstance(self.metric_, FlatMetric) else X
 
     def _codes(self, X: Tensor) -> NDArray[numpy.int64]:
         require_count("NearestNeighbor", "k", self.k)
         A, B = self._points(X), self.points_.to(X.device)
-        if self.metric_ == "log_euclidean":
+        if isinstance(self.metric_, FlatMetric):
             return vote(euclidean(A, B), self.codes_, self.k)
         with Progress(self.verbose, "distances") as progress:
-            D = squared_distances(A, B, self.metric_, progress=progress)
+            D = self.metric_.pairwise(A, B, progress=progress, check=False)
         return vote(D, self.codes_, self.k)
 
 
@@ -111,14 +112,13 @@ class MinimumDistanceToMean(TransformerMixin, SPDClassifier):  # type: ignore[mi
 
     Parameters
     ----------
-    metric : str
-        Metric of the means and of the distances: ``affine_invariant``, ``log_euclidean``,
-        ``log_cholesky``, ``bures_wasserstein`` or ``stein``.
+    metric : str or Metric
+        Metric of the means and of the distances, any of :data:`spdnet.manifolds.METRICS`.
 
     Attributes
     ----------
     classes_ : array, shape (n_classes,)
-    metric_ : str
+    metric_ : Metric
     means_ : array, shape (n_classes, n, n)
 
     Examples
@@ -130,15 +130,15 @@ class MinimumDistanceToMean(TransformerMixin, SPDClassifier):  # type: ignore[mi
     True
     """
 
-    def __init__(self, metric: str = "affine_invariant") -> None:
+    def __init__(self, metric: str | Metric = "affine_invariant") -> None:
         self.metric = metric
 
     def _require_settings(self) -> None:
-        require_choice("MinimumDistanceToMean", "metric", self.metric, SPD_METRICS)
+        get_metric(self.metric, who="MinimumDistanceToMean")
 
     def _learn(self, X: Tensor, codes: NDArray[numpy.int64]) -> None:
-        self.metric_ = self.metric
-        mean = SPD_METRICS[self.metric].mean
+        self.metric_ = get_metric(self.metric)
+        mean = self.metric_.mean
         parts = [X[torch.from_numpy(codes == c)] for c in range(len(self.classes_))]
         self.means_ = torch.stack([mean(part, check=False) for part in parts]).numpy()
 
@@ -147,7 +147,7 @@ class MinimumDistanceToMean(TransformerMixin, SPDClassifier):  # type: ignore[mi
         return self._distances(self._matrices(X))
 
     def _distances(self, X: Tensor) -> NDArray[Any]:
-        distance = SPD_METRICS[self.metric_].distance
+        distance = self.metric_.distance
         columns = [distance(M, X, check=False) for M in torch.from_numpy(self.means_)]
         return torch.stack(columns, -1).numpy()
 

@@ -1,7 +1,6 @@
 r"""Dimensionality reduction of SPD matrices by :math:`X \mapsto U^\top X U`."""
 
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import numpy
@@ -16,13 +15,11 @@ from spdnet._checks import require_choice, require_count, require_number
 from spdnet._inputs import seed_of
 from spdnet.baselines.estimator import SPDClassifier, subsample
 from spdnet.baselines.neighbours import vote
-from spdnet.baselines.pairwise import squared_distances
 from spdnet.baselines.progress import Progress
-from spdnet.linalg import eigh, logm, symmetrize
-from spdnet.manifolds import SPD_METRICS, stiefel
+from spdnet.linalg import logm, symmetrize
+from spdnet.manifolds import Metric, get_metric, stiefel
 
 INITS = ("pca", "identity", "lda", "random")
-METRICS = {"aim": "affine_invariant", "affine_invariant": "affine_invariant", "stein": "stein"}
 
 
 class SPDML(TransformerMixin, SPDClassifier):  # type: ignore[misc]
@@ -41,8 +38,9 @@ class SPDML(TransformerMixin, SPDClassifier):  # type: ignore[misc]
 
     Parameters
     ----------
-    metric : {"affine_invariant", "stein", "aim"}
-        The distance :math:`\delta`; ``"aim"`` is the paper's name of the affine-invariant one.
+    metric : {"affine_invariant", "stein", "aim"} or Metric
+        The distance :math:`\delta`, invariant under congruence; ``"aim"`` is the paper's name of
+        the affine-invariant one.
     n_components : int, optional
         Columns of U; 20, or half the size if that is less, when not given.
     k_w, k_b : int, optional
@@ -66,7 +64,7 @@ class SPDML(TransformerMixin, SPDClassifier):  # type: ignore[misc]
     Attributes
     ----------
     classes_ : array, shape (n_classes,)
-    metric_ : {"affine_invariant", "stein"}
+    metric_ : Metric
     U_ : array, shape (n, n_components)
     costs_ : list of float
         Of the start and after each iteration; they never grow.
@@ -89,7 +87,7 @@ class SPDML(TransformerMixin, SPDClassifier):  # type: ignore[misc]
 
     def __init__(
         self,
-        metric: str = "aim",
+        metric: str | Metric = "aim",
         n_components: int | None = None,
         *,
         k_w: int | None = None,
@@ -117,15 +115,19 @@ class SPDML(TransformerMixin, SPDClassifier):  # type: ignore[misc]
         self.verbose = verbose
 
     def _require_settings(self) -> None:
-        require_choice("SPDML", "metric", self.metric, METRICS)
+        self._metric()
         require_choice("SPDML", "init", self.init, INITS)
         require_number("SPDML", "tol", self.tol, at_least=0)
         for name in ("max_iter", "n_components", "k_w", "k_b"):
             if getattr(self, name) is not None:
                 require_count("SPDML", name, getattr(self, name))
 
+    def _metric(self) -> Metric:
+        named = "affine_invariant" if self.metric == "aim" else self.metric
+        return get_metric(named, "sum_over_pairs", who="SPDML", besides=("aim",))
+
     def _learn(self, X: Tensor, codes: NDArray[numpy.int64]) -> None:
-        self.metric_ = METRICS[self.metric]
+        self.metric_ = self._metric()
         kept = subsample(codes, self.max_train)
         X, codes = X[torch.from_numpy(kept)], codes[kept]
         n = X.shape[-1]
@@ -145,17 +147,17 @@ class SPDML(TransformerMixin, SPDClassifier):  # type: ignore[misc]
 
     def _codes(self, X: Tensor) -> NDArray[numpy.int64]:
         known = self.reduced_.to(X.device)
-        D = squared_distances(_reduce(X, self._U(X)), known, self.metric_)
+        D = self.metric_.pairwise(_reduce(X, self._U(X)), known, check=False)
         return vote(D, self.codes_, 1)
 
     def pair_score(self, A: ArrayLike, B: ArrayLike) -> NDArray[Any]:
         """How alike the matrices of pairs are, ``(N,)``: minus their distance when reduced."""
-        distance = SPD_METRICS[self.metric_].distance
+        distance = self.metric_.distance
         return -distance(self._reduced(A), self._reduced(B), check=False).cpu().numpy()
 
     def similarity(self, A: ArrayLike, B: ArrayLike) -> NDArray[Any]:
         """Scores ``(N, M)`` of all of ``A`` with all of ``B``: see :meth:`pair_score`."""
-        squares = squared_distances(self._reduced(A), self._reduced(B), self.metric_)
+        squares = self.metric_.pairwise(self._reduced(A), self._reduced(B), check=False)
         return -squares.clamp(min=0).sqrt().cpu().numpy()
 
     def _reduced(self, X: ArrayLike) -> Tensor:
@@ -170,7 +172,7 @@ class SPDML(TransformerMixin, SPDClassifier):  # type: ignore[misc]
     ) -> tuple[NDArray[numpy.int64], NDArray[numpy.float64]]:
         """Pairs ``(P, 2)``, each once, and their weights, negative for different classes."""
         with Progress(self.verbose, "distances") as progress:
-            D = squared_distances(X, None, self.metric_, progress=progress).cpu().numpy()
+            D = self.metric_.pairwise(X, progress=progress, check=False).cpu().numpy()
         smallest = int(numpy.bincount(codes).min())
         k_w = max(1, min(15, smallest - 1)) if self.k_w is None else self.k_w
         k_b = k_w if self.k_b is None else self.k_b
@@ -274,7 +276,7 @@ def _reduce(X: Tensor, U: Tensor) -> Tensor:
 
 
 def cost_and_gradient(
-    X: Tensor, U: Tensor, pairs: Tensor, weights: Tensor, metric: str
+    X: Tensor, U: Tensor, pairs: Tensor, weights: Tensor, metric: Metric
 ) -> tuple[float, Tensor]:
     r"""Compute :math:`\sum_p w_p \, \delta^2(U^\top X_i U, U^\top X_j U)` and its gradient.
 
@@ -285,7 +287,7 @@ def cost_and_gradient(
     pairs : Tensor, shape (P, 2)
         The indices :math:`i, j` of each pair.
     weights : Tensor, shape (P,)
-    metric : {"affine_invariant", "stein"}
+    metric : Metric
 
     Returns
     -------
@@ -295,40 +297,5 @@ def cost_and_gradient(
     XU = X @ U
     A = symmetrize(U.mT @ XU)
     i, j = pairs.unbind(1)
-    value, G = _PARTS[metric](A, i, j, weights)
+    value, G = metric.sum_over_pairs(A, i, j, weights)
     return float(value), 2 * (XU @ G).sum(0)
-
-
-def _stein(A: Tensor, i: Tensor, j: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
-    """Weighted sum of the divergences of pairs, and its derivatives ``(N, r, r)``."""
-    middle, inverse = _log_det((A[i] + A[j]) / 2)
-    own, own_inverse = _log_det(A)
-    share = torch.zeros_like(own).index_add_(0, i, w / 2).index_add_(0, j, w / 2)
-    H = w[:, None, None] / 2 * inverse
-    G = torch.zeros_like(A).index_add_(0, i, H).index_add_(0, j, H)
-    return (w * middle).sum() - (share * own).sum(), G - share[:, None, None] * own_inverse
-
-
-def _affine_invariant(A: Tensor, i: Tensor, j: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
-    """Weighted sum of the squared distances of pairs, and its derivatives ``(N, r, r)``."""
-    eye = torch.eye(A.shape[-1], dtype=A.dtype, device=A.device)
-    W = torch.linalg.solve_triangular(torch.linalg.cholesky(A), eye, upper=False)[j]
-    s, V = eigh(W @ A[i] @ W.mT, check=False)
-    B = W.mT @ V
-    slope = 2 * w[:, None] * s.log()
-    G = torch.zeros_like(A)
-    G.index_add_(0, i, (B * (slope / s)[:, None]) @ B.mT)
-    G.index_add_(0, j, (B * -slope[:, None]) @ B.mT)
-    return (w * s.log().square().sum(-1)).sum(), G
-
-
-_PARTS: dict[str, Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]] = {
-    "affine_invariant": _affine_invariant,
-    "stein": _stein,
-}
-
-
-def _log_det(X: Tensor) -> tuple[Tensor, Tensor]:
-    """Logarithms of determinants, and their derivatives, the inverses."""
-    L = torch.linalg.cholesky(X)
-    return 2 * L.diagonal(dim1=-2, dim2=-1).log().sum(-1), torch.cholesky_inverse(L)

@@ -18,8 +18,8 @@ from torch import Tensor
 
 from spdnet._checks import require_choice, require_count, require_number
 from spdnet.baselines.estimator import SPDClassifier, one_column_for_two, subsample
-from spdnet.baselines.pairwise import squared_distances
 from spdnet.baselines.progress import Progress
+from spdnet.manifolds import stein
 
 _SMALLEST = 1e-10  # eigenvalue of a Gram matrix whose diagonal is 1
 
@@ -53,7 +53,7 @@ class _SteinKernel(SPDClassifier):
 
     def _divergences(self, X: Tensor, Y: Tensor | None = None) -> Tensor:
         with Progress(self.verbose, "Stein divergences") as progress:
-            return squared_distances(X, Y, "stein", progress=progress)
+            return stein.pairwise(X, Y, progress=progress, check=False)
 
 
 def _scale(S: Tensor) -> float:

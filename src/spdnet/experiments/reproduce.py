@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from spdnet import metrics
-from spdnet.baselines.estimator import log_vectors, subsample
+from spdnet.baselines.estimator import subsample
 from spdnet.datasets import LabelledArrays, StoredArray
 from spdnet.experiments.cell import Task, fit_and_score
 from spdnet.experiments.data import Matrices, Preprocessing, prepare
@@ -27,6 +27,7 @@ from spdnet.experiments.settings import Settings
 from spdnet.experiments.train import Watch, train_one
 from spdnet.experiments.trained import Trained
 from spdnet.experiments.verification import cosines, only, verify
+from spdnet.manifolds import log_euclidean
 from spdnet.training import make_fabric
 from spdnet.training.network import in_pieces
 
@@ -322,7 +323,9 @@ class _Run:
         if method is None:
             found: dict[str, Any] = {"error": None, "warnings": []}
             found |= self._verified(
-                lambda chosen: cosines(log_vectors(chosen.tensor[:].double()).numpy()), ready, data
+                lambda chosen: cosines(log_euclidean.vectors(chosen.tensor[:].double()).numpy()),
+                ready,
+                data,
             )
         else:
             device = str(make_fabric(self.wanted.device).device)

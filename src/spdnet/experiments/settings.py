@@ -17,8 +17,8 @@ from spdnet._checks import (
 from spdnet.covariance import ESTIMATORS
 from spdnet.datasets import load_digits_spd
 from spdnet.datasets.examine import REMEDIES
+from spdnet.manifolds import METRICS
 from spdnet.models.spdnet import NORMS
-from spdnet.nn.center import METRICS
 from spdnet.training import RECIPES, Recipe
 
 #: data sets that have a name instead of a file

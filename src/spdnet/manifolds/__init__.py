@@ -1,29 +1,32 @@
-"""Spaces and their geometry; the metrics of SPD matrices have the same verbs."""
+"""Spaces and their geometry: the Stiefel manifold, and the metrics of SPD matrices.
 
-from spdnet.manifolds import (
-    affine_invariant,
-    bures_wasserstein,
-    log_cholesky,
-    log_euclidean,
-    stein,
-    stiefel,
-)
+Each metric of SPD matrices is one object; its methods are the operations of its geometry. The
+order of the imports is the order of the names in :data:`METRICS`.
+"""
 
-#: the metrics of SPD matrices by their names; all have a distance and a mean
-SPD_METRICS = {
-    "log_euclidean": log_euclidean,
-    "affine_invariant": affine_invariant,
-    "log_cholesky": log_cholesky,
-    "bures_wasserstein": bures_wasserstein,
-    "stein": stein,
-}
+# ruff: noqa: I001
+from spdnet.manifolds import stiefel
+from spdnet.manifolds.flat import FlatMetric
+from spdnet.manifolds.metric import METRICS, Metric, MetricNames, get_metric, register_metric
+from spdnet.manifolds.log_euclidean import log_euclidean
+from spdnet.manifolds.affine_invariant import affine_invariant
+from spdnet.manifolds.log_cholesky import log_cholesky
+from spdnet.manifolds.power_euclidean import power_euclidean
+from spdnet.manifolds.bures_wasserstein import bures_wasserstein
+from spdnet.manifolds.stein import stein
 
 __all__ = [
-    "SPD_METRICS",
+    "METRICS",
+    "FlatMetric",
+    "Metric",
+    "MetricNames",
     "affine_invariant",
     "bures_wasserstein",
+    "get_metric",
     "log_cholesky",
     "log_euclidean",
+    "power_euclidean",
+    "register_metric",
     "stein",
     "stiefel",
 ]

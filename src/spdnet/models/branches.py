@@ -7,14 +7,14 @@ import torch
 from torch import Tensor, nn
 
 from spdnet._checks import (
-    require_choice,
     require_count,
     require_same_dtype,
     require_shrinking,
     require_square,
 )
 from spdnet.linalg.validate import require_positive_semidefinite
-from spdnet.models.spdnet import NORMS, SPDNet
+from spdnet.manifolds import Metric
+from spdnet.models.spdnet import SPDNet, norm_settings
 from spdnet.nn import BiMap, Center, ReEig, SPDBatchNorm, SPDPool
 
 
@@ -31,11 +31,11 @@ class MultiBranchSPDNet(nn.Module):
         Size of the input matrices, of the branches, then of the output of each further BiMap.
     n_classes : int
     n_branches : int
-    norm : str, optional
+    norm : str or Metric, optional
         Batch normalisation after each BiMap, those of the branches with statistics of all of them:
         see :class:`spdnet.SPDNet`.
     pool : {"mean", "max", "weighted", "frechet"}
-    metric : str, optional
+    metric : str or Metric, optional
         Of the pooling: see :class:`spdnet.nn.SPDPool`.
     eps, center, init, check, device, dtype, **settings
         As in :class:`spdnet.SPDNet`.
@@ -65,10 +65,10 @@ class MultiBranchSPDNet(nn.Module):
         *,
         n_branches: int = 4,
         pool: str = "mean",
-        metric: str | None = None,
+        metric: str | Metric | None = None,
         eps: float | str = 1e-4,
-        center: str | None = None,
-        norm: str | None = None,
+        center: str | Metric | None = None,
+        norm: str | Metric | None = None,
         init: str = "uniform",
         check: bool = True,
         device: torch.device | str | None = None,
@@ -81,8 +81,7 @@ class MultiBranchSPDNet(nn.Module):
         if len(dims) < 2:
             raise ValueError(f"{who}: expected the size of the branches in dims, got {dims}")
         require_count(who, "n_branches", n_branches)
-        if norm is not None:
-            require_choice(who, "norm", norm, NORMS)
+        norms = None if norm is None else norm_settings(who, norm)
         where: dict[str, Any] = {"device": device, "dtype": dtype}
         self.dims = dims
         self.n_classes = n_classes
@@ -91,7 +90,7 @@ class MultiBranchSPDNet(nn.Module):
         self.branches = BiMap(
             dims[0], dims[1], in_channels=1, out_channels=n_branches, init=init, **where
         )
-        self.norm = None if norm is None else SPDBatchNorm(dims[1], **NORMS[norm], **where)
+        self.norm = None if norms is None else SPDBatchNorm(dims[1], **norms, **where)
         self.reeig = ReEig(eps, **where)
         n_items = n_branches if pool == "weighted" else None
         self.pool = SPDPool("channels", pool, metric, n_items=n_items, **where)

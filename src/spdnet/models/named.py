@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from spdnet.manifolds import Metric
 from spdnet.models.spdnet import SPDNet
 
 
@@ -45,7 +46,7 @@ class SPDNetLieBN(SPDNet):
     ----------
     dims, n_classes, **settings
         Of :class:`spdnet.SPDNet`.
-    metric : {"log_cholesky", "log_euclidean", "affine_invariant"}
+    metric : {"log_cholesky", "log_euclidean", "affine_invariant"} or Metric
 
     References
     ----------
@@ -63,7 +64,7 @@ class SPDNetLieBN(SPDNet):
         self,
         dims: Sequence[int],
         n_classes: int,
-        metric: str = "log_cholesky",
+        metric: str | Metric = "log_cholesky",
         **settings: Any,
     ) -> None:
         super().__init__(dims, n_classes, norm=metric, **settings)
@@ -101,7 +102,7 @@ class SPDNetMLR(SPDNet):
         self,
         dims: Sequence[int],
         n_classes: int,
-        metric: str = "log_cholesky",
+        metric: str | Metric = "log_cholesky",
         **settings: Any,
     ) -> None:
         super().__init__(dims, n_classes, head=metric, **settings)

@@ -18,20 +18,25 @@ from spdnet._checks import (
     require_threshold,
 )
 from spdnet.linalg.validate import require_positive_semidefinite
+from spdnet.manifolds import Metric, MetricNames, get_metric
 from spdnet.manifolds.stiefel import is_orthonormal
 from spdnet.nn import SPDMLR, BiMap, Center, LogEig, ReEig, SPDBatchNorm, Vech
 from spdnet.nn.bimap import INITS
-from spdnet.nn.classifiers import MLR_METRICS
 
-#: settings of the batch normalisation after each BiMap, by name
-NORMS: dict[str, dict[str, Any]] = {
-    "brooks": {"metric": "affine_invariant", "variance": False, "karcher_steps": 1},
-    "log_euclidean": {"metric": "log_euclidean"},
-    "affine_invariant": {"metric": "affine_invariant", "root": "cholesky", "karcher_steps": 1},
-    "log_cholesky": {"metric": "log_cholesky"},
-}
+#: batch normalisations after each BiMap, by name
+NORMS = MetricNames("normalization", "brooks")
 #: classifiers by name
-HEADS = ("linear", *MLR_METRICS)
+HEADS = MetricNames("logits", "linear")
+
+
+def norm_settings(who: str, norm: str | Metric) -> dict[str, Any]:
+    """Return the settings of the :class:`spdnet.nn.SPDBatchNorm` that ``norm`` stands for."""
+    if norm == "brooks":
+        return {"metric": "affine_invariant", "variance": False, "karcher_steps": 1}
+    metric = get_metric(norm, "normalization", who=who, name="norm", besides=("brooks",))
+    if metric.name == "affine_invariant":
+        return {"metric": metric, "root": "cholesky", "karcher_steps": 1}  # as LieBN
+    return {"metric": metric}
 
 
 class SPDNet(nn.Module):
@@ -59,14 +64,14 @@ class SPDNet(nn.Module):
         False leaves LogEig out, the paper's ablation.
     bias : bool
         Whether the classifier has a bias; the paper's has none.
-    center : {"log_euclidean", "affine_invariant"}, optional
+    center : str or Metric, optional
         Put a :class:`spdnet.nn.Center` with the mean of this metric in front; it does nothing until
         ``model.center.fit(X)``.
-    norm : {"brooks", "log_euclidean", "affine_invariant", "log_cholesky"}, optional
+    norm : {"brooks", "log_euclidean", "affine_invariant", "log_cholesky"} or Metric, optional
         Batch normalisation after each BiMap, of the mean (Brooks et al.) or of mean and dispersion
         in a metric (LieBN): see :class:`spdnet.nn.SPDBatchNorm`. Singular matrices do not go with
         it.
-    head : str
+    head : str or Metric
         ``linear``: LogEig and a linear classifier. Or a metric of :class:`spdnet.nn.SPDMLR`, which
         takes the place of both; ``log``, ``bias`` and ``vectorize`` play no part then.
     vectorize : {"full", "vech"}
@@ -113,9 +118,9 @@ class SPDNet(nn.Module):
         eps: float | str = 1e-4,
         log: bool = True,
         bias: bool = False,
-        center: str | None = None,
-        norm: str | None = None,
-        head: str = "linear",
+        center: str | Metric | None = None,
+        norm: str | Metric | None = None,
+        head: str | Metric = "linear",
         vectorize: str = "full",
         init: str = "uniform",
         check: bool = True,
@@ -128,13 +133,13 @@ class SPDNet(nn.Module):
         require_count("SPDNet", "n_classes", n_classes)
         require_choice("SPDNet", "vectorize", vectorize, ("full", "vech"))
         require_choice("SPDNet", "init", init, INITS)
-        require_choice("SPDNet", "head", head, HEADS)
-        if norm is not None:
-            require_choice("SPDNet", "norm", norm, NORMS)
-            if len(dims) < 2:
-                raise ValueError(
-                    f"SPDNet: expected a BiMap for norm={norm!r} to follow, got dims {dims}"
-                )
+        if head != "linear":
+            head = get_metric(head, "logits", who="SPDNet", name="head", besides=("linear",))
+        settings = None if norm is None else norm_settings("SPDNet", norm)
+        if norm is not None and len(dims) < 2:
+            raise ValueError(
+                f"SPDNet: expected a BiMap for norm={norm!r} to follow, got dims {dims}"
+            )
         where: dict[str, Any] = {"device": device, "dtype": dtype}
         d = dims[-1]
         self.dims = dims
@@ -144,8 +149,8 @@ class SPDNet(nn.Module):
         self.bimaps = nn.ModuleList(BiMap(i, o, init=init, **where) for i, o in pairwise(dims))
         self.norms = (
             nn.ModuleList()
-            if norm is None
-            else nn.ModuleList(SPDBatchNorm(n, **NORMS[norm], **where) for n in dims[1:])
+            if settings is None
+            else nn.ModuleList(SPDBatchNorm(n, **settings, **where) for n in dims[1:])
         )
         self.reeigs = nn.ModuleList(ReEig(eps, **where) for _ in self.bimaps[1:])
         self.classifier: nn.Linear | SPDMLR

@@ -1,4 +1,4 @@
-"""Batch normalisation of SPD matrices in three metrics."""
+"""Batch normalisation of SPD matrices in a metric."""
 
 from typing import Any
 
@@ -12,9 +12,9 @@ from spdnet._checks import (
     require_same_dtype,
     require_square,
 )
-from spdnet.linalg import symmetrize
 from spdnet.linalg.validate import require_symmetric
-from spdnet.nn.geometry import is_rounding, make_geometry
+from spdnet.manifolds import FlatMetric, Metric, get_metric
+from spdnet.manifolds.normalization import Normalization
 from spdnet.nn.layer import SPDLayer
 from spdnet.nn.processes import are_many, of_all_processes
 
@@ -48,7 +48,8 @@ class SPDBatchNorm(SPDLayer):
     ----------
     n : int
         Size of the matrices.
-    metric : {"log_euclidean", "affine_invariant", "log_cholesky"}
+    metric : str or Metric
+        As above, or another that has a ``normalization``.
     variance : bool or "entrywise"
         Normalise the dispersion, or leave it, or normalise the variance of every coordinate by
         itself as for vectors (not for ``affine_invariant``; it depends on the basis).
@@ -108,7 +109,7 @@ class SPDBatchNorm(SPDLayer):
     def __init__(
         self,
         n: int,
-        metric: str = "log_euclidean",
+        metric: str | Metric = "log_euclidean",
         *,
         variance: bool | str = True,
         momentum: float | None = 0.1,
@@ -124,15 +125,16 @@ class SPDBatchNorm(SPDLayer):
         super().__init__(check=check)
         who = "SPDBatchNorm"
         require_count(who, "n", n)
-        geometry = make_geometry(who, metric, power, root, karcher_steps)
+        metric = get_metric(metric, "normalization", who=who)
+        normalization = make_normalization(who, metric, power, root, karcher_steps)
         if not isinstance(variance, bool):
             require_choice(who, "variance", variance, ("entrywise",))
         require_number(who, "eps", eps, at_least=0)
         if momentum is not None:
             require_number(who, "momentum", momentum, above=0, at_most=1)
-        if metric == "affine_invariant" and variance == "entrywise":
+        if variance == "entrywise" and not isinstance(metric, FlatMetric):
             raise ValueError(
-                f"{who}: expected variance=True or False for the affine-invariant metric, which "
+                f"{who}: expected variance=True or False for the metric {metric.name!r}, which "
                 "has no coordinates, got 'entrywise'"
             )
         self.n = n
@@ -144,7 +146,7 @@ class SPDBatchNorm(SPDLayer):
         self.root = root
         self.karcher_steps = karcher_steps
         self.eps = eps
-        self._geometry = geometry
+        self._normalization = normalization
         where: dict[str, Any] = {"device": device, "dtype": dtype}
         shape = (n, n) if variance == "entrywise" else ()
         self.register_buffer("running_mean", torch.zeros(n, n, **where))
@@ -165,7 +167,7 @@ class SPDBatchNorm(SPDLayer):
             self.bias.zero_()
         if self.scale is not None:
             self.scale.fill_(1)
-        self.running_mean.copy_(self._geometry.origin(self.running_mean))
+        self.running_mean.copy_(self._normalization.origin(self.running_mean))
         if self.running_var is not None:
             self.running_var.fill_(1)
         self.num_batches_tracked.zero_()
@@ -178,31 +180,31 @@ class SPDBatchNorm(SPDLayer):
         X = X.to(self.running_mean.dtype)  # half types are lifted
         if check:
             require_symmetric("SPDBatchNorm", X)
-        F = self._geometry.coordinates(X, check)
+        F = self._normalization.coordinates(X, check=check, who="SPDBatchNorm")
         if self.training and (X.numel() > 0 or are_many()):
             frame, v = self._update(F.detach())
         else:
-            frame, v = self._geometry.frame(self.running_mean), self.running_var
+            frame, v = self._normalization.frame(self.running_mean), self.running_var
         f = None
         if v is not None:
             f = (v + self.eps).rsqrt()
             f = f if self.scale is None else self._scale() * f
-        return self._geometry.back(self._geometry.normalized(F, frame, f, self.bias))
+        return self._normalization.back(self._normalization.normalized(F, frame, f, self.bias))
 
     @torch.no_grad()
     def _update(self, F: Tensor) -> tuple[Tensor, Tensor | None]:
         """Where the mean is, and variance, of all matrices of all processes; they are tracked."""
         F = of_all_processes(F.reshape(-1, self.n, self.n))
         if len(F) < 2:  # it would be put on the bias, at no distance from it
-            return self._geometry.frame(self.running_mean), self.running_var
-        M = self._geometry.mean(F)
-        frame = self._geometry.frame(M)
+            return self._normalization.frame(self.running_mean), self.running_var
+        M = self._normalization.mean(F)
+        frame = self._normalization.frame(M)
         v = self._variance(F, frame) if self.variance else None
         self._track(M, v)
         return frame, v
 
     def _variance(self, F: Tensor, frame: Tensor) -> Tensor:
-        squares = self._geometry.logs(F, frame).square()
+        squares = self._normalization.logs(F, frame).square()
         if self.variance == "entrywise":
             return squares.mean(0)
         v = squares.sum((-2, -1)).mean() / self.power**2
@@ -216,17 +218,44 @@ class SPDBatchNorm(SPDLayer):
         eta = self.momentum
         if eta is None:
             eta = 1 / float(self.num_batches_tracked)
-        self.running_mean.copy_(self._geometry.between(self.running_mean, M, eta))
+        self.running_mean.copy_(self._normalization.between(self.running_mean, M, eta))
         if v is not None and self.running_var is not None:
             self.running_var.copy_(torch.lerp(self.running_var, v, eta))
 
     def _scale(self) -> Any:
-        entrywise = self.variance == "entrywise" and self.metric == "log_euclidean"
-        return symmetrize(self.scale) if entrywise and self.scale is not None else self.scale
+        if isinstance(self.metric, FlatMetric) and self.scale is not None and self.scale.ndim:
+            return self.metric.project_coordinates(self.scale)
+        return self.scale
 
     def extra_repr(self) -> str:
         """Settings for ``repr``."""
         return (
-            f"{self.n}, metric={self.metric!r}, variance={self.variance!r}, "
+            f"{self.n}, metric={self.metric.name!r}, variance={self.variance!r}, "
             f"momentum={self.momentum}, affine={self.affine}, power={self.power:g}"
         )
+
+
+def make_normalization(
+    who: str, metric: Metric, power: float, root: str, karcher_steps: int | None
+) -> Normalization:
+    """Make the operations of a normalisation; ``who`` refuses invalid settings."""
+    require_choice(who, "root", root, ("symmetric", "cholesky"))
+    require_power(who, metric, power)
+    if karcher_steps is not None:
+        require_count(who, "karcher_steps", karcher_steps)
+    return metric.normalization(power=float(power), root=root, karcher_steps=karcher_steps)
+
+
+def require_power(who: str, metric: Metric, power: float) -> None:
+    """Refuse the power 0, and powers that do not change the metric."""
+    require_number(who, "power", power)
+    if power == 0 or (power != 1 and not metric.power_changes_it):
+        raise ValueError(
+            f"{who}: expected power != 0, and 1 for the log-Euclidean metric, which it does "
+            f"not change, got metric={metric.name!r} and power={power}"
+        )
+
+
+def is_rounding(v: Tensor, n: int) -> Tensor:
+    """Whether a variance of ``n`` by ``n`` matrices is zero up to rounding."""
+    return v <= (64 * n * torch.finfo(v.dtype).eps) ** 2

@@ -3,13 +3,11 @@
 import torch
 from torch import Tensor
 
-from spdnet._checks import require_choice, require_count, require_same_dtype, require_square
+from spdnet._checks import require_count, require_same_dtype, require_square
 from spdnet.linalg import congruence, invsqrtm, powm
 from spdnet.linalg.validate import require_symmetric
-from spdnet.manifolds import affine_invariant, log_euclidean
+from spdnet.manifolds import Metric, get_metric
 from spdnet.nn.layer import SPDLayer
-
-METRICS = {"log_euclidean": log_euclidean, "affine_invariant": affine_invariant}
 
 
 class Center(SPDLayer):
@@ -23,8 +21,8 @@ class Center(SPDLayer):
     ----------
     n : int
         Size of the matrices.
-    metric : {"log_euclidean", "affine_invariant"}
-        Of the mean.
+    metric : str or Metric
+        Of the mean; any of :data:`spdnet.manifolds.METRICS`.
     check : bool
         Refuse input that is not finite and symmetric.
     device, dtype : optional
@@ -50,7 +48,7 @@ class Center(SPDLayer):
     def __init__(
         self,
         n: int,
-        metric: str = "log_euclidean",
+        metric: str | Metric = "log_euclidean",
         *,
         check: bool = True,
         device: torch.device | str | None = None,
@@ -58,16 +56,15 @@ class Center(SPDLayer):
     ) -> None:
         super().__init__(check=check)
         require_count("Center", "n", n)
-        require_choice("Center", "metric", metric, METRICS)
         self.n = n
-        self.metric = metric
+        self.metric = get_metric(metric, who="Center")
         self.register_buffer("whitener", torch.eye(n, device=device, dtype=dtype))
 
     @torch.no_grad()
     def fit(self, X: Tensor, weights: Tensor | None = None) -> "Center":
         """Take the weighted mean of ``X (N, n, n)`` as the centre; gives back the layer."""
         require_square("Center.fit", X, n=self.n)
-        M = METRICS[self.metric].mean(X, weights)
+        M = self.metric.mean(X, weights)
         self.whitener.copy_(invsqrtm(M.double()))
         return self
 
@@ -90,4 +87,4 @@ class Center(SPDLayer):
 
     def extra_repr(self) -> str:
         """Settings for ``repr``."""
-        return f"{self.n}, metric={self.metric!r}"
+        return f"{self.n}, metric={self.metric.name!r}"

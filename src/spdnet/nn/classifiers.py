@@ -1,32 +1,24 @@
 """Classifiers that take SPD matrices as they are, without vectors in between."""
 
 import math
-from types import ModuleType
 
 import torch
 from torch import Tensor
 
 from spdnet._checks import (
-    require_choice,
     require_count,
     require_number,
     require_same_dtype,
     require_square,
 )
-from spdnet._precision import accurate_dtype
-from spdnet.linalg import cholesky, expm, logm, lyapunov, powm, symmetrize
-from spdnet.linalg.log_congruence import log_congruence
+from spdnet.linalg import cholesky, expm, logm, symmetrize
 from spdnet.linalg.validate import require_symmetric
-from spdnet.manifolds import SPD_METRICS, bures_wasserstein, log_cholesky
+from spdnet.manifolds import Metric, MetricNames, get_metric
+from spdnet.nn.batch_norm import require_power
 from spdnet.nn.layer import SPDLayer
 
-MLR_METRICS = (
-    "log_euclidean",
-    "affine_invariant",
-    "log_cholesky",
-    "power_euclidean",
-    "bures_wasserstein",
-)
+#: metrics in which there is logistic regression
+MLR_METRICS = MetricNames("logits")
 
 
 class SPDMLR(SPDLayer):
@@ -58,9 +50,9 @@ class SPDMLR(SPDLayer):
     n : int
         Size of the matrices.
     n_classes : int
-    metric : str
-        As above. ``affine_invariant`` and ``bures_wasserstein`` decompose every matrix once for
-        each class.
+    metric : str or Metric
+        As above, or another that has ``logits``. ``affine_invariant`` and ``bures_wasserstein``
+        decompose every matrix once for each class.
     power : float, optional
         :math:`\theta`, not zero; 1 when not given, for ``bures_wasserstein`` 1/2, the plain metric.
     alpha, beta : float
@@ -94,7 +86,7 @@ class SPDMLR(SPDLayer):
         self,
         n: int,
         n_classes: int,
-        metric: str = "log_euclidean",
+        metric: str | Metric = "log_euclidean",
         *,
         power: float | None = None,
         alpha: float = 1.0,
@@ -106,19 +98,15 @@ class SPDMLR(SPDLayer):
         super().__init__(check=check)
         require_count("SPDMLR", "n", n)
         require_count("SPDMLR", "n_classes", n_classes)
-        require_choice("SPDMLR", "metric", metric, MLR_METRICS)
-        if power is None:
-            power = 0.5 if metric == "bures_wasserstein" else 1.0
-        require_number("SPDMLR", "power", power)
+        metric = get_metric(metric, "logits", who="SPDMLR")
+        power = metric.default_power if power is None else power
         require_number("SPDMLR", "alpha", alpha, above=0)
         require_number("SPDMLR", "beta", beta, above=-alpha / n)
-        if power == 0 or (power != 1 and metric == "log_euclidean"):
+        require_power("SPDMLR", metric, power)
+        if beta != 0 and not metric.has_trace_term:
             raise ValueError(
-                "SPDMLR: expected power != 0, and 1 for the log-Euclidean metric, which it does "
-                f"not change, got metric={metric!r} and power={power}"
+                f"SPDMLR: expected beta = 0 for the metric {metric.name!r}, got {beta}"
             )
-        if beta != 0 and metric in ("log_cholesky", "bures_wasserstein"):
-            raise ValueError(f"SPDMLR: expected beta = 0 for the metric {metric!r}, got {beta}")
         self.n = n
         self.n_classes = n_classes
         self.metric = metric
@@ -150,49 +138,12 @@ class SPDMLR(SPDLayer):
         if check:
             require_symmetric("SPDMLR", X)
             cholesky(X.detach(), who="SPDMLR")
-        S, A, theta = symmetrize(self.points), symmetrize(self.normals), self.power
-        if self.metric == "log_euclidean":
-            return self._inner(logm(X, check=False), A) - self._inner(S, A).diagonal()
-        if self.metric == "bures_wasserstein":
-            return self._bures_wasserstein(
-                _power(X, 2 * theta), expm(2 * theta * S, check=False), A
-            )
-        if self.metric == "affine_invariant":
-            return self._affine_invariant(X, S, A)
-        X = _power(X, theta)
-        if self.metric == "power_euclidean":
-            flat = self._inner(X, A) - self._inner(expm(theta * S, check=False), A).diagonal()
-        else:  # log_cholesky
-            A = A.tril(-1) + torch.diag_embed(A.diagonal(dim1=-2, dim2=-1)) / 2
-            C = log_cholesky.coordinates(X, check=False)
-            K = log_cholesky.coordinates(expm(theta * S, check=False), check=False)
-            flat = self._inner(C, A) - self._inner(K, A).diagonal()
-        return flat / theta
-
-    def _inner(self, X: Tensor, A: Tensor) -> Tensor:
-        """Of every ``X (..., n, n)`` with every ``A (classes, n, n)``: ``(..., classes)``."""
-        product = X.flatten(-2) @ A.flatten(-2).mT
-        if self.beta == 0:
-            return self.alpha * product
-        return self.alpha * product + self.beta * _trace(X)[..., None] * _trace(A)
-
-    def _affine_invariant(self, X: Tensor, S: Tensor, A: Tensor) -> Tensor:
-        dtype = A.dtype
-        X, S, A = (Z.to(accurate_dtype(Z)) for Z in (X, S, A))
-        W = expm(-self.power / 2 * S, check=False)
-        T = log_congruence(X[..., None, :, :], W, self.power)  # (..., classes, n, n)
-        flat = self.alpha * (T * A).sum((-2, -1)) + self.beta * _trace(T) * _trace(A)
-        return (flat / self.power).to(dtype)
-
-    def _bures_wasserstein(self, X: Tensor, P: Tensor, A: Tensor) -> Tensor:
-        L = cholesky(P, check=False)
-        towards = bures_wasserstein.log(P, X[..., None, :, :], check=False)
-        normal = lyapunov(P, L @ A @ L.mT, check=False)
-        return self.alpha * (towards * normal).sum((-2, -1)) / (4 * self.power)
+        S, A = symmetrize(self.points), symmetrize(self.normals)
+        return self.metric.logits(X, S, A, power=self.power, alpha=self.alpha, beta=self.beta)
 
     def extra_repr(self) -> str:
         """Settings for ``repr``."""
-        return f"{self.n}, {self.n_classes}, metric={self.metric!r}, power={self.power:g}"
+        return f"{self.n}, {self.n_classes}, metric={self.metric.name!r}, power={self.power:g}"
 
 
 class MinimumDistance(SPDLayer):
@@ -206,9 +157,8 @@ class MinimumDistance(SPDLayer):
     n : int
         Size of the matrices.
     n_classes : int
-    metric : str
-        ``log_euclidean``, ``affine_invariant``, ``log_cholesky``, ``bures_wasserstein`` or
-        ``stein``.
+    metric : str or Metric
+        Any of :data:`spdnet.manifolds.METRICS`.
     check : bool
         Refuse input that is not finite, symmetric and positive definite.
     device, dtype : optional
@@ -233,7 +183,7 @@ class MinimumDistance(SPDLayer):
         self,
         n: int,
         n_classes: int,
-        metric: str = "affine_invariant",
+        metric: str | Metric = "affine_invariant",
         *,
         check: bool = True,
         device: torch.device | str | None = None,
@@ -242,10 +192,9 @@ class MinimumDistance(SPDLayer):
         super().__init__(check=check)
         require_count("MinimumDistance", "n", n)
         require_count("MinimumDistance", "n_classes", n_classes)
-        require_choice("MinimumDistance", "metric", metric, SPD_METRICS)
         self.n = n
         self.n_classes = n_classes
-        self.metric = metric
+        self.metric = get_metric(metric, who="MinimumDistance")
         shape = (n_classes, n, n)
         self.points = torch.nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
         self.reset_parameters()
@@ -254,10 +203,6 @@ class MinimumDistance(SPDLayer):
     def reset_parameters(self) -> None:
         """Points near the identity, no two of them equal."""
         self.points.normal_(std=0.1 / math.sqrt(self.n))
-
-    @property
-    def _manifold(self) -> ModuleType:
-        return SPD_METRICS[self.metric]
 
     @torch.no_grad()
     def fit(self, X: Tensor, y: Tensor) -> "MinimumDistance":
@@ -277,7 +222,7 @@ class MinimumDistance(SPDLayer):
                 f"{len(X)} matrices, and each class at least once, got {len(y)} with the counts "
                 f"{counts.tolist()}"
             )
-        means = [self._manifold.mean(X[y == k]) for k in range(self.n_classes)]
+        means = [self.metric.mean(X[y == k]) for k in range(self.n_classes)]
         self.points.copy_(logm(torch.stack(means)))
         return self
 
@@ -290,16 +235,8 @@ class MinimumDistance(SPDLayer):
             require_symmetric("MinimumDistance", X)
             cholesky(X.detach(), who="MinimumDistance")
         M = expm(symmetrize(self.points), check=False)
-        return -(self._manifold.distance(X[..., None, :, :], M, check=False) ** 2)
+        return -(self.metric.distance(X[..., None, :, :], M, check=False) ** 2)
 
     def extra_repr(self) -> str:
         """Settings for ``repr``."""
-        return f"{self.n}, {self.n_classes}, metric={self.metric!r}"
-
-
-def _power(X: Tensor, p: float) -> Tensor:
-    return X if p == 1 else powm(X, p, check=False)
-
-
-def _trace(X: Tensor) -> Tensor:
-    return X.diagonal(dim1=-2, dim2=-1).sum(-1)
+        return f"{self.n}, {self.n_classes}, metric={self.metric.name!r}"

@@ -15,7 +15,9 @@ from spdnet._checks import (
     require_square,
 )
 from spdnet.linalg.validate import require_symmetric
-from spdnet.nn.geometry import AffineInvariant, is_rounding, make_geometry
+from spdnet.manifolds import Metric, get_metric
+from spdnet.manifolds.normalization import CongruenceNormalization
+from spdnet.nn.batch_norm import is_rounding, make_normalization
 from spdnet.nn.layer import SPDLayer
 from spdnet.nn.processes import are_many, of_all_processes
 
@@ -42,7 +44,8 @@ class SPDDomainBatchNorm(SPDLayer):
         Size of the matrices.
     n_domains : int
         Domains are numbers from 0; some may be kept for later, and :meth:`add_domain` makes more.
-    metric : {"affine_invariant", "log_euclidean", "log_cholesky"}
+    metric : str or Metric
+        As in :class:`SPDBatchNorm`.
     variance : bool
         Normalise the dispersion, or leave it.
     momentum : float
@@ -109,7 +112,7 @@ class SPDDomainBatchNorm(SPDLayer):
         self,
         n: int,
         n_domains: int,
-        metric: str = "affine_invariant",
+        metric: str | Metric = "affine_invariant",
         *,
         variance: bool = True,
         momentum: float = 0.1,
@@ -130,7 +133,8 @@ class SPDDomainBatchNorm(SPDLayer):
         who = "SPDDomainBatchNorm"
         require_count(who, "n", n)
         require_count(who, "n_domains", n_domains)
-        geometry = make_geometry(who, metric, power, root, karcher_steps)
+        metric = get_metric(metric, "normalization", who=who)
+        normalization = make_normalization(who, metric, power, root, karcher_steps)
         if not isinstance(variance, bool):
             raise TypeError(f"{who}: expected variance to be True or False, got {variance!r}")
         require_number(who, "momentum", momentum, above=0, at_most=1)
@@ -138,10 +142,11 @@ class SPDDomainBatchNorm(SPDLayer):
         require_number(who, "eps", eps, at_least=0)
         require_choice(who, "dispersion", dispersion, ("exact", "tangent"))
         require_choice(who, "start", start, ("batch", "identity"))
-        if dispersion == "tangent" and (metric != "affine_invariant" or karcher_steps is None):
+        steps = isinstance(normalization, CongruenceNormalization) and karcher_steps is not None
+        if dispersion == "tangent" and not steps:
             raise ValueError(
                 f"{who}: expected metric='affine_invariant' and karcher_steps with "
-                f"dispersion='tangent', got {metric!r} and {karcher_steps}"
+                f"dispersion='tangent', got {metric.name!r} and {karcher_steps}"
             )
         self.n = n
         self.metric = metric
@@ -152,7 +157,7 @@ class SPDDomainBatchNorm(SPDLayer):
         self.eps = eps
         self.dispersion = dispersion
         self.start = start
-        self._geometry = geometry
+        self._normalization = normalization
         where: dict[str, Any] = {"device": device, "dtype": dtype}
         for name in ("running", "eval"):
             var = torch.ones(n_domains, **where) if variance else None
@@ -178,7 +183,7 @@ class SPDDomainBatchNorm(SPDLayer):
             self.bias.zero_()
         if self.scale is not None:
             self.scale.fill_(1)
-        origin = self._geometry.origin(self.running_mean[0])
+        origin = self._normalization.origin(self.running_mean[0])
         for mean, var in (
             (self.running_mean, self.running_var),
             (self.eval_mean, self.eval_var),
@@ -231,7 +236,8 @@ class SPDDomainBatchNorm(SPDLayer):
         check = self._checks(check)
         if check:
             require_symmetric(who, X)
-        F = self._geometry.coordinates(X.to(self.eval_mean.dtype), check)
+        X = X.to(self.eval_mean.dtype)
+        F = self._normalization.coordinates(X, check=check, who=who)
         F = F.reshape(-1, self.n, self.n)
         if len(F) == 1:
             warnings.warn(
@@ -240,7 +246,7 @@ class SPDDomainBatchNorm(SPDLayer):
                 RuntimeWarning,
                 stacklevel=2,
             )
-        M = self._exact.mean(F)
+        M = self.metric.normalization(power=self.power).mean(F)  # exact
         v = self._spread_of(F, M, self.eval_var, domain)
         is_new = int(self.num_batches_tracked[domain]) == 0
         self.eval_mean[domain] = M
@@ -255,7 +261,7 @@ class SPDDomainBatchNorm(SPDLayer):
     @torch.no_grad()
     def add_domain(self) -> int:
         """Room for one more domain; its number."""
-        origin = self._geometry.origin(self.running_mean[0])
+        origin = self._normalization.origin(self.running_mean[0])
         for name, value in (("mean", origin), ("var", torch.ones_like(origin[0, 0]))):
             for kind in ("running", "eval"):
                 self._append(f"{kind}_{name}", value)
@@ -280,17 +286,17 @@ class SPDDomainBatchNorm(SPDLayer):
             require_symmetric("SPDDomainBatchNorm", X)
         X = X.to(self.running_mean.dtype)  # half types are lifted
         domain = self._domains(X, domain, check)
-        F = self._geometry.coordinates(X, check)
+        F = self._normalization.coordinates(X, check=check, who="SPDDomainBatchNorm")
         if self.training and (X.numel() > 0 or are_many()):
             M, v = self._update(F, domain)
         else:
             M, v = self.eval_mean, self.eval_var
-        frame = self._geometry.frame(M)[domain]  # (..., n, n)
+        frame = self._normalization.frame(M)[domain]  # (..., n, n)
         f = None
         if v is not None:
             f = (v + self.eps).rsqrt()[domain][..., None, None]
             f = f if self.scale is None else self.scale * f
-        return self._geometry.back(self._geometry.normalized(F, frame, f, self.bias))
+        return self._normalization.back(self._normalization.normalized(F, frame, f, self.bias))
 
     def _update(self, F: Tensor, domain: Tensor) -> tuple[Tensor, Tensor | None]:
         """The statistics of training after this batch, for all domains."""
@@ -300,10 +306,10 @@ class SPDDomainBatchNorm(SPDLayer):
         variances = [] if self.running_var is None else list(self.running_var.clone().unbind())
         for d in domain.unique().tolist():
             part = F[domain == d]
-            b = self._geometry.mean(part)
+            b = self._normalization.mean(part)
             is_first = self.start == "batch" and int(self.num_batches_tracked[d]) == 0
             eta, eval_eta = (1.0, 1.0) if is_first else (self.momentum, self.eval_momentum)
-            means[d] = b if eta == 1 else self._geometry.between(means[d], b, eta)
+            means[d] = b if eta == 1 else self._normalization.between(means[d], b, eta)
             if variances:
                 v = self._batch_variance(part, means[d], self.running_var, d)
                 variances[d] = torch.lerp(variances[d], v, eta)
@@ -319,7 +325,7 @@ class SPDDomainBatchNorm(SPDLayer):
     @torch.no_grad()
     def _track(self, d: int, F: Tensor, b: Tensor, eta: float) -> None:
         """Move the statistics of evaluation of one domain."""
-        M = b if eta == 1 else self._geometry.between(self.eval_mean[d], b, eta)
+        M = b if eta == 1 else self._normalization.between(self.eval_mean[d], b, eta)
         self.eval_mean[d] = M
         if self.eval_var is not None:
             v = self._batch_variance(F, M, self.eval_var, d)
@@ -328,11 +334,11 @@ class SPDDomainBatchNorm(SPDLayer):
 
     def _batch_variance(self, F: Tensor, M: Tensor, known: Tensor | None, d: int) -> Tensor:
         """The variance of a batch about the mean ``M``, as ``dispersion`` says."""
-        geometry = self._geometry
-        if self.dispersion == "exact" or not isinstance(geometry, AffineInvariant):
+        space = self._normalization
+        if self.dispersion == "exact" or not isinstance(space, CongruenceNormalization):
             return self._spread_of(F, M, known, d)
-        frame = geometry.frame(geometry.base(F))
-        gaps = geometry.logs(F, frame) - geometry.logs(M, frame)
+        frame = space.frame(space.base(F))
+        gaps = space.logs(F, frame) - space.logs(M, frame)
         return gaps.square().sum((-2, -1)).mean() / self.power**2
 
     def _spread_of(self, F: Tensor, M: Tensor, known: Tensor | None, d: int) -> Tensor:
@@ -340,18 +346,13 @@ class SPDDomainBatchNorm(SPDLayer):
 
         That is the variance of the domain so far, or the mean one of the others that were seen.
         """
-        squares = self._geometry.logs(F, self._geometry.frame(M)).square()
+        squares = self._normalization.logs(F, self._normalization.frame(M)).square()
         v = squares.sum((-2, -1)).mean() / self.power**2
         if known is None:
             return v
         seen = self.num_batches_tracked > 0
         before = known[d] if bool(seen[d]) or not bool(seen.any()) else known[seen].mean()
         return torch.where(is_rounding(v, self.n), before.clone(), v)
-
-    @property
-    def _exact(self) -> Any:
-        """The geometry with its exact mean."""
-        return make_geometry("SPDDomainBatchNorm", self.metric, self.power)
 
     def _domains(self, X: Tensor, domain: Tensor | None, check: bool) -> Tensor:
         who = "SPDDomainBatchNorm"
@@ -395,7 +396,7 @@ class SPDDomainBatchNorm(SPDLayer):
     def extra_repr(self) -> str:
         """Settings for ``repr``."""
         return (
-            f"{self.n}, n_domains={self.n_domains}, metric={self.metric!r}, "
+            f"{self.n}, n_domains={self.n_domains}, metric={self.metric.name!r}, "
             f"variance={self.variance}, momentum={self.final_momentum}, "
             f"eval_momentum={self.eval_momentum}"
         )

@@ -6,7 +6,7 @@ from torch import Tensor
 from spdnet._checks import require_channels, require_choice, require_count, require_square
 from spdnet.linalg import expm, logm
 from spdnet.linalg.validate import require_symmetric
-from spdnet.manifolds import SPD_METRICS
+from spdnet.manifolds import Metric, get_metric
 from spdnet.nn.layer import SPDLayer
 
 KINDS = ("mean", "max", "weighted", "frechet")
@@ -67,7 +67,7 @@ class SPDPool(SPDLayer):
         self,
         over: str = "channels",
         kind: str = "mean",
-        metric: str | None = None,
+        metric: str | Metric | None = None,
         *,
         size: int | None = None,
         n_items: int | None = None,
@@ -80,13 +80,13 @@ class SPDPool(SPDLayer):
         require_choice("SPDPool", "kind", kind, KINDS)
         if metric is None:
             metric = "affine_invariant" if kind == "frechet" else "log_euclidean"
-        require_choice("SPDPool", "metric", metric, SPD_METRICS)
+        metric = get_metric(metric, who="SPDPool")
         if size is not None:
             require_count("SPDPool", "size", size)
-        if (kind == "max" or over == "blocks") and metric != "log_euclidean":
+        if (kind == "max" or over == "blocks") and metric.name != "log_euclidean":
             raise ValueError(
                 f"SPDPool: expected the metric log_euclidean for over={over!r} and kind={kind!r}, "
-                f"got {metric!r}"
+                f"got {metric.name!r}"
             )
         if over == "blocks" and kind in ("weighted", "frechet"):
             raise ValueError(f"SPDPool: expected kind mean or max for blocks, got {kind!r}")
@@ -130,7 +130,7 @@ class SPDPool(SPDLayer):
         if self.kind == "weighted":
             require_channels("SPDPool", X, len(self.scores))
             weights = self.scores.softmax(0)
-        return SPD_METRICS[self.metric].mean(X, weights, check=check)
+        return self.metric.mean(X, weights, check=check)
 
     def _pool_blocks(self, X: Tensor, check: bool) -> Tensor:
         size, n = self.size or 2, X.shape[-1]
@@ -153,4 +153,4 @@ class SPDPool(SPDLayer):
     def extra_repr(self) -> str:
         """Settings for ``repr``."""
         size = "" if self.size is None else f", size={self.size}"
-        return f"over={self.over!r}, kind={self.kind!r}, metric={self.metric!r}{size}"
+        return f"over={self.over!r}, kind={self.kind!r}, metric={self.metric.name!r}{size}"

@@ -6,10 +6,8 @@ from torch import Tensor, nn
 from spdnet._checks import require_choice, require_same_shape, require_square
 from spdnet.linalg import cholesky, expm, logm
 from spdnet.linalg.validate import require_symmetric
-from spdnet.manifolds import SPD_METRICS
+from spdnet.manifolds import Metric, get_metric
 from spdnet.nn.layer import SPDLayer
-
-METRICS = tuple(name for name, metric in SPD_METRICS.items() if hasattr(metric, "geodesic"))
 
 
 class SPDResidual(SPDLayer):
@@ -28,8 +26,9 @@ class SPDResidual(SPDLayer):
         ``F``, from SPD matrices to SPD matrices of the same size, such as a square BiMap and a
         ReEig.
     kind : {"log", "geodesic"}
-    metric : {"log_euclidean", "affine_invariant", "log_cholesky", "bures_wasserstein"}
-        Of the geodesic.
+    metric : str or Metric
+        Of the geodesic: ``log_euclidean``, ``affine_invariant``, ``log_cholesky``,
+        ``power_euclidean``, ``bures_wasserstein``, or another that has geodesics.
     check : bool
         Refuse input that is not finite, symmetric and positive definite.
     device, dtype : optional
@@ -52,7 +51,7 @@ class SPDResidual(SPDLayer):
         self,
         block: nn.Module,
         kind: str = "log",
-        metric: str = "log_euclidean",
+        metric: str | Metric = "log_euclidean",
         *,
         check: bool = True,
         device: torch.device | str | None = None,
@@ -60,11 +59,11 @@ class SPDResidual(SPDLayer):
     ) -> None:
         super().__init__(check=check)
         require_choice("SPDResidual", "kind", kind, ("log", "geodesic"))
-        require_choice("SPDResidual", "metric", metric, METRICS)
-        if kind == "log" and metric != "log_euclidean":
+        metric = get_metric(metric, "geodesic", who="SPDResidual")
+        if kind == "log" and metric.name != "log_euclidean":
             raise ValueError(
-                f"SPDResidual: expected the metric log_euclidean for kind='log', got {metric!r}; "
-                "choose kind='geodesic'"
+                f"SPDResidual: expected the metric log_euclidean for kind='log', got "
+                f"{metric.name!r}; choose kind='geodesic'"
             )
         self.block = block
         self.kind = kind
@@ -83,8 +82,8 @@ class SPDResidual(SPDLayer):
         if self.kind == "log":
             return expm(logm(X, check=False) + logm(Y, check=False), check=False)
         t = torch.sigmoid(self.position)
-        return SPD_METRICS[self.metric].geodesic(X, Y, t, check=False)
+        return self.metric.geodesic(X, Y, t, check=False)
 
     def extra_repr(self) -> str:
         """Settings for ``repr``."""
-        return f"kind={self.kind!r}, metric={self.metric!r}"
+        return f"kind={self.kind!r}, metric={self.metric.name!r}"

@@ -100,10 +100,10 @@ def prepare_network(model: Network, X: Tensor | DiskTensor, weight: Tensor | Non
 
 def _center_on_disk(center: Center, X: DiskTensor, weight: Tensor | None) -> None:
     """The log-Euclidean mean of means of parts, weighted by their sizes, is the mean of all."""
-    if center.metric != "log_euclidean":
+    if center.metric.name != "log_euclidean":
         raise ValueError(
             f"Center: expected the metric log_euclidean for matrices on disk, got "
-            f"{center.metric!r}, whose mean needs all of them at once"
+            f"{center.metric.name!r}, whose mean needs all of them at once"
         )
     means, sizes = [], []
     weights = torch.ones(len(X), dtype=X.dtype) if weight is None else weight

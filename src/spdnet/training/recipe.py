@@ -12,8 +12,8 @@ from spdnet._checks import (
     require_number,
     require_threshold,
 )
+from spdnet.manifolds import METRICS
 from spdnet.models.spdnet import HEADS, NORMS
-from spdnet.nn.center import METRICS
 from spdnet.optim import RiemannianAdam, RiemannianSGD
 
 #: by the names of their classes

@@ -1,0 +1,162 @@
+"""What a batch normalisation computes in a metric: coordinates, mean, centring, scaling, bias."""
+
+from typing import TYPE_CHECKING, Protocol
+
+import torch
+from torch import Tensor
+
+from spdnet.linalg import cholesky, congruence, expm, invsqrtm, logm, powm, sqrtm, symmetrize
+
+if TYPE_CHECKING:
+    from spdnet.manifolds.flat import FlatMetric
+    from spdnet.manifolds.metric import Metric
+
+
+class Normalization(Protocol):
+    """Operations of a batch normalisation in a metric, on coordinates ``F (..., n, n)``.
+
+    Coordinates need not be flat: those of the affine-invariant metric are the matrices themselves,
+    or their power.
+    """
+
+    def coordinates(self, X: Tensor, *, check: bool, who: str) -> Tensor:
+        """Compute the coordinates of matrices; ``check`` refuses those that are not SPD."""
+
+    def back(self, F: Tensor) -> Tensor:
+        """Compute the matrices with these coordinates."""
+
+    def origin(self, like: Tensor) -> Tensor:
+        """Return the coordinates ``(n, n)`` of the identity."""
+
+    def mean(self, F: Tensor) -> Tensor:
+        """Compute the mean ``(n, n)`` of matrices ``(N, n, n)``."""
+
+    def between(self, M: Tensor, target: Tensor, t: float) -> Tensor:
+        """Compute the point at the fraction ``t`` of the way to the target."""
+
+    def frame(self, M: Tensor) -> Tensor:
+        """Compute what the next two methods need of the mean."""
+
+    def logs(self, F: Tensor, frame: Tensor) -> Tensor:
+        """Compute tangent vectors from the mean; their length is the distance times the power."""
+
+    def normalized(self, F: Tensor, frame: Tensor, f: Tensor | None, S: Tensor | None) -> Tensor:
+        """Scale the distances from the mean by ``f`` and move the mean to the bias ``S``."""
+
+
+class FlatNormalization:
+    """Normalisation in the coordinates of a flat metric, of powers of the matrices."""
+
+    def __init__(self, metric: "FlatMetric", power: float) -> None:
+        self.metric = metric
+        self.power = power
+
+    def coordinates(self, X: Tensor, *, check: bool, who: str) -> Tensor:
+        """Compute the coordinates of matrices; ``check`` refuses those that are not SPD."""
+        return self.metric.coordinates(powered(X, self.power, check), check=check, who=who)
+
+    def back(self, F: Tensor) -> Tensor:
+        """Compute the matrices with these coordinates."""
+        return powered(self.metric.from_coordinates(F), 1 / self.power)
+
+    def origin(self, like: Tensor) -> Tensor:
+        """Return the coordinates ``(n, n)`` of the identity."""
+        return torch.zeros_like(like)
+
+    def mean(self, F: Tensor) -> Tensor:
+        """Compute the mean ``(n, n)`` of matrices ``(N, n, n)``."""
+        return F.mean(0)
+
+    def between(self, M: Tensor, target: Tensor, t: float) -> Tensor:
+        """Compute the point at the fraction ``t`` of the way to the target."""
+        return torch.lerp(M, target, t)
+
+    def frame(self, M: Tensor) -> Tensor:
+        """Return the mean."""
+        return M
+
+    def logs(self, F: Tensor, frame: Tensor) -> Tensor:
+        """Compute tangent vectors from the mean; their length is the distance times the power."""
+        return F - frame
+
+    def normalized(self, F: Tensor, frame: Tensor, f: Tensor | None, S: Tensor | None) -> Tensor:
+        """Scale the distances from the mean by ``f`` and move the mean to the bias ``S``."""
+        F = F - frame
+        F = F if f is None else f * F
+        return F if S is None else F + self.metric.project_coordinates(S)
+
+
+class CongruenceNormalization:
+    """Normalisation by congruences, in the affine-invariant metric of powers of the matrices."""
+
+    def __init__(
+        self, metric: "Metric", power: float, root: str, karcher_steps: int | None
+    ) -> None:
+        self.metric = metric
+        self.power = power
+        self.root = root
+        self.karcher_steps = karcher_steps
+
+    def coordinates(self, X: Tensor, *, check: bool, who: str) -> Tensor:
+        """Compute the coordinates of matrices; ``check`` refuses those that are not SPD."""
+        if check and self.power == 1:
+            cholesky(X.detach(), who=who)
+        return powered(X, self.power, check)
+
+    def back(self, F: Tensor) -> Tensor:
+        """Compute the matrices with these coordinates."""
+        return powered(F, 1 / self.power)
+
+    def origin(self, like: Tensor) -> Tensor:
+        """Return the coordinates ``(n, n)`` of the identity."""
+        return torch.eye(like.shape[-1], dtype=like.dtype, device=like.device)
+
+    def mean(self, F: Tensor) -> Tensor:
+        """Compute the mean, exactly or by some fixed-point steps from the arithmetic mean."""
+        if self.karcher_steps is None:
+            return self.metric.mean(F, check=False)
+        return self._steps(F, self.karcher_steps)
+
+    def base(self, F: Tensor) -> Tensor:
+        """Compute the point from which the last step to the mean is taken, as a constant."""
+        return self._steps(F.detach(), (self.karcher_steps or 1) - 1)
+
+    def _steps(self, F: Tensor, steps: int) -> Tensor:
+        M = F.mean(0)
+        for _ in range(steps):
+            M = M.detach()
+            g = logm(congruence(F, invsqrtm(M, check=False)), check=False).mean(0)
+            M = congruence(expm(g, check=False), sqrtm(M, check=False))
+        return M
+
+    def between(self, M: Tensor, target: Tensor, t: float) -> Tensor:
+        """Compute the point at the fraction ``t`` of the way to the target."""
+        return self.metric.geodesic(M, target, t, check=False)
+
+    def frame(self, M: Tensor) -> Tensor:
+        """Compute ``W`` with ``W^T M W = I``."""
+        if self.root == "symmetric":
+            return invsqrtm(M, check=False)
+        L = cholesky(M, check=False)
+        return torch.linalg.solve_triangular(L, self.origin(M).expand_as(M), upper=False).mT
+
+    def logs(self, F: Tensor, frame: Tensor) -> Tensor:
+        """Compute tangent vectors from the mean; their length is the distance times the power."""
+        return logm(congruence(F, frame), check=False)
+
+    def normalized(self, F: Tensor, frame: Tensor, f: Tensor | None, S: Tensor | None) -> Tensor:
+        """Scale the distances from the mean by ``f`` and move the mean to the bias ``S``."""
+        P = congruence(F, frame)
+        if f is not None:
+            P = expm(f * logm(P, check=False), check=False)
+        if S is None:
+            return P
+        S = self.power * symmetrize(S)
+        if self.root == "symmetric":
+            return congruence(P, expm(S / 2, check=False))
+        return congruence(P, cholesky(expm(S, check=False), check=False).mT)
+
+
+def powered(X: Tensor, power: float, check: bool = False) -> Tensor:
+    """Compute the power of matrices; the matrices themselves for the power 1."""
+    return X if power == 1 else powm(X, power, check=check)
