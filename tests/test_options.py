@@ -2,8 +2,10 @@
 
 import inspect
 import re
+import runpy
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -64,6 +66,14 @@ def test_choices_are_those_of_the_functions_that_take_them():
         "recipe": list(RECIPES),
     }
     assert {name: list(RUN[name].kind.choices) for name in found} == found
+
+
+def test_the_table_of_the_documentation_has_every_setting():
+    path = Path(__file__).parent.parent / "docs" / "commands.py"
+    table = runpy.run_path(str(path))["settings_table"]()
+    assert re.findall(r"^\| `(\w+)` \|", table, re.M) == list(RUN)
+    assert "| `epochs` | 60, paper 500 | Number of passes over the training data. |" in table
+    assert "_made/settings.md" in (path.parent / "guide" / "settings.md").read_text("utf-8")
 
 
 def test_the_help_names_every_choice():
