@@ -1,23 +1,34 @@
-"""What ``spdnet --help`` says, for every command, as one page."""
+"""What ``spdnet --help`` says, for every command, as one page; and the table of all settings."""
 
 from typer.main import get_command
 from typer.testing import CliRunner
 
 from spdnet.cli import app
+from spdnet.options.option import options
+from spdnet.options.run import RunOptions
 
 WIDTH = "79"
 
 
 def make(place):
-    """Write ``commands.md`` into a folder."""
+    """Write ``commands.md`` and ``settings.md`` into a folder."""
     parts = []
     for path in [[], *paths(get_command(app))]:
         name = " ".join(["spdnet", *path])
         parts.append(f"## {name}\n\n```text\n{help_of(path)}\n```\n")
-    text = "\n".join(parts)
-    file = place / "commands.md"
-    if not file.is_file() or file.read_text() != text:
-        file.write_text(text)
+    for file, text in {"commands.md": "\n".join(parts), "settings.md": settings_table()}.items():
+        file = place / file
+        if not file.is_file() or file.read_text() != text:
+            file.write_text(text)
+
+
+def settings_table():
+    """The settings of a run, with their defaults, as a table."""
+    rows = [
+        f"| `{name}` | {found.default_text} | {found.text()} |"
+        for name, found in options(RunOptions).items()
+    ]
+    return "\n".join(["| setting | default | meaning |", "|---|---|---|", *rows, ""])
 
 
 def paths(group, above=()):

@@ -14,7 +14,7 @@ SOURCE = Path(spdnet.__file__).parent
 FLOORS = [
     {"_autograd", "_precision", "_lock"},
     {"_checks"},
-    {"linalg"},
+    {"linalg", "options"},
     {"manifolds", "covariance"},
     {"nn", "optim"},
     {"models"},
@@ -41,6 +41,7 @@ ALLOWED = {
     "PIL": {"datasets"},
     "c3d": {"datasets"},
     "lightning_fabric": {"training"},
+    "tomli_w": {"experiments"},
     "matplotlib": {"plots", "report"},
     "typer": {"cli"},
     "rich": {"cli"},

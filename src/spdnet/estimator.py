@@ -26,6 +26,8 @@ from spdnet._checks import (
 )
 from spdnet._inputs import checked_matrices, checked_signals, encode_domains, encode_labels
 from spdnet.datasets.split import hold_out
+from spdnet.options.option import document, options
+from spdnet.options.run import RunOptions
 from spdnet.training import (
     RECIPES,
     InputScale,
@@ -42,38 +44,31 @@ from spdnet.training.network import adapted, in_pieces
 
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
 
-
-_SETTINGS = (
-    "epochs",
-    "batch_size",
-    "lr",
-    "optimizer",
-    "schedule",
-    "momentum",
-    "weight_decay",
-    "label_smoothing",
-    "eps",
-    "center",
-    "model",
-    "norm",
-    "head",
-)
+#: parameters that replace the hyperparameters of the recipe
+HYPERPARAMETERS = {
+    name: found
+    for name, found in options(RunOptions).items()
+    if found.recipes and found.in_estimator
+}
 
 
+@document(HYPERPARAMETERS)
 class SPDNetClassifier(
     ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
     ClassifierMixin,  # type: ignore[misc]
     TransformerMixin,  # type: ignore[misc]
     BaseEstimator,  # type: ignore[misc]
 ):
-    """SPDNet and its relatives with the conventions of scikit-learn.
+    """SPDNet and related networks with a scikit-learn interface.
 
-    The network of the last epoch is kept, or with ``early_stopping`` that of the best one. Classes
-    are weighted by ``class_weight``, samples by ``sample_weight`` of :meth:`fit`.
+    The network of the last epoch is kept, or with ``early_stopping`` that of the epoch with the
+    lowest validation loss. Classes are weighted by ``class_weight``, samples by ``sample_weight``
+    of :meth:`fit`.
 
-    ``domains``, for ``tsmnet``, go through pipelines, searches and cross-validation by the metadata
-    routing of scikit-learn: under ``sklearn.set_config(enable_metadata_routing=True)`` ask for them
-    with ``classifier.set_fit_request(domains=True).set_score_request(domains=True)``.
+    ``domains``, for ``tsmnet``, are passed through pipelines, searches and cross-validation by the
+    metadata routing of scikit-learn: with ``sklearn.set_config(enable_metadata_routing=True)``,
+    request them with
+    ``classifier.set_fit_request(domains=True).set_score_request(domains=True)``.
 
     Parameters
     ----------
@@ -82,57 +77,31 @@ class SPDNetClassifier(
         the first BiMap reduces the size. Chosen from the data when not given: see
         :func:`spdnet.training.choose_dims`. For ``tsmnet``, of the covariance and after the BiMap.
     recipe : {"default", "paper"}
-        Settings under one name: see :class:`spdnet.training.Recipe`. Each one below, down to
-        ``center``, replaces that of the recipe where it is given; its values in the two recipes are
-        in brackets.
-    model : {"spdnet", "multibranch", "tsmnet"}, optional
-        The network (spdnet); ``tsmnet`` takes signals instead of matrices.
-    norm : {"brooks", "log_euclidean", "affine_invariant", "log_cholesky", "none"}, optional
-        Batch normalisation after each BiMap (none).
-    head : {"linear", "log_euclidean", "affine_invariant", "log_cholesky", ...}, optional
-        The classifier: linear after LogEig, or Riemannian logistic regression in a metric (linear).
-    epochs : int, optional
-        Passes over the training data (60; paper 500).
-    batch_size : int, optional
-        Samples for each update of the weights (30).
-    lr : float, optional
-        Learning rate at the start (0.01).
-    optimizer : {"adam", "sgd"}, optional
-        Riemannian Adam or SGD (adam; paper sgd).
-    schedule : {"cosine", "constant"}, optional
-        Let the learning rate fall to zero along half a cosine, or keep it (cosine; paper constant).
-    momentum : float, optional
-        Of SGD (0).
-    weight_decay : float, optional
-        Of all weights but those of BiMaps (0).
-    label_smoothing : float, optional
-        Part of the target that is spread over all classes in training (0.1; paper 0).
-    eps : float or str, optional
-        Threshold of the ReEigs, or a percentage of the eigenvalues such as ``"10%"`` (1e-4).
-    center : {"log_euclidean", "affine_invariant", "none"}, optional
-        Mean of the training data that becomes the identity (log_euclidean; paper none).
+        Name of a set of hyperparameters: see :class:`spdnet.training.Recipe`. The parameters from
+        ``model`` to ``label_smoothing`` replace its values where they are not None.
+    {options}
     class_weight : dict or "balanced", optional
         Weights of the classes in the loss, finite and not negative.
     early_stopping : bool
-        Hold out a part of the training data, stop when its loss has not fallen for
-        ``n_iter_no_change`` epochs, and keep the best epoch.
+        Whether to hold out a validation part, stop when its loss has not decreased for
+        ``n_iter_no_change`` epochs, and keep the epoch with the lowest loss.
     validation_fraction : float
-        Fraction held out for ``early_stopping``: stratified, or whole groups if ``groups`` or
-        ``domains`` are given to :meth:`fit`.
+        Validation fraction for ``early_stopping``. The split is stratified, or by whole groups if
+        ``groups`` or ``domains`` are given to :meth:`fit`.
     n_iter_no_change : int
-        With ``early_stopping``, so many epochs without a lower loss of the part held out are the
-        last.
+        Number of epochs without a lower validation loss after which training stops, with
+        ``early_stopping``.
     warm_start : bool
-        Go on from the last fit instead of starting anew.
+        Whether to continue from the network of the last fit.
     random_state : int, RandomState or None
-        Of the initial weights, the order of the batches and the validation split.
+        Random seed of the initial weights, the order of the batches and the validation split.
     device : str
-        Where to compute, in fit and in prediction; ``"auto"`` takes a CUDA device where there is
-        one. The fitted network stays on the CPU in between, so that it can be pickled anywhere.
+        Device of fit and prediction; ``"auto"`` selects a CUDA device if there is one. The fitted
+        network is kept on the CPU, so that it can be unpickled on any machine.
     dtype : {"float64", "float32"}
-        Of the network.
+        Floating-point type of the network.
     verbose : int
-        Print a line every so many epochs.
+        Number of epochs between printed lines; 0 prints nothing.
 
     Attributes
     ----------
@@ -177,6 +146,8 @@ class SPDNetClassifier(
         model: str | None = None,
         norm: str | None = None,
         head: str | None = None,
+        eps: float | str | None = None,
+        center: str | None = None,
         epochs: int | None = None,
         batch_size: int | None = None,
         lr: float | None = None,
@@ -185,8 +156,6 @@ class SPDNetClassifier(
         momentum: float | None = None,
         weight_decay: float | None = None,
         label_smoothing: float | None = None,
-        eps: float | str | None = None,
-        center: str | None = None,
         class_weight: Any = None,
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
@@ -202,6 +171,8 @@ class SPDNetClassifier(
         self.model = model
         self.norm = norm
         self.head = head
+        self.eps = eps
+        self.center = center
         self.epochs = epochs
         self.batch_size = batch_size
         self.lr = lr
@@ -210,8 +181,6 @@ class SPDNetClassifier(
         self.momentum = momentum
         self.weight_decay = weight_decay
         self.label_smoothing = label_smoothing
-        self.eps = eps
-        self.center = center
         self.class_weight = class_weight
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
@@ -341,7 +310,7 @@ class SPDNetClassifier(
 
     def _recipe(self) -> Recipe:
         require_choice("SPDNetClassifier", "recipe", self.recipe, RECIPES)
-        settings = {name: getattr(self, name) for name in _SETTINGS}
+        settings = {name: getattr(self, name) for name in HYPERPARAMETERS}
         return RECIPES[self.recipe].changed(**settings)
 
     @property

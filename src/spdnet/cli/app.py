@@ -3,14 +3,28 @@
 import io
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from spdnet.cli import train_options as options
 from spdnet.cli.data_app import data_app
 from spdnet.cli.errors import errors as _errors
-from spdnet.cli.options import Bad, Data, Groups, Labels
+from spdnet.cli.options import (
+    Bad,
+    Data,
+    Device,
+    Dtype,
+    Estimator,
+    Groups,
+    Labels,
+    Reg,
+    Seed,
+    Signals,
+    shared,
+    takes_options,
+)
+from spdnet.options.option import RUN
+from spdnet.options.run import TEST_SIZE, RunOptions
 
 app = typer.Typer(
     name="spdnet",
@@ -23,15 +37,9 @@ app = typer.Typer(
 app.add_typer(data_app, name="data")
 
 Run = Annotated[
-    Path, typer.Argument(metavar="RUN", help="A folder made by `spdnet train`.", show_default=False)
+    Path, typer.Argument(metavar="RUN", help="Run folder of `spdnet train`.", show_default=False)
 ]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda, cuda:1.")]
-BadAgain = Annotated[
-    str | None,
-    typer.Option(
-        help="Matrices that are not SPD: refuse, drop or repair them. [default: as in training]"
-    ),
-]
+BadAgain = Annotated[str | None, shared("bad", default="as in training")]
 
 
 def main() -> None:
@@ -53,7 +61,10 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+        bool,
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Show the version and exit."
+        ),
     ] = False,
 ) -> None:
     """Deep learning on symmetric positive definite (SPD) matrices.
@@ -63,47 +74,42 @@ def _root(
 
 
 @app.command()
+@takes_options(RunOptions)
 def train(
-    data: options.Input = None,
     *,
-    settings: options.SettingsFile = None,
-    recipe: options.Recipe = None,
-    dims: options.Dims = None,
-    model: options.Model = None,
-    norm: options.Norm = None,
-    head: options.Head = None,
-    log: options.Log = None,
-    epochs: options.Epochs = None,
-    batch_size: options.BatchSize = None,
-    lr: options.Lr = None,
-    eps: options.Eps = None,
-    optimizer: options.Optimizer = None,
-    schedule: options.Schedule = None,
-    momentum: options.Momentum = None,
-    weight_decay: options.WeightDecay = None,
-    label_smoothing: options.LabelSmoothing = None,
-    class_weight: options.ClassWeight = None,
-    center: options.Center = None,
-    seed: options.Seed = None,
-    device: options.Device = None,
-    dtype: options.Dtype = None,
-    test: options.Test = None,
-    val: options.Val = None,
-    patience: options.Patience = None,
-    repeat: options.Repeat = None,
-    bad: options.Bad = None,
-    labels: options.Labels = None,
-    groups: options.Groups = None,
-    signals: options.Signals = None,
-    estimator: options.Estimator = None,
-    reg: options.Reg = None,
-    baseline: options.Baseline = None,
-    out: options.Out = None,
-    resume: options.Resume = False,
-    devices: options.Devices = 1,
-    quiet: options.Quiet = False,
+    settings: Annotated[
+        Path | None,
+        typer.Option(rich_help_panel=RUN, help="TOML file of settings, one key per option."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            rich_help_panel=RUN,
+            help="Run folder. [default: runs/NAME; for a second run runs/NAME-2]",
+        ),
+    ] = None,
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume",
+            rich_help_panel=RUN,
+            help="Resume the run in --out. A larger --epochs extends it.",
+        ),
+    ] = False,
+    devices: Annotated[
+        int,
+        typer.Option(
+            rich_help_panel=RUN,
+            help="Number of processes that share each batch, each with a GPU or on the CPU.",
+        ),
+    ] = 1,
+    quiet: Annotated[
+        bool,
+        typer.Option("--quiet", rich_help_panel=RUN, help="No progress bar and no line per epoch."),
+    ] = False,
+    **given: Any,
 ) -> None:
-    """Train and evaluate a network; everything ends up in a run folder.
+    """Train and evaluate a network, and write everything to a run folder.
 
     For example: spdnet train digits
 
@@ -117,11 +123,6 @@ def train(
 
     Or, on many machines: torchrun --nnodes 2 --nproc-per-node 8 -m spdnet train big.npz --out big
     """
-    given = {
-        name: value
-        for name, value in locals().items()
-        if name not in ("settings", "out", "resume", "devices", "quiet") and value is not None
-    }
     with _errors():
         from spdnet.cli.training import run_training
 
@@ -135,8 +136,9 @@ def compare(
     methods: Annotated[
         str,
         typer.Option(
-            help="Names such as cdl,rsr,spdnet-2, or all: nn-log-euclidean, nn-affine-invariant, "
-            "nn-stein, mdm, logistic, lda, ridge, svm, svm-stein, cdl, cdl-pls, leml, spdml-aim, "
+            help="Methods, such as cdl,rsr,spdnet-2, or all: nn-log-euclidean, "
+            "nn-affine-invariant, nn-stein, mdm, logistic, lda, ridge, svm, svm-stein, cdl, "
+            "cdl-pls, leml, spdml-aim, "
             "spdml-stein, rsr, rsr-spdml, spdnet-0 to spdnet-3; of signals herml and "
             "expressionlets, of the digits' images deepo2p."
         ),
@@ -146,36 +148,30 @@ def compare(
         typer.Option(
             "--repeats",
             "--repeat",
-            help="Random parts, each with the next seed. [default: 10, or 1 for those of a file]",
+            help="Number of random splits, with seeds SEED, SEED+1, ... "
+            "[default: 10, or 1 for the split of the data]",
         ),
     ] = None,
-    test_size: Annotated[
-        float, typer.Option("--test-size", "--test", help="Part that is held out.")
-    ] = 0.5,
+    test_size: Annotated[float, shared("test", "--test-size", "--test")] = TEST_SIZE["compare"],
     protocol: Annotated[
         str | None,
         typer.Option(
-            help="file (its split), groups or random-halves. [default: the first that there is]"
+            help="Split: file (the split of the data), groups or random-halves. [default: the "
+            "first of these that the data allow]"
         ),
     ] = None,
     tune: Annotated[
         bool,
-        typer.Option("--tune", help="Search each method's few parameters on the training parts."),
+        typer.Option("--tune", help="Search the parameters of each method on the training parts."),
     ] = False,
-    epochs: Annotated[
-        int | None, typer.Option(help="Of the SPDNets. [default: that of the recipe, 60]")
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Of parts and weights.")] = 0,
+    epochs: Annotated[int | None, shared("epochs", default="that of the default recipe")] = None,
+    seed: Seed = 0,
     device: Device = "auto",
     labels: Labels = None,
     groups: Groups = None,
-    signals: Annotated[
-        bool, typer.Option("--signals", help="X are signals even if they are square.")
-    ] = False,
-    estimator: Annotated[
-        str, typer.Option(help="Covariance of signals: sample, ledoit_wolf or oas.")
-    ] = "sample",
-    reg: Annotated[float, typer.Option(help="Added to it, times the mean eigenvalue.")] = 1e-3,
+    signals: Signals = False,
+    estimator: Estimator = "sample",
+    reg: Reg = 1e-3,
     bad: Bad = "refuse",
     out: Annotated[
         Path | None, typer.Option(help="Folder of the comparison. [default: runs/compare-NAME]")
@@ -201,7 +197,7 @@ def reproduce_(
         str,
         typer.Argument(
             metavar="EXPERIMENT",
-            help="afew, hdm05 or pasc: the rows of Table 1. no-logeig: the network without LogEig. "
+            help="afew, hdm05 or pasc: rows of Table 1. no-logeig: the network without LogEig. "
             "epsilon and convergence: Figure 2.",
             show_default=False,
         ),
@@ -210,43 +206,41 @@ def reproduce_(
     standin: Annotated[
         str | None,
         typer.Option(
-            help="Other data in place of the paper's: digits, generated, or a file of sequences or "
+            help="Data used instead of the paper's: digits, generated, or a file of sequences or "
             "matrices."
         ),
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="Two epochs on a few sequences, to see that it runs.")
+        bool, typer.Option("--quick", help="Two epochs on a few sequences, as a test.")
     ] = False,
     baselines: Annotated[
-        bool, typer.Option("--baselines", help="Run the other methods of the table, too.")
+        bool, typer.Option("--baselines", help="Also run the other methods of the table.")
     ] = False,
-    recipe: Annotated[
-        str, typer.Option(help="Training: paper, or default, that of `spdnet train`.")
-    ] = "paper",
+    recipe: Annotated[str, shared("recipe")] = "paper",
     repeats: Annotated[
         int | None,
-        typer.Option(
-            "--repeats", "--repeat", help="Instead of the paper's: 10 for hdm05, 1 for others."
-        ),
+        shared("repeat", "--repeats", "--repeat", default="as in the paper, 10 for hdm05, else 1"),
     ] = None,
     epochs: Annotated[
-        int | None, typer.Option(help="Instead of the paper's: 100 for pasc, 500 for others.")
+        int | None, shared("epochs", default="as in the paper, 100 for pasc, else 500")
     ] = None,
     classes: Annotated[
         int | None,
-        typer.Option(help="The classes with the most sequences only; 117 is usual for HDM05."),
+        typer.Option(
+            help="Number of classes, those with the most sequences; 117 is usual for HDM05."
+        ),
     ] = None,
     root: Annotated[
         int | None,
         typer.Option(help="Joint that positions are relative to. [default: absolute positions]"),
     ] = None,
-    clips: Annotated[bool, typer.Option(help="Cut training sequences into clips.")] = True,
+    clips: Annotated[bool, typer.Option(help="Training sequences cut into clips.")] = True,
     score: Annotated[
-        str, typer.Option(help="What verification compares: features (of LogEig) or logits.")
+        str, typer.Option(help="Input of verification: features (of LogEig) or logits.")
     ] = "features",
-    seed: Annotated[int, typer.Option(help="Of parts and weights.")] = 0,
+    seed: Seed = 0,
     device: Device = "auto",
-    dtype: Annotated[str, typer.Option(help="float64 or float32.")] = "float64",
+    dtype: Dtype = "float64",
     out: Annotated[
         Path | None,
         typer.Option(help="Folder of the reproduction. [default: runs/reproduce-EXPERIMENT]"),
@@ -276,7 +270,8 @@ def evaluate(
     groups: Groups = None,
     bad: BadAgain = None,
     part: Annotated[
-        str | None, typer.Option(help="train, val, test or all. [default: test where there is one]")
+        str | None,
+        typer.Option(help="Part of the data: train, val, test or all. [default: test, if any]"),
     ] = None,
     device: Device = "auto",
 ) -> None:
@@ -296,7 +291,7 @@ def evaluate(
 def predict(
     run: Run,
     data: Data,
-    out: Annotated[Path, typer.Option(help="The file to write, or - for standard output.")] = Path(
+    out: Annotated[Path, typer.Option(help="Output file, or - for standard output.")] = Path(
         "predictions.csv"
     ),
     groups: Groups = None,

@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 from rich.status import Status
 
+from spdnet.cli.options import parsed
 from spdnet.cli.signals import stop_on_signals
 from spdnet.datasets.names import printable
 from spdnet.experiments import Comparison, ComparisonFolder, compare
@@ -20,10 +21,9 @@ def run_comparison(given: dict[str, Any], out: Path | None) -> None:
     """Compare, print the table, and say where it is."""
     console = Console(highlight=False, markup=False, emoji=False)
     names = given.pop("methods").lower()
-    for name in ("protocol", "estimator", "bad"):
-        given[name] = given[name] and given[name].lower()
+    given["protocol"] = given["protocol"] and given["protocol"].lower()
     methods = None if names == "all" else tuple(filter(None, map(str.strip, names.split(","))))
-    settings = Comparison(**given, methods=methods)
+    settings = Comparison(**parsed("compare", given), methods=methods)
     name = Path(settings.data).resolve().stem or "data"
     folder = ComparisonFolder(Path("runs") / f"compare-{name}" if out is None else out)
     told = _Teller(console)

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from spdnet.cli.errors import errors
-from spdnet.cli.options import Bad, Data, Groups, Labels
+from spdnet.cli.options import Bad, Data, Dtype, Groups, Labels, Signals
 
 data_app = typer.Typer(
     help="Look at data, build files of matrices, get the data sets of the paper.",
@@ -19,9 +19,7 @@ def info(
     data: Data,
     labels: Labels = None,
     groups: Groups = None,
-    signals: Annotated[
-        bool, typer.Option("--signals", help="X are signals even if they are square.")
-    ] = False,
+    signals: Signals = False,
 ) -> None:
     """Counts, sizes, classes, condition numbers, and what is wrong, by index.
 
@@ -57,44 +55,50 @@ def build_(
         ),
     ] = "matrices",
     kind: Annotated[
-        str, typer.Option(help="Of sequences and signals: covariance, or gaussian, with the mean.")
+        str,
+        typer.Option(
+            help="Descriptor of sequences and signals: covariance, or gaussian (with mean)."
+        ),
     ] = "covariance",
-    reg: Annotated[float, typer.Option(help="Added to the covariance, times its mode.")] = 1e-3,
+    reg: Annotated[
+        float, typer.Option(help="Regularisation of the covariance, in units of --mode.")
+    ] = 1e-3,
     mode: Annotated[
         str | None,
         typer.Option(
-            help="trace, mean (eigenvalue), absolute, shrinkage or none. [default: trace, of "
-            "signals mean, as in training]"
+            help="Unit of --reg: trace, mean (eigenvalue), absolute, shrinkage or none. [default: "
+            "trace; for signals mean, as in training]"
         ),
     ] = None,
     root: Annotated[
         int | None, typer.Option(help="Joint that the positions of others are relative to.")
     ] = None,
     pca: Annotated[
-        int | None, typer.Option(help="Dimensions to keep, found in the training part.")
+        int | None,
+        typer.Option(help="Number of principal components, fitted on the training part."),
     ] = None,
     clip_length: Annotated[
         float | None,
-        typer.Option(help="Cut training sequences into clips: frames, or a share such as 0.5."),
+        typer.Option(help="Length of training clips: frames, or a fraction such as 0.5."),
     ] = None,
     clip_stride: Annotated[
-        int | None, typer.Option(help="Frames from clip to clip. [default: half a clip]")
+        int | None, typer.Option(help="Stride of clips in frames. [default: half a clip]")
     ] = None,
     clips: Annotated[
-        int | None, typer.Option(help="Instead of a stride: clips of each sequence.")
+        int | None, typer.Option(help="Number of clips per sequence, instead of a stride.")
     ] = None,
-    size: Annotated[int, typer.Option(help="Videos: height and width of the grey frames.")] = 20,
-    every: Annotated[int, typer.Option(help="Take every so-many-th frame.")] = 1,
+    size: Annotated[int, typer.Option(help="Height and width of the grey frames of videos.")] = 20,
+    every: Annotated[int, typer.Option(help="Step between the frames that are used.")] = 1,
     index: Annotated[
-        Path | None, typer.Option(help="The authors' index (.mat) of a folder of matrices.")
+        Path | None, typer.Option(help="Index (.mat) of the authors for a folder of matrices.")
     ] = None,
     groups: Groups = None,
     test: Annotated[
         float | None,
-        typer.Option(help="Random part to test on, where folders do not name it. [default: none]"),
+        typer.Option(help="Test fraction, if the folders have no split. [default: none]"),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of that part.")] = 0,
-    dtype: Annotated[str, typer.Option(help="float64 or float32, in the file.")] = "float64",
+    seed: Annotated[int, typer.Option(help="Random seed of that split.")] = 0,
+    dtype: Dtype = "float64",
     bad: Bad = "refuse",
 ) -> None:
     """Write one file of matrices, with classes, parts and groups, that trains from disk.

@@ -1,13 +1,93 @@
-"""Arguments and options that several commands have."""
+"""Options of the command line, made from their descriptions."""
 
-from typing import Annotated
+import inspect
+from collections.abc import Callable
+from functools import wraps
+from typing import Annotated, Any
 
 import typer
 
-DATA = "`digits`, a .npz or .npy file, or a folder of classes."
-LABELS = "Labels of a .npy file: .npy, or text, one a line."
-GROUPS = "Whom each belongs to, such as subjects: .npy, or text, one a line."
+from spdnet.options.option import options
+from spdnet.options.run import RunOptions
+
+_OPTIONS = options(RunOptions)
+
+DATA = _OPTIONS["data"].text()
 Data = Annotated[str, typer.Argument(metavar="DATA", help=DATA, show_default=False)]
-Labels = Annotated[str | None, typer.Option(help=LABELS)]
-Groups = Annotated[str | None, typer.Option(help=GROUPS)]
-Bad = Annotated[str, typer.Option(help="Matrices that are not SPD: refuse, drop or repair them.")]
+
+
+def shared(name: str, *flags: str, default: str = "") -> Any:
+    """Make the option of a command that has an option of ``spdnet train``.
+
+    Parameters
+    ----------
+    name : str
+        Name of the option in :class:`RunOptions`.
+    *flags : str
+        Spelling, where it is not that of ``spdnet train``.
+    default : str
+        Default in words, for an option whose default is None.
+    """
+    described = _OPTIONS[name]
+    text = described.text() + (f" [default: {default}]" if default else "")
+    return typer.Option(*(flags or described.flags), help=text)
+
+
+Labels = Annotated[str | None, shared("labels")]
+Groups = Annotated[str | None, shared("groups")]
+Signals = Annotated[bool, shared("signals")]
+Estimator = Annotated[str, shared("estimator")]
+Reg = Annotated[float, shared("reg")]
+Bad = Annotated[str, shared("bad")]
+Seed = Annotated[int, shared("seed")]
+Device = Annotated[str, shared("device")]
+Dtype = Annotated[str, shared("dtype")]
+
+
+def parsed(who: str, given: dict[str, Any], described: Any = RunOptions) -> dict[str, Any]:
+    """Convert the text of options to values; options that were not given are left out."""
+    found = options(described)
+    return {
+        name: found[name].kind.parse(who, name, value) if name in found else value
+        for name, value in given.items()
+        if value is not None
+    }
+
+
+def takes_options(described: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Decorate a command: its keywords ``**given`` become the options of a dataclass.
+
+    ``data`` becomes an optional argument. An option that is not given is None.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        own = list(inspect.signature(command).parameters.values())[:-1]
+        made = [_parameter(name, found) for name, found in options(described).items()]
+
+        @wraps(command)
+        def run(**given: Any) -> None:
+            command(**given)
+
+        parameters = [*made, *own]
+        run.__signature__ = inspect.Signature(parameters, return_annotation=None)  # type: ignore[attr-defined]
+        run.__annotations__ = {p.name: p.annotation for p in parameters}
+        return run
+
+    return decorate
+
+
+def _parameter(name: str, described: Any) -> inspect.Parameter:
+    info: Any
+    if name == "data":
+        info = typer.Argument(metavar="DATA", help=DATA)
+    else:
+        default = f" [default: {described.default_text}]" if described.default_text else ""
+        info = typer.Option(
+            *described.flags, rich_help_panel=described.panel, help=described.text() + default
+        )
+    return inspect.Parameter(
+        name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None,
+        annotation=Annotated[described.kind.type | None, info],
+    )

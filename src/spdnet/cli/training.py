@@ -2,8 +2,6 @@
 
 import os
 import shlex
-from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +9,7 @@ from rich.console import Console
 
 from spdnet._checks import require_count
 from spdnet.cli.display import Display
+from spdnet.cli.options import parsed
 from spdnet.cli.signals import stop_on_signals
 from spdnet.datasets.names import printable
 from spdnet.experiments import RunFolder, train
@@ -20,21 +19,6 @@ from spdnet.report import write_report
 from spdnet.report.page import PARTS
 from spdnet.training import Fabric, make_fabric
 from spdnet.training.device import leave, under_torchrun
-
-#: options whose values are names
-_NAMES = (
-    "recipe",
-    "model",
-    "norm",
-    "head",
-    "optimizer",
-    "schedule",
-    "center",
-    "class_weight",
-    "dtype",
-    "bad",
-    "estimator",
-)
 
 
 def run_training(
@@ -48,7 +32,7 @@ def run_training(
     """Train with the settings given, those of a file, or those of the run that is resumed."""
     console = Console(highlight=False, markup=False, emoji=False)
     require_count("train", "devices", devices)
-    given = _parsed(given)
+    given = parsed("train", given)
     restarted = under_torchrun() and int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
     if restarted and out is not None and RunFolder(out).exists:
         resume, given, file = True, {}, None  # the same command, after a process has died
@@ -103,22 +87,6 @@ def _train(
         display.close()
 
 
-def _parsed(given: dict[str, Any]) -> dict[str, Any]:
-    """Text of the command line as the values it stands for; SPDNet is spdnet."""
-    given = {k: v.lower() if k in _NAMES else v for k, v in given.items()}
-    if "dims" in given:
-        try:
-            given["dims"] = tuple(int(part) for part in given["dims"].split(","))
-        except ValueError:
-            raise ValueError(
-                f"train: expected dims such as 93,70,50,30, got {given['dims']!r}"
-            ) from None
-    if "eps" in given:
-        with suppress(ValueError):  # a percentage, or an error that the settings find
-            given["eps"] = float(given["eps"])
-    return given
-
-
 def _resumed(values: dict[str, Any], out: Path | None) -> tuple[RunFolder, Settings, bool]:
     """Return the folder and settings of the run to resume, and whether it gets more epochs.
 
@@ -142,7 +110,7 @@ def _resumed(values: dict[str, Any], out: Path | None) -> tuple[RunFolder, Setti
                 f"{before.get(name)!r}, got {now.get(name)!r}; leave it out, or start a new run"
             )
     changes = {name: getattr(asked, name) for name in given & free}
-    return folder, replace(settings, **changes), is_longer
+    return folder, settings.changed(**changes), is_longer
 
 
 def _name(data: str) -> str:

@@ -10,10 +10,8 @@ import numpy
 from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 
-from spdnet._checks import require_choice, require_count, require_number
-from spdnet.covariance import ESTIMATORS
+from spdnet._checks import require_choice
 from spdnet.datasets import hold_out
-from spdnet.datasets.examine import REMEDIES
 from spdnet.experiments.cell import Task, fit_and_score
 from spdnet.experiments.comparison_folder import ComparisonFolder
 from spdnet.experiments.comparison_tables import as_csv, as_latex, as_text
@@ -22,34 +20,29 @@ from spdnet.experiments.methods import METHODS, Method, Where
 from spdnet.experiments.pace import Pace
 from spdnet.experiments.run_folder import RunFolder, write
 from spdnet.experiments.settings import EMBEDDED
+from spdnet.options.kinds import Number
+from spdnet.options.option import check_options, document, same
+from spdnet.options.run import TEST_SIZE, DataOptions, RunOptions
 from spdnet.training import make_fabric
 
 PROTOCOLS = ("file", "groups", "random-halves")
 
 
+@document()
 @dataclass(frozen=True, kw_only=True)
-class Comparison:
-    """What to compare on what.
+class Comparison(DataOptions):
+    """Settings of a comparison: the data, the methods, the splits.
 
     Parameters
     ----------
-    data, labels, groups, signals, estimator, reg, bad
-        As in :class:`Settings`.
     methods : sequence of str, optional
         Names such as ``spdnet-2``; all that the data allow when not given.
-    repeats : int, optional
-        Random parts, each with the next seed; 10 when not given, or 1 where the data name them.
-    test_size : float
-        Part that is held out.
     protocol : {"file", "groups", "random-halves"}, optional
-        The parts that the data name (validation counts as training), whole groups, or random
-        stratified parts. When not given, the first of these that the data allow.
+        The split of the data (validation counts as training), whole groups, or random stratified
+        parts. When not given, the first of these that the data allow.
     tune : bool
-        Search each method's few parameters by cross-validation on the training part.
-    seed : int
-    device : str
-    epochs : int, optional
-        Of the SPDNets; those of the default recipe when not given.
+        Search the parameters of each method by cross-validation on the training part.
+    {options}
 
     Examples
     --------
@@ -58,21 +51,22 @@ class Comparison:
     3
     """
 
-    data: str
-    labels: str | None = None
-    groups: str | None = None
-    signals: bool = False
-    estimator: str = "sample"
-    reg: float = 1e-3
-    bad: str = "refuse"
     methods: tuple[str, ...] | None = None
-    repeats: int | None = None
-    test_size: float = 0.5
+    repeats: int | None = same(
+        RunOptions,
+        "repeat",
+        help="Number of random splits, with seeds SEED, SEED+1, ...",
+        default=None,
+        unset="10, or 1 for the split of the data",
+    )
+    test_size: float = same(
+        RunOptions, "test", kind=Number(above=0, below=1), default=TEST_SIZE["compare"], unset=""
+    )
     protocol: str | None = None
     tune: bool = False
-    seed: int = 0
-    device: str = "auto"
-    epochs: int | None = None
+    seed: int = same(RunOptions, "seed")
+    device: str = same(RunOptions, "device")
+    epochs: int | None = same(RunOptions, "epochs")
 
     def __post_init__(self) -> None:
         who = "compare"
@@ -82,20 +76,9 @@ class Comparison:
             for name in self.methods:
                 require_choice(who, "method", name, METHODS)
             object.__setattr__(self, "methods", tuple(dict.fromkeys(self.methods)))
-        require_choice(who, "estimator", self.estimator, ESTIMATORS)
-        require_choice(who, "bad", self.bad, REMEDIES)
-        require_number(who, "reg", self.reg, at_least=0)
-        if self.repeats is not None:
-            require_count(who, "repeats", self.repeats)
-        require_number(who, "test_size", self.test_size, above=0, below=1)
         if self.protocol is not None:
             require_choice(who, "protocol", self.protocol, PROTOCOLS)
-        if self.epochs is not None:
-            require_count(who, "epochs", self.epochs)
-        if type(self.seed) is not int or not 0 <= self.seed < 2**31:
-            raise ValueError(
-                f"{who}: expected seed to be a whole number from 0 to 2147483647, got {self.seed!r}"
-            )
+        check_options(who, self)
 
 
 def compare(

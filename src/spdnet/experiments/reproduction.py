@@ -8,8 +8,8 @@ from typing import Any
 from spdnet._checks import require_choice, require_count, require_number
 from spdnet.datasets import Descriptor
 from spdnet.datasets.published import PUBLISHED
-from spdnet.experiments.settings import DTYPES
-from spdnet.training import RECIPES
+from spdnet.options.option import check_options, document, same
+from spdnet.options.run import RunOptions
 
 EXPERIMENTS = ("afew", "hdm05", "pasc", "no-logeig", "epsilon", "convergence")
 PROTOCOLS = ("fixed", "random-halves", "verification")
@@ -89,36 +89,32 @@ class Experiment:
         return [name for name in self.rows[0].paper if name != "deviation"]
 
 
+@document()
 @dataclass(frozen=True, kw_only=True)
 class Reproduction:
-    """What to reproduce, and how it differs from the paper.
+    """Settings of a reproduction: the experiment, and how it differs from the paper.
 
     Parameters
     ----------
     experiment : {"afew", "hdm05", "pasc", "no-logeig", "epsilon", "convergence"}
+        Name of the experiment.
     standin : str, optional
         Other data in place of the paper's: ``digits``, ``generated``, or a file of sequences or of
         matrices.
     quick : bool
-        Two epochs on a few sequences: to see that everything runs. The figures mean nothing.
+        Train for two epochs on a few sequences, to test that everything runs. The results are
+        meaningless.
     baselines : bool
         Also run the other methods of the paper's table.
-    recipe : {"paper", "default"}
-        The training of the paper, or that of ``spdnet train``.
-    repeats, epochs : int, optional
-        Instead of those of the paper.
     classes : int, optional
-        Keep so many classes, those with the most sequences: 117 is what most later work uses of
-        HDM05.
+        Number of classes to keep, those with the most sequences. Most later work on HDM05 uses 117.
     root : int, optional
-        Joint that positions are relative to; those of the paper are absolute as far as it tells.
+        Joint that positions are relative to. Absolute positions if not given, as in the paper.
     clips : bool
         Whether training sequences are cut into clips.
     score : {"features", "logits"}
-        What pairs are compared by in verification: what LogEig gives, or the outputs.
-    seed : int
-    device : str
-    dtype : {"float64", "float32"}
+        What verification compares: the output of LogEig, or the logits.
+    {options}
 
     Examples
     --------
@@ -132,33 +128,29 @@ class Reproduction:
     standin: str | None = None
     quick: bool = False
     baselines: bool = False
-    recipe: str = "paper"
-    repeats: int | None = None
-    epochs: int | None = None
+    recipe: str = same(RunOptions, "recipe", detail="", default="paper")
+    repeats: int | None = same(
+        RunOptions, "repeat", default=None, unset="as in the paper, 10 for hdm05 and 1 for others"
+    )
+    epochs: int | None = same(
+        RunOptions, "epochs", unset="as in the paper, 100 for pasc and 500 for others"
+    )
     classes: int | None = None
     root: int | None = None
     clips: bool = True
     score: str = "features"
-    seed: int = 0
-    device: str = "auto"
-    dtype: str = "float64"
+    seed: int = same(RunOptions, "seed")
+    device: str = same(RunOptions, "device")
+    dtype: str = same(RunOptions, "dtype")
 
     def __post_init__(self) -> None:
         who = "reproduce"
         require_choice(who, "experiment", self.experiment, EXPERIMENTS)
-        require_choice(who, "recipe", self.recipe, RECIPES)
         require_choice(who, "score", self.score, SCORES)
-        require_choice(who, "dtype", self.dtype, DTYPES)
-        for name in ("repeats", "epochs"):
-            if getattr(self, name) is not None:
-                require_count(who, name, getattr(self, name))
+        check_options(who, self)
         if self.classes is not None:
             require_number(who, "classes", self.classes, at_least=2)
             require_count(who, "classes", self.classes)
-        if type(self.seed) is not int or not 0 <= self.seed < 2**31:
-            raise ValueError(
-                f"{who}: expected seed to be a whole number from 0 to 2147483647, got {self.seed!r}"
-            )
 
     @property
     def title(self) -> str:

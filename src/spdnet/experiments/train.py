@@ -93,7 +93,7 @@ def train(
     common = (data, preprocessing, folder)
     with folder.locked() if fabric.is_global_zero else nullcontext():
         if fabric.is_global_zero:
-            _begin(replace(settings, dims=dims), folder, data.digest, resume)
+            _begin(settings.changed(dims=dims), folder, data.digest, resume)
         fabric.barrier()  # from here on the others find what the first one has written
         if settings.repeat == 1:
             return train_one(settings, *common, resume, watch, on_finished, fabric=fabric)
@@ -114,14 +114,14 @@ def _begin(settings: Settings, folder: RunFolder, digest: str, resume: bool) -> 
         if epochs > began.make_recipe().epochs or settings.paths() != began.paths():
             for one in (*folder.seeds(), folder):
                 changes = {"epochs": epochs, **settings.paths()}
-                one.replace_settings(replace(one.settings(), **changes), digest)
+                one.replace_settings(one.settings().changed(**changes), digest)
         folder.require_same(settings, digest)
     folder.create(settings, digest)
 
 
 def _repeats(settings: Settings) -> list[Settings]:
     """Return the settings of each repeat, with consecutive seeds."""
-    return [replace(settings, repeat=1, seed=settings.seed + i) for i in range(settings.repeat)]
+    return [settings.changed(repeat=1, seed=settings.seed + i) for i in range(settings.repeat)]
 
 
 def _train_many(
@@ -140,7 +140,7 @@ def _train_many(
         finished, exists = one.finished, one.exists
         fabric.barrier()  # all have looked before one writes
         if exists:
-            one.require_same(replace(run, dims=_dims(run, preprocessing.n)), data.digest)
+            one.require_same(run.changed(dims=_dims(run, preprocessing.n)), data.digest)
         if finished:
             found.append(one.results())
             continue
@@ -210,7 +210,7 @@ def train_one(
     trained = Trained(
         model, data.classes, preprocessing, recipe, own, known, scale, bad=settings.bad
     )
-    full = replace(settings, dims=dims)
+    full = settings.changed(dims=dims)
     common = {**trained.state(), "identity": full.identity(data.digest)}
     chosen = " (chosen)" if settings.dims is None else ""
     watch.say(

@@ -6,59 +6,32 @@ from typing import Any
 
 import torch
 
-from spdnet._checks import (
-    require_choice,
-    require_count,
-    require_number,
-    require_threshold,
-)
-from spdnet.manifolds import METRICS
-from spdnet.models.spdnet import HEADS, NORMS
+from spdnet._checks import require_count
 from spdnet.optim import RiemannianAdam, RiemannianSGD
+from spdnet.options.option import RECIPE_NAMES, check_options, document, options
+from spdnet.options.recipe import RecipeOptions
 
-#: by the names of their classes
+#: classes of the networks
 MODELS = {"spdnet": "SPDNet", "multibranch": "MultiBranchSPDNet", "tsmnet": "TSMNet"}
-OPTIMIZERS = ("adam", "sgd")
-SCHEDULES = ("constant", "cosine")
 
 
+@document()
 @dataclass(frozen=True, kw_only=True)
-class Recipe:
-    """How a network is built and trained.
+class Recipe(RecipeOptions):
+    """Hyperparameters of the network and of its training.
+
+    The defaults are those of ``RECIPES["default"]``. ``"none"`` is stored as None.
 
     Parameters
     ----------
-    optimizer : {"adam", "sgd"}
-        :class:`spdnet.optim.RiemannianAdam` or :class:`spdnet.optim.RiemannianSGD`.
-    lr : float
-        Learning rate at the start.
-    schedule : {"constant", "cosine"}
-        Keep the learning rate, or let it fall to zero along half a cosine.
-    batch_size, epochs : int
-    eps : float or str
-        Threshold of the ReEigs: see :class:`spdnet.nn.ReEig`.
-    center : {"log_euclidean", "affine_invariant"} or None
-        Mean of the training data that becomes the identity: see :class:`spdnet.nn.Center`.
-    bias : bool
-        Whether the classifier has a bias. Centred data need one: their logarithms are near zero, so
-        that without it rare classes are as probable as frequent ones.
-    momentum : float
-        Of SGD.
-    weight_decay : float
-        Of all weights but those of BiMaps.
-    label_smoothing : float
-        Part of the target that is spread over all classes in training: small data sets are learnt
-        by heart, and this keeps the network from being sure of it.
-    model : {"spdnet", "multibranch", "tsmnet"}
-        :class:`spdnet.SPDNet`, :class:`spdnet.models.MultiBranchSPDNet`, or
-        :class:`spdnet.models.TSMNet`, which takes signals instead of matrices, and of the settings
-        of the network only ``eps``.
-    norm : {"brooks", "log_euclidean", "affine_invariant", "log_cholesky"} or None
-        Batch normalisation after each BiMap: see :class:`spdnet.SPDNet`.
-    head : str
-        Classifier, ``"linear"`` or a metric: see :class:`spdnet.SPDNet`.
-    log : bool
-        False leaves LogEig out of SPDNet, the paper's ablation.
+    {options}
+
+    See Also
+    --------
+    spdnet.SPDNet : The network, with ``norm``, ``head`` and ``log``.
+    spdnet.nn.ReEig : The meaning of ``eps``.
+    spdnet.nn.Center : The meaning of ``center``.
+    spdnet.optim.RiemannianAdam, spdnet.optim.RiemannianSGD : The optimizers.
 
     Examples
     --------
@@ -67,36 +40,12 @@ class Recipe:
     0.01
     """
 
-    optimizer: str
-    lr: float
-    schedule: str
-    batch_size: int
-    epochs: int
-    eps: float | str
-    center: str | None
-    bias: bool
-    momentum: float = 0.0
-    weight_decay: float = 0.0
-    label_smoothing: float = 0.0
-    model: str = "spdnet"
-    norm: str | None = None
-    head: str = "linear"
-    log: bool = True
-
     def __post_init__(self) -> None:
         who = "Recipe"
-        require_choice(who, "optimizer", self.optimizer, OPTIMIZERS)
-        require_number(who, "lr", self.lr, at_least=0)
-        require_choice(who, "schedule", self.schedule, SCHEDULES)
-        require_count(who, "batch_size", self.batch_size)
-        require_count(who, "epochs", self.epochs)
-        require_threshold(who, self.eps)
-        if self.center is not None:
-            require_choice(who, "center", self.center, METRICS)
-        require_choice(who, "model", self.model, MODELS)
-        if self.norm is not None:
-            require_choice(who, "norm", self.norm, NORMS)
-        require_choice(who, "head", self.head, HEADS)
+        check_options(who, self)
+        for name in options(self):
+            if getattr(self, name) == "none":
+                object.__setattr__(self, name, None)
         if not self.log and (self.model, self.head) != ("spdnet", "linear"):
             raise ValueError(
                 f"{who}: expected model='spdnet' and head='linear' without LogEig, got "
@@ -108,9 +57,6 @@ class Recipe:
                 f"{who}: expected no center, no norm and head='linear' with model='tsmnet', which "
                 f"has its own, got center={self.center!r}, norm={self.norm!r}, head={self.head!r}"
             )
-        require_number(who, "label_smoothing", self.label_smoothing, at_least=0, below=1)
-        require_number(who, "momentum", self.momentum, at_least=0)
-        require_number(who, "weight_decay", self.weight_decay, at_least=0)
         if self.optimizer == "adam" and self.momentum:
             raise ValueError(
                 f"{who}: expected momentum = 0 with optimizer='adam', which has its own, got "
@@ -118,7 +64,7 @@ class Recipe:
             )
 
     def changed(self, **settings: Any) -> "Recipe":
-        """The recipe with other settings, where they are not None.
+        """Return the recipe with other settings, where they are not None.
 
         ``center="none"`` does not centre, ``norm="none"`` does not normalise.
         """
@@ -126,9 +72,6 @@ class Recipe:
         if unknown:
             raise TypeError(f"Recipe: expected settings of a recipe, got {sorted(unknown)}")
         given = {name: value for name, value in settings.items() if value is not None}
-        for name in ("center", "norm"):
-            if given.get(name) == "none":
-                given[name] = None
         if given.get("model", self.model) == "tsmnet":
             given.setdefault("center", None)  # that of the recipe is for matrices
         return replace(self, **given)
@@ -162,29 +105,11 @@ class Recipe:
         )
 
 
+#: "paper" has the settings of the paper, and the gradient of the released code: Eq. 7 as printed
+#: is another
 RECIPES = {
-    "default": Recipe(
-        optimizer="adam",
-        lr=0.01,
-        schedule="cosine",
-        batch_size=30,
-        epochs=60,
-        eps=1e-4,
-        center="log_euclidean",
-        bias=True,
-        label_smoothing=0.1,
-    ),
-    # its settings, and the gradient of the released code: Eq. 7 as printed is another
-    "paper": Recipe(
-        optimizer="sgd",
-        lr=0.01,
-        schedule="constant",
-        batch_size=30,
-        epochs=500,
-        eps=1e-4,
-        center=None,
-        bias=False,
-    ),
+    recipe: Recipe(**{name: found.recipes[recipe] for name, found in options(Recipe).items()})
+    for recipe in RECIPE_NAMES
 }
 
 

@@ -1,0 +1,168 @@
+"""The options of a run: data, hyperparameters that replace those of the recipe, and others."""
+
+from dataclasses import dataclass, fields, make_dataclass
+from typing import Any
+
+from spdnet.options import recipe
+from spdnet.options.kinds import Choice, Count, FilePath, Flag, Number, Seed, Sizes, Text
+from spdnet.options.option import (
+    DATA,
+    NETWORK,
+    RECIPE_NAMES,
+    RUN,
+    TRAINING,
+    option,
+    same,
+    show,
+)
+
+DTYPES = ("float64", "float32")
+#: Default fractions of the data that are held out. A training keeps most of the data;
+#: a comparison follows the random halves of the paper.
+TEST_SIZE = {"train": 0.2, "compare": 0.5}
+VAL_SIZE = 0.1
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataOptions:
+    """The data, and how SPD matrices are obtained from them."""
+
+    data: str = option(
+        FilePath(),
+        "`digits`, a .npz or .npy file, or a folder with one subfolder per class",
+        panel=DATA,
+    )
+    labels: str | None = option(
+        FilePath(),
+        "File with the labels of a .npy file",
+        detail="A .npy file, or text with one label per line.",
+        default=None,
+        panel=DATA,
+    )
+    groups: str | None = option(
+        FilePath(),
+        "File with the group label of each sample, for example the subject",
+        detail="A .npy file, or text with one label per line.",
+        default=None,
+        panel=DATA,
+    )
+    signals: bool = option(
+        Flag(),
+        "Treat X as signals even if it is square",
+        default=False,
+        panel=DATA,
+        flags=("--signals",),
+    )
+    estimator: str = option(
+        Choice(("sample", "ledoit_wolf", "oas")),
+        "Covariance estimator for signals",
+        default="sample",
+        panel=DATA,
+    )
+    reg: float = option(
+        Number(at_least=0),
+        "Regularisation of the covariance of signals, relative to its mean eigenvalue",
+        default=1e-3,
+        panel=DATA,
+    )
+    bad: str = option(
+        Choice(("refuse", "drop", "repair")),
+        "Treatment of matrices that are not SPD",
+        default="refuse",
+        panel=DATA,
+    )
+
+
+_Settings: Any = make_dataclass(
+    "_Settings",
+    [
+        (
+            "recipe",
+            str,
+            option(
+                Choice(RECIPE_NAMES),
+                "Name of a set of hyperparameters",
+                detail="Other options replace its values.",
+                default="default",
+                panel=NETWORK,
+            ),
+        ),
+        (
+            "dims",
+            tuple[int, ...] | None,
+            option(
+                Sizes(),
+                "Sizes of the matrices, such as 93,70,50,30",
+                detail="The size of the input, then of the output of each BiMap.",
+                default=None,
+                unset="from the data",
+                panel=NETWORK,
+            ),
+        ),
+        *(
+            (f.name, Any, same(recipe.RecipeOptions, f.name, default=None))
+            for f in fields(recipe.RecipeOptions)
+            if f.metadata["option"].panel
+        ),
+    ],
+    bases=(DataOptions,),
+    frozen=True,
+    kw_only=True,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions(_Settings):  # type: ignore[misc]
+    """All options of a run, in the order of the help."""
+
+    class_weight: str | None = option(
+        Choice(("balanced",), none=True),
+        "Class weights in the loss",
+        detail="balanced gives all classes the same total weight in training and validation.",
+        default=None,
+        unset="none",
+        panel=TRAINING,
+    )
+    patience: int | None = option(
+        Count(),
+        "Number of epochs without a lower validation loss after which training stops",
+        default=None,
+        panel=TRAINING,
+    )
+    seed: int = option(
+        Seed(),
+        "Random seed",
+        detail="It determines the splits, the initial weights and the order of the batches.",
+        default=0,
+        panel=TRAINING,
+    )
+    device: str = option(
+        Text(), "Device, such as auto, cpu, cuda or cuda:1", default="auto", panel=TRAINING
+    )
+    dtype: str = option(Choice(DTYPES), "Floating-point type", default="float64", panel=TRAINING)
+    test: float | None = option(
+        Number(at_least=0, below=1),
+        "Test fraction",
+        default=None,
+        unset=f"{show(TEST_SIZE['train'])}, or the split of the data",
+        panel=DATA,
+        flags=("--test", "--test-size"),
+    )
+    val: float | None = option(
+        Number(at_least=0, below=1),
+        "Validation fraction, used to select the epoch",
+        detail="It is a fraction of the samples that are not test samples.",
+        default=None,
+        unset=f"{show(VAL_SIZE)}, or the split of the data",
+        panel=DATA,
+    )
+    repeat: int = option(
+        Count(),
+        "Number of runs, with seeds SEED, SEED+1, ...",
+        default=1,
+        panel=RUN,
+        flags=("--repeat", "--repeats"),
+    )
+    baseline: bool = option(
+        Flag(), "Log-Euclidean linear baseline on the same split", default=True, panel=RUN
+    )
