@@ -5,7 +5,7 @@ import shlex
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
@@ -18,8 +18,11 @@ from spdnet.experiments.settings import Settings, from_mapping, read_toml
 from spdnet.experiments.watch import Terminated
 from spdnet.report import write_report
 from spdnet.report.page import PARTS
-from spdnet.training import Fabric, make_fabric
+from spdnet.training import make_fabric
 from spdnet.training.device import leave, under_torchrun
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
 
 #: options whose values are names
 _NAMES = (
@@ -80,7 +83,7 @@ def run_training(
 
 
 def _train(
-    display: Display, settings: Settings, folder: RunFolder, resume: bool, fabric: Fabric
+    display: Display, settings: Settings, folder: RunFolder, resume: bool, fabric: "Fabric"
 ) -> dict[str, Any]:
     try:
         return train(
