@@ -2,22 +2,27 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= auto
+INSTALL := $(BIN)/pip install --quiet --constraint constraints.txt
 
 .PHONY: help setup train test test-slow test-all lint docs format bench clean
 
 help:  ## Show these targets.
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
-setup: $(VENV)/installed  ## Make .venv with the package and everything it is developed with.
+setup: $(VENV)/dev  ## Make .venv with the package and everything it is developed with.
 
 # torch by itself and first, so that its pinned build is the one that everything else meets
-$(VENV)/installed: pyproject.toml constraints.txt
+$(VENV)/runtime: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --constraint constraints.txt "setuptools>=77" torch
-	$(BIN)/pip install --quiet --constraint constraints.txt --no-build-isolation --editable ".[dev]"
+	$(INSTALL) "setuptools>=77" torch
+	$(INSTALL) --no-build-isolation --editable .
 	touch $@
 
-train: setup  ## Train on the embedded data; the report is in the folder that it names.
+$(VENV)/dev: $(VENV)/runtime
+	$(INSTALL) --no-build-isolation --editable ".[dev]"
+	touch $@
+
+train: $(VENV)/runtime  ## Train on the embedded data; the report is in the folder that it names.
 	$(BIN)/spdnet train digits
 
 test: setup  ## Run the tests, minutes on two cores.

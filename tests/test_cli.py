@@ -1,4 +1,5 @@
 import csv
+import functools
 import json
 import os
 import re
@@ -7,7 +8,9 @@ import signal
 import stat
 import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -49,12 +52,19 @@ def test_help_and_version():
     assert spdnet("--version").stdout.startswith("spdnet 0.")
 
 
-def test_help_loads_nothing_heavy():
+@pytest.mark.parametrize(
+    ("arguments", "heavy"),
+    [
+        (["train", "--help"], "torch numpy sklearn scipy matplotlib lightning_fabric"),
+        (["data", "info", "digits"], "lightning_fabric torch._dynamo"),  # two seconds
+    ],
+    ids=["help", "info"],
+)
+def test_a_command_loads_what_it_needs(arguments, heavy):
     code = (
         "import sys; from typer.testing import CliRunner; from spdnet.cli import app;"
-        "assert CliRunner().invoke(app, ['train', '--help']).exit_code == 0;"
-        "heavy = 'torch numpy sklearn scipy matplotlib lightning_fabric'.split();"
-        "print([m for m in heavy if m in sys.modules])"
+        f"assert CliRunner().invoke(app, {arguments}).exit_code == 0;"
+        f"print([m for m in {heavy.split()} if m in sys.modules])"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"
@@ -66,8 +76,8 @@ def test_info_of_matrices(tmp_path):
     bad[4, 0, 0] = np.nan
     split = np.array(["train"] * 4 + ["test"] * 2)
     np.savez(tmp_path / "a.npz", X=bad, y=Y, split=split, groups=np.arange(6) // 2)
-    run = spdnet("data", "info", tmp_path / "a.npz")
-    assert run.returncode == 0
+    run = invoke("data", "info", tmp_path / "a.npz")
+    assert run.exit_code == 0
     for text in (
         "6 matrices of 4 x 4, float64",
         "3 classes, 1 to 3 each (always the largest: 50.0 %)",
@@ -230,25 +240,33 @@ def wait_for(process, epoch):
     raise AssertionError(process.stderr.read())
 
 
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    """Data, the options of a training of them, and its run."""
+    place = tmp_path_factory.mktemp("uninterrupted")
+    options = (file_of(place), "--epochs", 100, "--device", "cpu", "--no-baseline")
+    assert spdnet("train", *options, "--out", place / "run").returncode == 0
+    return options, place / "run"
+
+
 @pytest.mark.parametrize(
     "how", [signal.SIGINT, signal.SIGKILL, signal.SIGTERM, signal.SIGUSR1], ids=lambda s: s.name
 )
-def test_stopped_and_resumed_ends_bit_equal(tmp_path, how):
-    data, run, straight = file_of(tmp_path), tmp_path / "run", tmp_path / "straight"
-    options = (data, "--epochs", 400, "--device", "cpu", "--no-baseline")
-    process = start("train", *options, "--out", run)
+def test_stopped_and_resumed_ends_bit_equal(tmp_path, uninterrupted, how):
+    (data, *flags), straight = uninterrupted
+    run = tmp_path / "run"
+    process = start("train", data, *flags, "--out", run)
     wait_for(process, 5)
     process.send_signal(how)
     output, _ = process.communicate(timeout=60)
     if how != signal.SIGKILL:
         assert process.returncode == (130 if how == signal.SIGINT else 143)
         assert f"resume with: spdnet train --resume --out {run}" in output
-    assert 5 <= len(RunFolder(run).metrics()) < 400
+    assert 5 <= len(RunFolder(run).metrics()) < 100
     assert invoke("predict", run, data, "--out", tmp_path / "p.csv").exit_code == 0
-    resumed = spdnet("train", "--resume", "--out", run)
-    assert resumed.returncode == 0, resumed.stderr
+    resumed = invoke("train", "--resume", "--out", run)
+    assert resumed.exit_code == 0, resumed.stderr
     assert "resuming after epoch" in resumed.stdout
-    assert spdnet("train", *options, "--out", straight).returncode == 0
     require_equal_runs(run, straight)
     assert not list(run.rglob(".*.part"))
 
@@ -277,17 +295,24 @@ def test_the_same_command_resumes_and_extends(tmp_path, monkeypatch):
     assert invoke("train", "--resume", "--out", "run").exit_code == 0
 
 
-@pytest.mark.parametrize("width", [80, 120])
-def test_a_terminal_gets_a_live_line(tmp_path, width):
+def test_a_terminal_gets_a_live_line(tmp_path):
+    """In terminals of two widths, one after the other; to start a process takes seconds."""
     pty = pytest.importorskip("pty")
-    data = file_of(tmp_path)
     leader, follower = pty.openpty()
-    command = [sys.executable, "-m", "spdnet", "train", data, "--epochs", "5", "--no-baseline"]
+    flags = ["train", file_of(tmp_path), "--epochs", "5", "--no-baseline", "--out"]
+    code = (
+        "import os; from spdnet.cli import app\n"
+        "for width in ('80', '120'):\n"
+        "    os.environ['COLUMNS'] = width\n"
+        f"    app([*{flags}, width], standalone_mode=False)\n"
+        "    print('end of', width)"
+    )
     process = subprocess.Popen(
-        [*command, "--out", str(tmp_path / "run")],
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
         stdout=follower,
         stderr=follower,
-        env={**os.environ, "COLUMNS": str(width), "TERM": "xterm"},
+        env={**os.environ, "TERM": "xterm"},
     )
     os.close(follower)
     output = b""
@@ -301,19 +326,30 @@ def test_a_terminal_gets_a_live_line(tmp_path, width):
             break
         output += piece
     assert process.wait(timeout=60) == 0
-    text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", output.decode())
-    last = [line for line in re.split(r"[\r\n]+", text) if "5/5" in line][-1]
-    assert re.search(r"5/5 .*loss \d\.\d+  train .* %  val .* %  [\d,]+/s 0?0:00", last)
-    assert ("━" in last) == (width == 120)
-    assert len(last.rstrip()) <= width
-    assert output.count(b"\x1b[?25l") == output.count(b"\x1b[?25h")  # the cursor is back
+    narrow, wide, _ = re.split(rb"end of \d+", output)
+    for width, shown in ((80, narrow), (120, wide)):
+        text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", shown.decode())
+        last = [line for line in re.split(r"[\r\n]+", text) if "5/5" in line][-1]
+        assert re.search(r"5/5 .*loss \d\.\d+  train .* %  val .* %  [\d,]+/s 0?0:00", last)
+        assert ("━" in last) == (width == 120)
+        assert len(last.rstrip()) <= width
+        assert shown.count(b"\x1b[?25l") == shown.count(b"\x1b[?25h")  # the cursor is back
+
+
+@functools.cache
+def small_run(epochs):
+    """A run of the matrices of ``file_of``, in a folder that lasts as long as the process."""
+    place = tempfile.TemporaryDirectory()
+    data = file_of(Path(place.name))
+    run = invoke("train", data, "--epochs", epochs, "--out", Path(place.name) / "r")
+    assert run.exit_code == 0
+    return place
 
 
 def run_folder(tmp_path, epochs=1):
-    """A run of 5 x 5 matrices."""
-    run = invoke("train", file_of(tmp_path), "--epochs", epochs, "--out", tmp_path / "r")
-    assert run.exit_code == 0
-    return tmp_path / "r"
+    """A run of 5 x 5 matrices, beside its data."""
+    file_of(tmp_path)
+    return shutil.copytree(Path(small_run(epochs).name) / "r", tmp_path / "r")
 
 
 def save(tmp_path, **arrays):
@@ -648,7 +684,10 @@ def test_bad_input_says_why_and_leaves_nothing(tmp_path, monkeypatch, case):
     assert after == before
 
 
-@pytest.mark.parametrize("case", ["no such file", "not finite", "an unknown flag"])
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param("no such file", marks=pytest.mark.slow), "not finite", "an unknown flag"],
+)
 def test_bad_input_in_a_real_process(tmp_path, case):
     make, message = BAD[case]
     run = spdnet(*make(tmp_path), "--out", tmp_path / "run")
@@ -696,8 +735,8 @@ def test_a_loss_that_is_not_finite_never_ends_well(tmp_path):
     matrices = np.stack([np.eye(3) * 1e150, np.eye(3)] * 20)
     np.savez(tmp_path / "a.npz", X=matrices, y=np.arange(40) % 2)
     options = ("--recipe", "paper", "--lr", 1e305, "--out", tmp_path / "run")
-    run = spdnet("train", tmp_path / "a.npz", *options)
-    assert run.returncode == 1
+    run = invoke("train", tmp_path / "a.npz", *options)
+    assert run.exit_code == 1
     assert "error: training: expected a finite" in run.stderr
     assert not (tmp_path / "run" / "results.json").exists()
 
@@ -983,7 +1022,7 @@ def test_predictions_on_standard_output(trained, tmp_path):
     assert file.read_bytes() == found.stdout
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+@pytest.mark.parametrize("encoding", ["ascii", pytest.param("latin-1", marks=pytest.mark.slow)])
 def test_what_a_terminal_cannot_show_ends_no_command(trained, encoding):
     command = [sys.executable, "-m", "spdnet", "evaluate", *trained]
     environment = {**os.environ, "PYTHONIOENCODING": encoding}

@@ -21,7 +21,8 @@ README = ROOT / "README.md"
 MADE = ("_made", "gallery")  # by the build of the site
 PAGES = [README, *sorted((ROOT / "docs").rglob("*.md"))]
 PAGES = [page for page in PAGES if not set(MADE) & set(page.relative_to(ROOT).parts)]
-MARKDOWN = [*PAGES, *ROOT.glob("C*.md"), ROOT / "benchmarks/NOTES.md", ROOT / "examples/README.md"]
+MARKDOWN = [*PAGES, *sorted(set(ROOT.glob("*.md")) - {README})]
+MARKDOWN += [ROOT / "benchmarks/NOTES.md", ROOT / "examples/README.md"]
 #: run by other tests
 ELSEWHERE = ("docs/interoperability.md",)
 LANGUAGES = ("python", "sh", "toml", "text", "bibtex", "")

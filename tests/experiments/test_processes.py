@@ -12,7 +12,9 @@ import time
 import numpy as np
 import pytest
 import torch
+from typer.testing import CliRunner
 
+from spdnet.cli import app
 from spdnet.experiments import RunFolder
 from spdnet.training import make_fabric
 from tests.cases import random_spd
@@ -34,10 +36,19 @@ def data(tmp_path):
     return tmp_path
 
 
+def arguments(file, out, *flags):
+    return list(map(str, ["train", file, "--out", out, "--device", "cpu", "--epochs", 3, *flags]))
+
+
+def run_here(file, out, *flags):
+    """One process, this one: to start another takes seconds."""
+    found = CliRunner().invoke(app, arguments(file, out, *flags))
+    assert found.exit_code == 0, found.stderr
+
+
 def run(start, file, out, *flags):
-    command = [*start, "train", file, "--out", out, "--device", "cpu", "--epochs", 3, *flags]
     found = subprocess.run(
-        [str(c) for c in command],
+        [*start, *arguments(file, out, *flags)],
         capture_output=True,
         text=True,
         timeout=TIMEOUT,
@@ -59,9 +70,11 @@ def curves(folder):
     [
         (),
         pytest.param(("--recipe", "paper", "--batch-size", 7), marks=pytest.mark.slow),
-        ("--norm", "affine_invariant", "--batch-size", 9),
+        pytest.param(("--norm", "affine_invariant", "--batch-size", 9), marks=pytest.mark.slow),
         pytest.param(("--eps", "30%"), marks=pytest.mark.slow),
-        ("--model", "tsmnet", "--dims", "4,3", "--batch-size", 12),
+        pytest.param(
+            ("--model", "tsmnet", "--dims", "4,3", "--batch-size", 12), marks=pytest.mark.slow
+        ),
     ],
     ids=str,
 )
@@ -69,7 +82,7 @@ def test_two_processes_train_as_one(data, flags):
     """The batch is divided; 61 matrices leave a batch with fewer matrices than processes."""
     file = data / ("s.npz" if "tsmnet" in flags else "a.npz")
     flags = (*flags, "--no-baseline", "--dtype", "float64")
-    run(SPDNET, file, data / "one", *flags)
+    run_here(file, data / "one", *flags)
     out = run(TORCHRUN, file, data / "two", *flags)
     np.testing.assert_allclose(curves(data / "two"), curves(data / "one"), rtol=0, atol=1e-9)
     one, two = (json.loads((data / f / "results.json").read_text()) for f in ("one", "two"))
@@ -80,7 +93,7 @@ def test_two_processes_train_as_one(data, flags):
 
 
 def test_the_command_starts_processes_itself(data):
-    run(SPDNET, data / "a.npz", data / "one", "--no-baseline", "--repeat", 2)
+    run_here(data / "a.npz", data / "one", "--no-baseline", "--repeat", 2)
     out = run(SPDNET, data / "a.npz", data / "two", "--no-baseline", "--repeat", 2, "--devices", 2)
     for seed in ("seed-0", "seed-1"):
         np.testing.assert_allclose(
@@ -112,7 +125,7 @@ def test_two_machines(data):
     texts = [agent.communicate(timeout=TIMEOUT)[0] for agent in agents]
     assert [agent.returncode for agent in agents] == [0, 0], texts
     assert ["test accuracy" in text for text in texts] == [True, False]
-    run(SPDNET, data / "a.npz", data / "one", "--no-baseline")
+    run_here(data / "a.npz", data / "one", "--no-baseline")
     np.testing.assert_allclose(curves(data / "two"), curves(data / "one"), rtol=0, atol=1e-9)
 
 
@@ -135,8 +148,9 @@ def workers_of(pid):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not os.path.exists("/proc/self/task"), reason="needs /proc")
-@pytest.mark.parametrize("restarts", [pytest.param(0, marks=pytest.mark.slow), 1])
+@pytest.mark.parametrize("restarts", [0, 1])
 def test_a_process_that_dies(data, restarts):
     """The job ends with a usable checkpoint, or begins again from it by itself."""
     flags = ("--no-baseline", "--epochs", 150, "--device", "cpu", "--out", data / "run")
@@ -219,6 +233,7 @@ def test_a_signal_stops_all_processes_in_the_same_batch(data, start):
     np.testing.assert_allclose(curves(data / "run"), curves(data / "whole"), atol=1e-6)
 
 
+@pytest.mark.slow
 def test_bad_input_is_told_once(data):
     command = [*TORCHRUN, "train", data / "none.npz", "--out", data / "run"]
     found = subprocess.run(

@@ -116,6 +116,7 @@ def test_an_interrupted_training_goes_on(tmp_path):
             assert losses[0] == losses[1]
 
 
+@pytest.mark.slow
 def test_baselines_and_what_is_only_cited(tmp_path):
     found, _, _ = run(tmp_path / "a", experiment="pasc", standin="generated", baselines=True)
     rows = {row["title"]: row for row in found["experiments"][0]["rows"]}

@@ -3,7 +3,7 @@
 import os
 import shlex
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
@@ -17,8 +17,11 @@ from spdnet.experiments.settings import Settings, from_mapping, read_toml
 from spdnet.experiments.watch import Terminated
 from spdnet.report import write_report
 from spdnet.report.page import PARTS
-from spdnet.training import Fabric, make_fabric
+from spdnet.training import make_fabric
 from spdnet.training.device import leave, under_torchrun
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
 
 
 def run_training(
@@ -64,7 +67,7 @@ def run_training(
 
 
 def _train(
-    display: Display, settings: Settings, folder: RunFolder, resume: bool, fabric: Fabric
+    display: Display, settings: Settings, folder: RunFolder, resume: bool, fabric: "Fabric"
 ) -> dict[str, Any]:
     try:
         return train(

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -15,9 +15,12 @@ from spdnet.experiments.run_folder import RunFolder
 from spdnet.experiments.settings import Settings
 from spdnet.experiments.trained import Trained
 from spdnet.experiments.watch import Terminated, Watch
-from spdnet.training import Fabric, InputScale, LabelledMatrices, Trainer, build, make_fabric
+from spdnet.training import InputScale, LabelledMatrices, Trainer, build, make_fabric
 from spdnet.training.device import threads_for
 from spdnet.training.network import require_two
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
 
 __all__ = ["Watch", "train", "train_one"]
 
@@ -29,7 +32,7 @@ def train(
     resume: bool = False,
     watch: Watch | None = None,
     on_finished: Callable[[RunFolder], object] | None = None,
-    fabric: Fabric | None = None,
+    fabric: "Fabric | None" = None,
 ) -> dict[str, Any]:
     """Train a network, or several, and evaluate.
 
@@ -131,7 +134,7 @@ def _train_many(
     folder: RunFolder,
     watch: Watch,
     on_finished: Callable[[RunFolder], object] | None,
-    fabric: Fabric,
+    fabric: "Fabric",
 ) -> dict[str, Any]:
     runs = _repeats(settings)
     found = []
@@ -169,7 +172,7 @@ def train_one(
     curves: bool = False,
     judged: bool = True,
     alone: bool = True,
-    fabric: Fabric | None = None,
+    fabric: "Fabric | None" = None,
 ) -> dict[str, Any]:
     """Train one network on prepared data.
 

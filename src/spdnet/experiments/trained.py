@@ -27,8 +27,8 @@ from spdnet.datasets.readers import SPLITS
 from spdnet.experiments.data import Matrices, Preprocessing, prepare
 from spdnet.experiments.results import layer_spectra
 from spdnet.experiments.run_folder import RunFolder
-from spdnet.training import InputScale, Network, Recipe, checkpoint, make_fabric, make_network
-from spdnet.training.device import threads_for
+from spdnet.training import InputScale, Network, Recipe, checkpoint, make_network
+from spdnet.training.device import resolve_device, threads_for
 from spdnet.training.network import adapted, in_pieces
 
 
@@ -107,7 +107,7 @@ class Trained:
         ------
         FileNotFoundError, CheckpointError
         """
-        where = make_fabric(device).device
+        where = resolve_device(device)
         path = Path(path)
         if path.is_file():
             bad = _bad_of(RunFolder(path.parent.parent))

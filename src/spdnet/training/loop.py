@@ -6,10 +6,9 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from lightning_fabric import Fabric
 from torch import Tensor
 from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 from torch.nn.functional import cross_entropy
@@ -22,6 +21,9 @@ from spdnet.training.graphs import GraphedStep
 from spdnet.training.network import Network, adapted, in_pieces, make_network, prepare_network
 from spdnet.training.recipe import Recipe
 from spdnet.training.seed import seeded
+
+if TYPE_CHECKING:  # it takes a second to import, and prediction does without
+    from lightning_fabric import Fabric
 
 
 @dataclass(frozen=True)
@@ -140,7 +142,7 @@ class Trainer:
         test: LabelledMatrices | None = None,
         patience: int | None = None,
         seed: int = 0,
-        fabric: Fabric | None = None,
+        fabric: "Fabric | None" = None,
         index: Tensor | None = None,
     ) -> None:
         self.fabric = make_fabric("cpu") if fabric is None else fabric
@@ -407,7 +409,7 @@ def batches(n: int, size: int, seed: int, epoch: int) -> Iterator[Tensor]:
 def evaluate(
     model: torch.nn.Module,
     data: LabelledMatrices,
-    fabric: Fabric | None = None,
+    fabric: "Fabric | None" = None,
     batch_size: int = 256,
 ) -> tuple[float, float]:
     """Loss and accuracy over all matrices, each counted once; in evaluation mode.
@@ -452,7 +454,7 @@ def evaluate(
     return loss, right
 
 
-def sum_over(fabric: Fabric | None, value: Tensor) -> Tensor:
+def sum_over(fabric: "Fabric | None", value: Tensor) -> Tensor:
     """The sum over the processes; of one, the value itself."""
     if fabric is None or fabric.world_size == 1:
         return value
