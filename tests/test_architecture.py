@@ -14,8 +14,9 @@ SOURCE = Path(spdnet.__file__).parent
 FLOORS = [
     {"_autograd", "_precision", "_lock"},
     {"_checks"},
-    {"linalg", "options"},
+    {"linalg"},
     {"manifolds", "covariance"},
+    {"options"},
     {"nn", "optim"},
     {"models"},
     {"datasets", "testing", "training", "metrics"},

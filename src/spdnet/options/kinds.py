@@ -84,10 +84,15 @@ class Flag(Kind):
 
 @dataclass(frozen=True)
 class Choice(Kind):
-    """One of several names; with ``none`` also ``"none"``, for which Python code may use None."""
+    """One of several names; with ``none`` also ``"none"``, for which Python code may use None.
+
+    ``verb`` names a method of metrics: those that have it are accepted, too, also if they were
+    registered later.
+    """
 
     choices: tuple[str, ...]
     none: bool = False
+    verb: str = ""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -107,8 +112,13 @@ class Choice(Kind):
         """Require one of the names."""
         from spdnet._checks import require_choice
 
+        names = self.names
+        if self.verb:
+            from spdnet.manifolds import MetricNames
+
+            names = (*names, *(metric for metric in MetricNames(self.verb) if metric not in names))
         if not (self.none and value is None):
-            require_choice(who, name, value, self.names)
+            require_choice(who, name, value, names)
         return value
 
 

@@ -18,7 +18,11 @@ class RecipeOptions:
         panel=NETWORK,
     )
     norm: str | None = hyperparameter(
-        Choice(("brooks", "log_euclidean", "affine_invariant", "log_cholesky"), none=True),
+        Choice(
+            ("brooks", "log_euclidean", "affine_invariant", "log_cholesky"),
+            none=True,
+            verb="normalization",
+        ),
         "Batch normalisation after each BiMap",
         default=None,
         panel=NETWORK,
@@ -32,7 +36,8 @@ class RecipeOptions:
                 "log_cholesky",
                 "power_euclidean",
                 "bures_wasserstein",
-            )
+            ),
+            verb="logits",
         ),
         "Classifier",
         detail="linear follows LogEig; a metric selects Riemannian logistic regression in it.",
@@ -55,7 +60,18 @@ class RecipeOptions:
         panel=NETWORK,
     )
     center: str | None = hyperparameter(
-        Choice(("log_euclidean", "affine_invariant"), none=True),
+        Choice(
+            (
+                "log_euclidean",
+                "affine_invariant",
+                "log_cholesky",
+                "power_euclidean",
+                "bures_wasserstein",
+                "stein",
+            ),
+            none=True,
+            verb="mean",
+        ),
         "Metric of the mean of the training data, which centring maps to the identity",
         default="log_euclidean",
         recipes={"paper": None},
