@@ -74,7 +74,9 @@ def examine(
 ) -> Examination:
     """Find the matrices that are not symmetric positive definite.
 
-    The definitions are those of the layers and estimators: see :mod:`spdnet.linalg.validate`.
+    The layers and estimators use the same definitions. ``asymmetric`` and ``indefinite`` allow for
+    the square root of the rounding unit of the dtype, and float64 for the asymmetry of products in
+    float32. ``singular`` means that the smallest eigenvalue may be rounding of the largest.
 
     Parameters
     ----------

@@ -18,8 +18,7 @@ compilation, export and vmap, nor on the meta device.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy
 import torch
@@ -62,22 +61,12 @@ _TEXTS = {
 }
 
 
-@dataclass(frozen=True)
-class Faults:
-    """The fault of each matrix.
+class Faults(NamedTuple):
+    """The fault of each of ``N`` matrices, and two numbers that show it, else not a number."""
 
-    Attributes
-    ----------
-    code : Tensor of int, shape (N,)
-        The place in ``FAULTS``; -1 for none.
-    low, high : Tensor, shape (N,)
-        The smallest and the largest eigenvalue where they were computed, and for an asymmetric
-        matrix ``low`` is its relative asymmetry; else not a number.
-    """
-
-    code: Tensor
-    low: Tensor
-    high: Tensor
+    code: Tensor  #: the place in ``FAULTS``; -1 for none
+    low: Tensor  #: the smallest eigenvalue, if computed; the asymmetry of an asymmetric matrix
+    high: Tensor  #: the largest eigenvalue, if computed
 
 
 def rounding(n: int, unit: float) -> float:
@@ -144,8 +133,8 @@ def find_faults(
     ['indefinite', 'singular']
     """
     # all at once: small results between large temporaries would keep their memory from reuse
-    code = torch.full((count,), -1)
-    low, high = torch.full((2, count), torch.nan, dtype=torch.float64)
+    code = torch.full((count,), -1, device="cpu")
+    low, high = torch.full((2, count), torch.nan, dtype=torch.float64, device="cpu")
     stop = 0
     for X in pieces:
         part = slice(stop, stop := stop + len(X))
@@ -157,8 +146,8 @@ def find_faults(
 
 def _examine(
     X: Tensor, wanted: str, unit: float, dtype: torch.dtype, spectra: bool
-) -> tuple[Tensor, Tensor, Tensor] | None:
-    """Code, low and high of each matrix; None if there is nothing to tell."""
+) -> Faults | None:
+    """The faults of some matrices; None if there is nothing to tell."""
     definite = wanted == "positive definite"
     A = X.to(accurate_dtype(X) if definite else working_dtype(X.dtype))
     room = A.abs()  # used again below: new memory costs more than the arithmetic
@@ -190,7 +179,7 @@ def _examine(
             singular = low <= rounding(A.shape[-1], unit) * high.abs()
             code[unclear & singular] = FAULTS.index("singular")
         code[unclear & (low < -(unit**0.5) * size)] = FAULTS.index("indefinite")
-    return code, low, high
+    return Faults(code, low, high)
 
 
 def _is_askew(A: Tensor, size: Tensor, unit: float) -> Tensor:
