@@ -25,6 +25,7 @@ from spdnet.baselines import (
     SteinSVC,
 )
 from spdnet.baselines.log_det import choose_pairs
+from spdnet.manifolds.log_euclidean import LogEuclidean
 from tests.baselines.test_methods import every_method, problem, sets
 
 
@@ -147,11 +148,11 @@ def test_the_nearest_neighbour_decomposes_its_training_matrices_once(monkeypatch
     model = NearestNeighbor().fit(X, y)
     seen = []
 
-    def logarithm(X, check):
+    def logarithm(self, X, check):
         seen.append(len(X))
         return torch.linalg.eigh(X)[1]
 
-    monkeypatch.setattr("spdnet.baselines.estimator.logm", logarithm)
+    monkeypatch.setattr(LogEuclidean, "coordinates", logarithm)
     model.predict(X[:2])
     assert seen == [2]
 

@@ -37,7 +37,7 @@ def test_mean_and_dispersion_of_every_domain_become_bias_and_scale(metric):
     Y = layer(X, DOMAIN).detach()
     assert_spd(Y)
     bias = (
-        layer._geometry.back(layer._geometry.bias(layer.bias.detach()))
+        layer.metric.from_coordinates(layer.metric.project_coordinates(layer.bias.detach()))
         if (metric != "affine_invariant")
         else expm(symmetrize(layer.bias.detach()))
     )
