@@ -22,7 +22,7 @@ from spdnet.training import make_fabric
 from spdnet.training.device import leave, under_torchrun
 
 if TYPE_CHECKING:
-    from lightning_fabric import Fabric
+    from spdnet.training import Fabric
 
 #: options whose values are names
 _NAMES = (

@@ -20,7 +20,7 @@ from spdnet.training.device import threads_for
 from spdnet.training.network import require_two
 
 if TYPE_CHECKING:
-    from lightning_fabric import Fabric
+    from spdnet.training import Fabric
 
 __all__ = ["Watch", "train", "train_one"]
 
