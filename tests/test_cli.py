@@ -250,7 +250,14 @@ def uninterrupted(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    "how", [signal.SIGINT, signal.SIGKILL, signal.SIGTERM, signal.SIGUSR1], ids=lambda s: s.name
+    "how",
+    [
+        signal.SIGINT,
+        signal.SIGKILL,
+        signal.SIGTERM,
+        pytest.param(signal.SIGUSR1, marks=pytest.mark.slow),  # handled as SIGTERM is
+    ],
+    ids=lambda s: s.name,
 )
 def test_stopped_and_resumed_ends_bit_equal(tmp_path, uninterrupted, how):
     (data, *flags), straight = uninterrupted
