@@ -3,10 +3,12 @@ import logging
 import shutil
 import subprocess
 import sys
+import tomllib
 from dataclasses import replace
 
 import numpy as np
 import pytest
+import tomli_w
 import torch
 
 from spdnet.experiments import RunFolder, Settings, Trained, train
@@ -394,8 +396,8 @@ def test_other_data_are_refused_on_resume(tmp_path):
         ("epochs", "3"),
     ):
         before = folder.settings_file.read_text()
-        lines = [line for line in before.splitlines() if not line.startswith(f"{name} =")]
-        folder.settings_file.write_text("\n".join([*lines, f"{name} = {value}"]))
+        edited = {**tomllib.loads(before), **tomllib.loads(f"{name} = {value}")}
+        folder.settings_file.write_text(tomli_w.dumps(edited))
         with pytest.raises(ValueError, match=rf"expected {name} = .*, with which the run in"):
             train(folder.settings(), folder, resume=True)
         folder.settings_file.write_text(before)
