@@ -527,7 +527,7 @@ BAD = {
     "another recipe": (lambda p: good(p, "--recipe", "papr"), "'default', 'paper', got 'papr'"),
     "another centre": (
         lambda p: good(p, "--center", "mean"),
-        "'log_euclidean', 'affine_invariant', 'none', got 'mean'",
+        "'bures_wasserstein', 'stein', 'none', got 'mean'",
     ),
     "another network": (lambda p: good(p, "--model", "resnet"), "'tsmnet', got 'resnet'"),
     "another norm": (lambda p: good(p, "--norm", "batch"), "'log_cholesky', 'none', got 'batch'"),

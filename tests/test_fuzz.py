@@ -3,7 +3,6 @@
 ``SPDNET_FUZZ_EXAMPLES=2000 pytest tests/test_fuzz.py`` tries far more, at random.
 """
 
-import inspect
 import json
 import os
 import random
@@ -582,7 +581,7 @@ def value_of(command, parameter, files, rng):
     """What may be given for a parameter: something good, more often than not."""
     if parameter.name in LIMITED:
         return rng.choice(LIMITED[parameter.name])
-    hint = get_type_hints(inspect.unwrap(command.callback))[parameter.name]
+    hint = get_type_hints(command.callback)[parameter.name]
     kinds = {hint, *get_args(hint)}
     if int in kinds:
         return rng.choice([*INTEGERS, *["1", "2", "3"] * 6])

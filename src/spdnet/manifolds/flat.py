@@ -212,7 +212,16 @@ class FlatMetric(Metric):
         return flat / power
 
     def project_coordinates(self, S: Tensor) -> Tensor:
-        """Compute the coordinates that a matrix of free parameters stands for."""
+        """Compute the coordinates that a matrix of free parameters stands for.
+
+        Examples
+        --------
+        >>> import torch
+        >>> from spdnet.manifolds import log_euclidean
+        >>> log_euclidean.project_coordinates(torch.tensor([[1.0, 2.0], [0.0, 1.0]]))
+        tensor([[1., 1.],
+                [1., 1.]])
+        """
         return symmetrize(S)
 
     def _vectorize(self, C: Tensor) -> Tensor:

@@ -164,7 +164,18 @@ class Metric:
     def normalization(
         self, *, power: float = 1.0, root: str = "symmetric", karcher_steps: int | None = None
     ) -> Normalization:
-        """Make the operations of a batch normalisation; see :class:`spdnet.nn.SPDBatchNorm`."""
+        """Make the operations of a batch normalisation; see :class:`spdnet.nn.SPDBatchNorm`.
+
+        Examples
+        --------
+        >>> import torch
+        >>> from spdnet.manifolds import affine_invariant
+        >>> from spdnet.nn import SPDBatchNorm
+        >>> type(affine_invariant.normalization()).__name__
+        'CongruenceNormalization'
+        >>> SPDBatchNorm(2, affine_invariant)(torch.eye(2).repeat(3, 1, 1)).shape
+        torch.Size([3, 2, 2])
+        """
         self._lacks("normalization")
 
     def logits(
@@ -184,6 +195,14 @@ class Metric:
         Returns
         -------
         Tensor, shape (..., n_classes)
+
+        Examples
+        --------
+        >>> import torch
+        >>> from spdnet.manifolds import log_euclidean
+        >>> X, S, A = torch.eye(2)[None], torch.zeros(3, 2, 2), torch.ones(3, 2, 2)
+        >>> log_euclidean.logits(X, S, A, power=1.0, alpha=1.0, beta=0.0)
+        tensor([[0., 0., 0.]])
         """
         self._lacks("logits")
 
@@ -205,6 +224,16 @@ class Metric:
         -------
         value : Tensor, shape ()
         gradient : Tensor, shape (N, n, n)
+
+        Examples
+        --------
+        >>> import torch
+        >>> from spdnet.manifolds import affine_invariant
+        >>> X = torch.stack([torch.eye(2), torch.e * torch.eye(2)])
+        >>> first, second = torch.tensor([0]), torch.tensor([1])
+        >>> value, gradient = affine_invariant.sum_over_pairs(X, first, second, torch.ones(1))
+        >>> value.round(decimals=4), gradient.shape
+        (tensor(2.), torch.Size([2, 2, 2]))
         """
         self._lacks("sum_over_pairs")
 
