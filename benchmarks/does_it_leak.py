@@ -22,9 +22,10 @@ from pathlib import Path
 import numpy
 import torch
 
-from spdnet.datasets import StoreWriter, readers
-from spdnet.experiments import RunFolder, Settings, train
-from spdnet.report import write_report
+from spdnet.data import StoreWriter
+from spdnet.data.io import readers
+from spdnet.runs import RunFolder, Settings, train
+from spdnet.runs.report import write_report
 
 
 def counts():

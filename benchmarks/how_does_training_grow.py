@@ -26,7 +26,7 @@ from pathlib import Path
 
 import numpy
 
-from spdnet.datasets import StoreWriter
+from spdnet.data import StoreWriter
 
 DIMS = {16: (16, 12, 8, 5), 32: (32, 24, 17, 10), 64: (64, 48, 34, 20), 93: (93, 70, 50, 30)}
 DIMS |= {128: (128, 96, 69, 41), 192: (192, 144, 103, 62), 256: (256, 192, 138, 83)}
@@ -95,7 +95,7 @@ def write(path, case):
 
 COMMAND = """
 import sys
-from spdnet.datasets import readers
+from spdnet.data.io import readers
 readers.IN_MEMORY = {limit}
 from spdnet.cli import app
 app(prog_name="spdnet")

@@ -20,7 +20,7 @@ from sklearn.model_selection import train_test_split
 from torch.nn.functional import cross_entropy
 
 from spdnet.baselines import LogEuclideanClassifier
-from spdnet.datasets import load_digits_spd
+from spdnet.data import load_digits_spd
 from spdnet.models import ConvSPDNet, O2PNet
 from spdnet.optim import RiemannianAdam
 

@@ -12,7 +12,7 @@ from sklearn.model_selection import StratifiedShuffleSplit
 
 from spdnet import SPDNetClassifier, metrics
 from spdnet.baselines import LogEuclideanClassifier
-from spdnet.datasets import load_digits_spd
+from spdnet.data import load_digits_spd
 
 
 def main():

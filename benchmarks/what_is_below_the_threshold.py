@@ -16,7 +16,7 @@ import torch
 from sklearn.model_selection import train_test_split
 from which_recipe import motion
 
-from spdnet.datasets import load_digits_spd
+from spdnet.data import load_digits_spd
 from spdnet.nn import Center
 
 FILES = {"CMU-27": "cmu27_joints.npz", "HDM05-11": "hdm05_11_joints.npz"}

@@ -22,7 +22,7 @@ from sklearn.model_selection import StratifiedKFold, train_test_split
 
 from spdnet import SPDNetClassifier, covariance, metrics
 from spdnet.baselines import LogEuclideanClassifier
-from spdnet.datasets import load_digits_spd
+from spdnet.data import load_digits_spd
 
 BASELINE = "log-Euclidean logistic regression"
 CANDIDATES = {  # each differs from the default in one thing

@@ -15,9 +15,9 @@ matplotlib.use("agg")
 from matplotlib import pyplot as plt
 
 from spdnet import covariance, plots
-from spdnet.datasets import load_digits_spd
-from spdnet.experiments import RunFolder, Trained
-from spdnet.experiments.confusion import Confusion
+from spdnet.data import load_digits_spd
+from spdnet.runs import RunFolder, TrainedModel
+from spdnet.runs.confusion import Confusion
 
 HERE = Path(__file__).parent
 
@@ -66,7 +66,7 @@ def first(folder):
     signals = rng.normal(size=(60, 2, 12))
     y = np.arange(60) % 2
     signals[:, 1] += np.where(y, 0.9, -0.9)[:, None] * signals[:, 0]
-    trained = Trained.load(folder.path, device="cpu")
+    trained = TrainedModel.load(folder.path, device="cpu")
     X, digits = load_digits_spd()
     test = np.sort(trained.data["parts"]["test"])
     test = test[np.isin(digits[test], (0, 1, 4, 6, 7))]  # all ten do not fit into a plane

@@ -21,7 +21,7 @@ from sklearn.model_selection import train_test_split
 
 from spdnet import SPDNetClassifier, metrics, plots
 from spdnet.baselines import LogEuclideanClassifier
-from spdnet.datasets import load_digits_spd
+from spdnet.data import load_digits_spd
 
 X, y = load_digits_spd()
 print(f"{len(X)} matrices of {X.shape[1]} by {X.shape[2]}, {len(set(y))} classes")

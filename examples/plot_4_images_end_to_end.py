@@ -25,7 +25,7 @@ from torch.nn.functional import cross_entropy
 
 from spdnet import metrics, plots
 from spdnet.baselines import LogEuclideanClassifier
-from spdnet.datasets import load_digits_spd
+from spdnet.data import load_digits_spd
 from spdnet.models import ConvSPDNet, O2PNet
 from spdnet.optim import RiemannianAdam
 

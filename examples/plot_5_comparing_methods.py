@@ -3,7 +3,7 @@ Many methods on the same data
 =============================
 
 Before a network is worth its training time, the simple methods should have had their chance.
-``spdnet compare`` on the command line, or ``spdnet.experiments.compare`` in Python, fits as many of
+``spdnet compare`` on the command line, or ``spdnet.runs.compare`` in Python, fits as many of
 them as you like to the same parts of the same data.
 """
 
@@ -24,7 +24,7 @@ from pathlib import Path
 from matplotlib import pyplot as plt
 
 from spdnet import plots
-from spdnet.experiments import Comparison, ComparisonFolder, compare
+from spdnet.runs import Comparison, ComparisonFolder, compare
 
 settings = Comparison(
     data="digits",

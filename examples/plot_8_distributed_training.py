@@ -25,7 +25,7 @@ from pathlib import Path
 from matplotlib import pyplot as plt
 
 from spdnet import plots
-from spdnet.experiments import RunFolder
+from spdnet.runs import RunFolder
 
 REPEATS = 3
 

@@ -19,11 +19,11 @@ FLOORS = [
     {"options"},
     {"nn", "optim"},
     {"models"},
-    {"datasets", "testing", "training", "metrics"},
+    {"data", "testing", "training", "metrics"},
     {"_inputs"},
     {"estimator", "baselines", "plots"},
-    {"experiments"},
-    {"report"},
+    {"runs"},
+    {"paper"},
     {"cli"},
     {"__main__"},
 ]
@@ -31,19 +31,19 @@ FLOORS = [
 ALLOWED = {
     "torch": None,
     "numpy": None,
-    "scipy": {"linalg", "datasets", "baselines"},
-    "sklearn": {"datasets", "metrics", "_inputs", "estimator", "baselines", "experiments"},
+    "scipy": {"linalg", "data", "baselines"},
+    "sklearn": {"data", "metrics", "_inputs", "estimator", "baselines", "runs"},
     "filelock": {"_lock"},
-    "jinja2": {"report"},
-    "pooch": {"datasets"},
-    "requests": {"datasets"},
-    "h5py": {"datasets"},
-    "av": {"datasets"},
-    "PIL": {"datasets"},
-    "c3d": {"datasets"},
+    "jinja2": {"runs"},
+    "pooch": {"data", "paper"},
+    "requests": {"data"},
+    "h5py": {"data"},
+    "av": {"data"},
+    "PIL": {"data"},
+    "c3d": {"data"},
     "lightning_fabric": {"training"},
-    "tomli_w": {"experiments"},
-    "matplotlib": {"plots", "report"},
+    "tomli_w": {"runs"},
+    "matplotlib": {"plots", "runs"},
     "typer": {"cli"},
     "rich": {"cli"},
 }
@@ -101,7 +101,7 @@ def test_it_works_without_fcntl(tmp_path):
     code = (
         "import sys; sys.modules['fcntl'] = None\n"
         "import spdnet; spdnet.SPDNetClassifier\n"
-        "from spdnet.experiments import RunFolder, Settings, train\n"
+        "from spdnet.runs import RunFolder, Settings, train\n"
         "settings = Settings(data='digits', epochs=1, dims=(17, 4), baseline=False, device='cpu')\n"
         f"train(settings, RunFolder({str(tmp_path / 'run')!r}))\n"
     )

@@ -1,6 +1,6 @@
 """Every double-precision value that the authors' released code gave, to nine digits.
 
-The files in tests/data were written by that code in double precision. Their layout: SPD stacks
+The files in tests/files were written by that code in double precision. Their layout: SPD stacks
 ``(n, d, d)``, ``W (d_in, d_out)``, classifier ``(d^2, C)``, logits ``(C, n)``, 1-based labels,
 losses summed over the batch. What is named ``shipped`` there is single precision and not used.
 """
@@ -18,7 +18,7 @@ from spdnet.linalg import clamp_eig, congruence, logm
 from spdnet.manifolds import stiefel
 from spdnet.optim import RiemannianSGD
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parent / "files"
 
 
 def load(name, prefix=""):

@@ -17,11 +17,11 @@ import pytest
 from typer.testing import CliRunner
 
 from spdnet.cli import app
-from spdnet.experiments import RunFolder
-from spdnet.experiments.methods import METHODS
+from spdnet.runs import RunFolder
+from spdnet.runs.methods import METHODS
 from spdnet.training import RECIPES, checkpoint
 from tests.cases import random_spd
-from tests.experiments.test_train import file_of, require_equal_runs, without_times
+from tests.runs.test_train import file_of, require_equal_runs, without_times
 
 X = random_spd(6, 4).numpy()
 Y = np.array(["walk", "run", "walk", "run", "walk", "<b>odd</b> [red]"])

@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from spdnet.datasets import read
+from spdnet.data import read
 from tests.cases import random_spd
 from tests.test_cli import invoke
 

@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from spdnet.cli import app
-from spdnet.datasets import StoredArray, open_stored
-from tests.experiments.test_train import file_of, require_equal_runs
+from spdnet.data import StoredArray, open_stored
+from tests.runs.test_train import file_of, require_equal_runs
 from tests.small_disk import needs_small_disks, on_a_small_disk
 
 pytestmark = needs_small_disks

@@ -8,8 +8,7 @@ import torch
 from torch import nn
 
 from spdnet import SPDNet, linalg
-from spdnet.datasets import read
-from spdnet.experiments.data import load_arrays
+from spdnet.data import read
 from spdnet.linalg import (
     cholesky,
     clamp_eig,
@@ -24,6 +23,7 @@ from spdnet.linalg import (
 from spdnet.manifolds import affine_invariant, log_euclidean, stiefel
 from spdnet.nn import BiMap, ExpEig, LogEig, ReEig, SpectralActivation, Vech
 from spdnet.optim import RiemannianAdam, RiemannianSGD
+from spdnet.runs.data import load_arrays
 
 eye = torch.eye(3)
 batch = eye.repeat(4, 1, 1)

@@ -15,7 +15,7 @@ from sklearn.preprocessing import FunctionTransformer
 from spdnet import SPDNetClassifier, covariance
 from spdnet import estimator as module
 from spdnet._inputs import checked_matrices
-from spdnet.datasets import examine, load_digits_spd
+from spdnet.data import examine, load_digits_spd
 
 
 def problem(n=60, classes=("left", "right"), channels=5):

@@ -19,14 +19,15 @@ from typer.testing import CliRunner
 
 from spdnet import SPDNet
 from spdnet.cli import app
-from spdnet.datasets import build, read, readers
-from spdnet.datasets.sources import matrix_sources
-from spdnet.experiments import RunFolder, Settings
-from spdnet.experiments import train as train_here
-from spdnet.experiments.train import Watch
+from spdnet.data import build, read
+from spdnet.data.io import readers
+from spdnet.data.sources import matrix_sources
+from spdnet.runs import RunFolder, Settings
+from spdnet.runs import train as train_here
+from spdnet.runs.train import Watch
 from tests.cases import with_spectrum
-from tests.datasets.test_store import kill_until_done
-from tests.experiments.test_train import Interrupt, file_of, quick, require_equal_runs
+from tests.data.test_store import kill_until_done
+from tests.runs.test_train import Interrupt, file_of, quick, require_equal_runs
 
 LOG = logging.getLogger(__name__)  # pytest --log-cli-level=INFO shows it
 

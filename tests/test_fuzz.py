@@ -23,37 +23,36 @@ from scipy.io import savemat
 from typer.testing import CliRunner
 
 from spdnet.cli import app
-from spdnet.datasets import DataError, StoreWriter, build, examine, open_stored, read
-from spdnet.datasets.build import Descriptor
-from spdnet.datasets.files import open_files
-from spdnet.datasets.frames import read_images, read_video
-from spdnet.datasets.index import read_index
-from spdnet.datasets.markers import read_c3d
-from spdnet.datasets.matlab import load_mat
-from spdnet.datasets.motion import read_amc, read_asf
-from spdnet.datasets.published import bring_in
-from spdnet.datasets.sources import matrix_sources, sequence_sources
-from spdnet.datasets.summary import describe
-from spdnet.experiments import (
+from spdnet.data import DataError, StoreWriter, build, examine, open_stored, read
+from spdnet.data.build import Descriptor
+from spdnet.data.io.files import open_files
+from spdnet.data.io.frames import read_images, read_video
+from spdnet.data.io.index import read_index
+from spdnet.data.io.markers import read_c3d
+from spdnet.data.io.matlab import load_mat
+from spdnet.data.io.motion import read_amc, read_asf
+from spdnet.data.sources import matrix_sources, sequence_sources
+from spdnet.data.summary import describe
+from spdnet.paper.published import import_dataset
+from spdnet.runs import (
     Comparison,
     ComparisonFolder,
     RunFolder,
     Settings,
-    Trained,
+    TrainedModel,
     compare,
     train,
 )
-from spdnet.experiments.data import load_arrays, prepare
-from spdnet.experiments.settings import from_mapping, read_toml
-from spdnet.report import make_page, write_report
+from spdnet.runs.data import load_arrays, prepare
+from spdnet.runs.report import make_page, write_report
+from spdnet.runs.settings import from_mapping, read_toml
 from spdnet.training import checkpoint
 from spdnet.training.checkpoint import CheckpointError
 from tests.cases import random_spd
-from tests.datasets.test_frames import write_c3d, write_video
-from tests.datasets.test_index import write_index
-from tests.datasets.test_matlab import NESTED, fill_all, saved, version73
-from tests.datasets.test_motion import MOTION, SKELETON
-from tests.experiments.test_train import file_of
+from tests.data.test_frames import write_c3d, write_video
+from tests.data.test_index import write_index
+from tests.data.test_matlab import NESTED, fill_all, saved, version73
+from tests.data.test_motion import MOTION, SKELETON
 from tests.hostile import (
     EXAMPLES,
     NAMES,
@@ -66,6 +65,7 @@ from tests.hostile import (
     try_to,
     values,
 )
+from tests.runs.test_train import file_of
 
 X = random_spd(8, 4).numpy()
 Y = np.array(["walk", "run"] * 4)
@@ -232,7 +232,7 @@ def archive_to_import(folder):
     def bring(path):
         os.environ["SPDNET_DATA"] = str(folder / "home")
         shutil.rmtree(folder / "home", ignore_errors=True)
-        bring_in("hdm05", path)
+        import_dataset("hdm05", path)
 
     return archive(folder)[0], bring
 
@@ -376,7 +376,7 @@ def copy(run, tmp_path):
 
 def use(path, data):
     """As ``spdnet predict`` does."""
-    trained = Trained.load(path, device="cpu")
+    trained = TrainedModel.load(path, device="cpu")
     trained.logits(prepare(load_arrays(data, None), trained.preprocessing, "refuse", trained.dtype))
 
 
@@ -720,7 +720,7 @@ def test_command_line(tmp_path, monkeypatch, files, watcher):
         raise requests.ConnectionError("no network in tests")
 
     monkeypatch.setattr(requests.Session, "get", nowhere)
-    monkeypatch.setattr("spdnet.datasets.download._PAUSES", ())
+    monkeypatch.setattr("spdnet.data.io.download._PAUSES", ())
     monkeypatch.setenv("SPDNET_DATA", str(tmp_path / "data"))
     invoke(["--help"], tmp_path)  # what is loaded and cached at first is not of interest
 

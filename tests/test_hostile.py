@@ -20,21 +20,21 @@ from scipy.io import savemat
 from typer.testing import CliRunner
 
 from spdnet.cli import app
-from spdnet.datasets import DataError, open_stored, read
-from spdnet.datasets.files import open_files
-from spdnet.datasets.frames import read_images, read_video
-from spdnet.datasets.matlab import load_mat
-from spdnet.datasets.matlab import version73 as version73_module
-from spdnet.datasets.motion import read_amc, read_asf
-from spdnet.datasets.names import from_spreadsheet, printable, spreadsheet_safe
-from spdnet.datasets.sources import sequence_sources
-from spdnet.experiments import Trained
+from spdnet.data import DataError, open_stored, read
+from spdnet.data.io.files import open_files
+from spdnet.data.io.frames import read_images, read_video
+from spdnet.data.io.matlab import load_mat
+from spdnet.data.io.matlab import version73 as version73_module
+from spdnet.data.io.motion import read_amc, read_asf
+from spdnet.data.names import from_spreadsheet, printable, spreadsheet_safe
+from spdnet.data.sources import sequence_sources
+from spdnet.runs import TrainedModel
 from spdnet.training import checkpoint
 from spdnet.training.checkpoint import CheckpointError
 from tests.cases import random_spd
-from tests.datasets.test_frames import write_video
-from tests.datasets.test_matlab import array, deflated, element, put, version5, version73
-from tests.datasets.test_motion import MOTION, SKELETON
+from tests.data.test_frames import write_video
+from tests.data.test_matlab import array, deflated, element, put, version5, version73
+from tests.data.test_motion import MOTION, SKELETON
 from tests.hostile import NAMES, limited_memory
 
 X = random_spd(6, 4).numpy()
@@ -127,7 +127,7 @@ def as_old_checkpoint(path, payload):
 
 def as_trained(path, payload):
     torch.save(payload, path / "a.pt")
-    Trained.load(path / "a.pt", device="cpu")
+    TrainedModel.load(path / "a.pt", device="cpu")
 
 
 @pytest.mark.parametrize(
@@ -340,7 +340,7 @@ def test_one_thing_many_times_over(tmp_path):
 
 
 def test_a_network_larger_than_its_weights(tmp_path):
-    from tests.experiments.test_train import file_of
+    from tests.runs.test_train import file_of
 
     data = file_of(tmp_path)
     assert invoke("train", data, "--epochs", 1, "--out", tmp_path / "r").exit_code == 0
@@ -348,7 +348,7 @@ def test_a_network_larger_than_its_weights(tmp_path):
     state = checkpoint.load(path)
     state["network"]["dims"] = [10**6, 10**5]
     checkpoint.save(state, tmp_path / "a.pt")
-    refused(CheckpointError, lambda: Trained.load(tmp_path / "a.pt", device="cpu"))
+    refused(CheckpointError, lambda: TrainedModel.load(tmp_path / "a.pt", device="cpu"))
 
 
 def test_sizes_of_images_and_videos(tmp_path):
@@ -538,7 +538,7 @@ def test_paths_that_are_no_text(tmp_path):
 
 def test_settings_cannot_break_out(tmp_path):
     for data in ("a\x1b[31m", "a'\"\n[x]", "\u202e"):
-        from spdnet.experiments.settings import Settings, from_mapping, read_toml
+        from spdnet.runs.settings import Settings, from_mapping, read_toml
 
         settings = Settings(data=data)
         (tmp_path / "s.toml").write_text(settings.to_toml(), encoding="utf-8")

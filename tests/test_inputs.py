@@ -9,8 +9,8 @@ from spdnet.baselines import MinimumDistanceToMean
 from spdnet.baselines.deep_o2p import DeepO2PClassifier
 from spdnet.baselines.mean_feature import MeanFeatureVerifier
 from spdnet.covariance import estimate
-from spdnet.datasets import DataError, LabelledArrays, examine, hold_out, read, treat
-from spdnet.experiments import RunFolder, Settings, Trained, train
+from spdnet.data import DataError, LabelledArrays, examine, hold_out, read, treat
+from spdnet.runs import RunFolder, Settings, TrainedModel, train
 from tests.cases import random_spd
 
 X = random_spd(8, 3).numpy()
@@ -71,7 +71,7 @@ def trained(tmp_path_factory):
     np.savez(folder / "a.npz", X=np.concatenate([X, X]), y=np.resize(Y, 16))
     settings = Settings(data=str(folder / "a.npz"), epochs=1, device="cpu")
     train(settings, RunFolder(folder / "run"))
-    return Trained.load(folder / "run")
+    return TrainedModel.load(folder / "run")
 
 
 def test_masked_entries_are_refused_in_prediction(trained):

@@ -10,13 +10,14 @@ from pathlib import Path
 import pytest
 
 from spdnet import SPDNet, SPDNetClassifier, covariance
-from spdnet.datasets import treat
+from spdnet.data import treat
 from spdnet.estimator import HYPERPARAMETERS
-from spdnet.experiments import Comparison, Reproduction, Settings
-from spdnet.experiments.settings import from_mapping, read_toml
 from spdnet.options.kinds import Choice
 from spdnet.options.option import options
 from spdnet.options.run import DataOptions, RunOptions
+from spdnet.paper import Reproduction
+from spdnet.runs import Comparison, Settings
+from spdnet.runs.settings import from_mapping, read_toml
 from spdnet.training import RECIPES, Recipe
 from spdnet.training.recipe import MODELS
 from tests.cases import random_spd
@@ -142,7 +143,7 @@ assert "--dropout <float> Dropout probability. [default: 0, paper 0.5]" in text,
 
 from spdnet import SPDNetClassifier
 from spdnet.estimator import HYPERPARAMETERS
-from spdnet.experiments.settings import Settings, from_mapping
+from spdnet.runs.settings import Settings, from_mapping
 from spdnet.training import RECIPES
 
 assert set(HYPERPARAMETERS) - set(inspect.signature(SPDNetClassifier).parameters) == {"dropout"}

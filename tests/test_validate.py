@@ -8,11 +8,11 @@ from typer.testing import CliRunner
 from spdnet import SPDNet, SPDNetClassifier
 from spdnet.cli import app
 from spdnet.covariance import regularize
-from spdnet.datasets import examine, treat
-from spdnet.experiments import Settings
-from spdnet.experiments.data import Preprocessing, load_arrays, prepare
+from spdnet.data import examine, treat
 from spdnet.linalg import logm
 from spdnet.linalg.validate import FAULTS, find_faults
+from spdnet.runs import Settings
+from spdnet.runs.data import Preprocessing, load_arrays, prepare
 from tests.cases import ILL_CONDITIONED, SPECTRA, random_spd, with_spectrum
 
 

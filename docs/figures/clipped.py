@@ -8,7 +8,7 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from spdnet import SPDNet, plots
-from spdnet.datasets import load_digits_spd
+from spdnet.data import load_digits_spd
 from spdnet.optim import RiemannianAdam
 
 matplotlib.use("agg")

@@ -8,7 +8,7 @@ import torch
 from matplotlib.ticker import MaxNLocator
 
 from spdnet import plots
-from spdnet.datasets import load_digits_spd
+from spdnet.data import load_digits_spd
 from spdnet.linalg import congruence
 from spdnet.manifolds import stiefel
 

@@ -25,7 +25,7 @@ from spdnet._checks import (
     require_shrinking,
 )
 from spdnet._inputs import checked_matrices, checked_signals, encode_domains, encode_labels
-from spdnet.datasets.split import hold_out
+from spdnet.data.split import hold_out
 from spdnet.options.option import document, options
 from spdnet.options.run import RunOptions
 from spdnet.training import (
@@ -124,7 +124,7 @@ class SPDNetClassifier(
     Examples
     --------
     >>> from spdnet import SPDNetClassifier
-    >>> from spdnet.datasets import load_digits_spd
+    >>> from spdnet.data import load_digits_spd
     >>> X, y = load_digits_spd()
     >>> classifier = SPDNetClassifier(epochs=5, random_state=0).fit(X[:500], y[:500])
     >>> classifier.predict(X[500:]).shape

@@ -31,7 +31,7 @@ from spdnet.baselines import (
 from spdnet.baselines.estimator import subsample
 from spdnet.baselines.log_det import project_in_turn, root
 from spdnet.baselines.spdml import cost_and_gradient
-from spdnet.datasets import load_digits_spd
+from spdnet.data import load_digits_spd
 from spdnet.linalg import logm, vech
 from spdnet.manifolds import METRICS, FlatMetric, affine_invariant, stein
 from tests.baselines.toy import toy

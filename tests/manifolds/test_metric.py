@@ -9,7 +9,6 @@ from sklearn.base import clone
 
 from spdnet import SPDNet
 from spdnet.baselines import SPDML, MinimumDistanceToMean, NearestNeighbor
-from spdnet.experiments import Settings
 from spdnet.linalg import cholesky, expm, logm
 from spdnet.manifolds import (
     METRICS,
@@ -24,6 +23,7 @@ from spdnet.manifolds import (
 )
 from spdnet.manifolds.power_euclidean import PowerEuclidean
 from spdnet.nn import SPDMLR, Center, MinimumDistance, SPDBatchNorm, SPDPool, SPDResidual
+from spdnet.runs import Settings
 from spdnet.training import RECIPES
 from tests.cases import random_spd
 

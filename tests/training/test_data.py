@@ -3,7 +3,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from spdnet.datasets import StoreWriter, open_stored
+from spdnet.data import StoreWriter, open_stored
 from spdnet.training import RECIPES, DiskTensor, LabelledMatrices, Trainer, build
 from spdnet.training.data import read_ahead
 from spdnet.training.network import prepare_network

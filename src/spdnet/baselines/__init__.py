@@ -7,7 +7,7 @@ from spdnet.baselines.herml import HERML
 from spdnet.baselines.leml import LEML
 from spdnet.baselines.log_euclidean import LogEuclideanClassifier
 from spdnet.baselines.mean_feature import MeanFeatureVerifier
-from spdnet.baselines.neighbours import MinimumDistanceToMean, NearestNeighbor
+from spdnet.baselines.neighbors import MinimumDistanceToMean, NearestNeighbor
 from spdnet.baselines.spdml import SPDML
 from spdnet.baselines.stein_kernel import RSR, SteinSVC
 

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from spdnet._checks import require_choice, require_count, require_number
 from spdnet.baselines.estimator import SPDClassifier, one_column_for_two
-from spdnet.baselines.neighbours import vote
+from spdnet.baselines.neighbors import vote
 from spdnet.manifolds import log_euclidean
 from spdnet.manifolds.pairs import euclidean
 
@@ -65,7 +65,7 @@ class CDL(TransformerMixin, SPDClassifier):  # type: ignore[misc]
     Examples
     --------
     >>> from spdnet.baselines import CDL
-    >>> from spdnet.datasets import load_digits_spd
+    >>> from spdnet.data import load_digits_spd
     >>> X, y = load_digits_spd()
     >>> bool(CDL().fit(X[:900], y[:900]).score(X[900:], y[900:]) > 0.9)
     True

@@ -12,7 +12,7 @@ from spdnet._checks import require_count, require_number
 from spdnet._inputs import seed_of
 from spdnet.baselines.estimator import SPDClassifier, subsample
 from spdnet.baselines.log_det import bounds, choose_pairs, project_in_turn, root
-from spdnet.baselines.neighbours import vote
+from spdnet.baselines.neighbors import vote
 from spdnet.baselines.progress import Progress
 from spdnet.linalg import expm, logm
 from spdnet.linalg.threads import one_thread
@@ -66,7 +66,7 @@ class LEML(TransformerMixin, SPDClassifier):  # type: ignore[misc]
     Examples
     --------
     >>> from spdnet.baselines import LEML
-    >>> from spdnet.datasets import load_digits_spd
+    >>> from spdnet.data import load_digits_spd
     >>> X, y = load_digits_spd()
     >>> model = LEML(n_pairs=200, n_components=8).fit(X[:300], y[:300])
     >>> model.transform(X[300:400]).shape, bool(model.score(X[300:400], y[300:400]) > 0.85)

@@ -62,7 +62,7 @@ class LogEuclideanClassifier(SPDClassifier):
     Examples
     --------
     >>> from spdnet.baselines import LogEuclideanClassifier
-    >>> from spdnet.datasets import load_digits_spd
+    >>> from spdnet.data import load_digits_spd
     >>> X, y = load_digits_spd()
     >>> bool(LogEuclideanClassifier().fit(X[:900], y[:900]).score(X[900:], y[900:]) > 0.95)
     True

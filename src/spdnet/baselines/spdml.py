@@ -14,7 +14,7 @@ from torch import Tensor
 from spdnet._checks import require_choice, require_count, require_number
 from spdnet._inputs import seed_of
 from spdnet.baselines.estimator import SPDClassifier, subsample
-from spdnet.baselines.neighbours import vote
+from spdnet.baselines.neighbors import vote
 from spdnet.baselines.progress import Progress
 from spdnet.linalg import logm, symmetrize
 from spdnet.manifolds import Metric, get_metric, stiefel
@@ -78,7 +78,7 @@ class SPDML(TransformerMixin, SPDClassifier):  # type: ignore[misc]
     Examples
     --------
     >>> from spdnet.baselines import SPDML
-    >>> from spdnet.datasets import load_digits_spd
+    >>> from spdnet.data import load_digits_spd
     >>> X, y = load_digits_spd()
     >>> model = SPDML("stein", n_components=8, tol=0.1).fit(X[:200], y[:200])
     >>> model.transform(X[200:300]).shape

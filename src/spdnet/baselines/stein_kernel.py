@@ -89,7 +89,7 @@ class SteinSVC(_SteinKernel):
     Examples
     --------
     >>> from spdnet.baselines import SteinSVC
-    >>> from spdnet.datasets import load_digits_spd
+    >>> from spdnet.data import load_digits_spd
     >>> X, y = load_digits_spd()
     >>> bool(SteinSVC().fit(X[:300], y[:300]).score(X[300:400], y[300:400]) > 0.9)
     True
@@ -176,7 +176,7 @@ class RSR(_SteinKernel):
     Examples
     --------
     >>> from spdnet.baselines import RSR
-    >>> from spdnet.datasets import load_digits_spd
+    >>> from spdnet.data import load_digits_spd
     >>> X, y = load_digits_spd()
     >>> bool(RSR().fit(X[:300], y[:300]).score(X[300:400], y[300:400]) > 0.9)
     True

@@ -124,7 +124,7 @@ def train(
     Or, on many machines: torchrun --nnodes 2 --nproc-per-node 8 -m spdnet train big.npz --out big
     """
     with _errors():
-        from spdnet.cli.training import run_training
+        from spdnet.cli.train import run_training
 
         run_training(given, settings, out, resume, devices, quiet)
 
@@ -186,7 +186,7 @@ def compare(
     """
     given = {k: v for k, v in locals().items() if k != "out"}
     with _errors():
-        from spdnet.cli.comparing import run_comparison
+        from spdnet.cli.compare import run_comparison
 
         run_comparison(given, out)
 
@@ -257,7 +257,7 @@ def reproduce_(
     """
     given = {k: v for k, v in locals().items() if k != "out"}
     with _errors():
-        from spdnet.cli.reproducing import run_reproduction
+        from spdnet.cli.reproduce import run_reproduction
 
         run_reproduction(given, out)
 
@@ -282,7 +282,7 @@ def evaluate(
     Example: spdnet evaluate runs/digits digits
     """
     with _errors():
-        from spdnet.cli.using import run_evaluation
+        from spdnet.cli.evaluate import run_evaluation
 
         run_evaluation(run, data, labels, groups, bad, part, device)
 
@@ -306,7 +306,7 @@ def predict(
     Example: spdnet predict runs/digits new.npz --out predictions.csv
     """
     with _errors():
-        from spdnet.cli.using import run_prediction
+        from spdnet.cli.evaluate import run_prediction
 
         run_prediction(run, data, out, groups, bad, device, force)
 
@@ -318,6 +318,6 @@ def report(run: Run) -> None:
     Example: spdnet report runs/digits
     """
     with _errors():
-        from spdnet.cli.using import run_report
+        from spdnet.cli.evaluate import run_report
 
         run_report(run)

@@ -21,13 +21,12 @@ from rich.progress import (
 from spdnet._checks import require_choice
 from spdnet.cli.display import Speed
 from spdnet.cli.signals import stop_on_signals
-from spdnet.datasets import Descriptor, build, read
-from spdnet.datasets.files import text
-from spdnet.datasets.index import read_index
-from spdnet.datasets.names import printable
-from spdnet.datasets.published import bring_in, fetch
-from spdnet.datasets.readers import read_column
-from spdnet.datasets.sources import (
+from spdnet.data import Descriptor, build, read
+from spdnet.data.io.files import text
+from spdnet.data.io.index import read_index
+from spdnet.data.io.readers import read_column
+from spdnet.data.names import printable
+from spdnet.data.sources import (
     Source,
     divided,
     grouped,
@@ -35,8 +34,9 @@ from spdnet.datasets.sources import (
     matrix_sources,
     sequence_sources,
 )
-from spdnet.experiments.pace import time_left
-from spdnet.experiments.watch import StopRequest
+from spdnet.paper.published import fetch, import_dataset
+from spdnet.runs.pace import time_left
+from spdnet.runs.watch import StopRequest
 
 KINDS = ("matrices", "sequences", "signals")
 #: settings that sequences and signals alone have
@@ -102,7 +102,7 @@ def _say_note(note: str) -> None:
 def run_import(name: str, path: Path, index: Path | None) -> None:
     """Bring in what was obtained by hand."""
     with _counting("files") as count:
-        file = bring_in(name, path, index=index, on_source=count)
+        file = import_dataset(name, path, index=index, on_source=count)
     typer.echo(f"file: {printable(str(file))}")
 
 

@@ -14,9 +14,9 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from spdnet.datasets.names import printable
-from spdnet.experiments.pace import time_left
-from spdnet.experiments.watch import StopRequest, Watch
+from spdnet.data.names import printable
+from spdnet.runs.pace import time_left
+from spdnet.runs.watch import StopRequest, Watch
 from spdnet.training import Trainer
 from spdnet.training.loop import describe
 

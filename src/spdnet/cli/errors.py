@@ -61,7 +61,7 @@ def _fail(error: Exception, code: int) -> NoReturn:
     """Say what is wrong and leave; of several processes that were given the same bad input, the
     first one says it.
     """
-    from spdnet.datasets.names import printable
+    from spdnet.data.names import printable
 
     rank = os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0"))
     text = printable(_text(error), keep="\n")

@@ -3,10 +3,10 @@
 from rich.console import Console
 
 from spdnet.cli.reading import read_shown
-from spdnet.datasets import examine
-from spdnet.datasets.channels import examine_signals
-from spdnet.datasets.names import printable
-from spdnet.datasets.summary import describe
+from spdnet.data import examine
+from spdnet.data.channels import examine_signals
+from spdnet.data.names import printable
+from spdnet.data.summary import describe
 
 
 def run_info(data: str, labels: str | None, groups: str | None, signals: bool) -> None:

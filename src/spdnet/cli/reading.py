@@ -3,8 +3,8 @@
 from rich.console import Console
 from rich.progress import Progress
 
-from spdnet.datasets import LabelledArrays
-from spdnet.experiments.data import load_arrays
+from spdnet.data import LabelledArrays
+from spdnet.runs.data import load_arrays
 
 
 def read_shown(

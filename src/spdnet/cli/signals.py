@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from spdnet.experiments.watch import StopRequest
+from spdnet.runs.watch import StopRequest
 
 #: sent by schedulers before they kill a process; Windows has only the first
 _SIGNALS = [getattr(signal, name) for name in ("SIGTERM", "SIGUSR1") if hasattr(signal, name)]

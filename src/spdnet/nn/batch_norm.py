@@ -16,7 +16,7 @@ from spdnet.linalg.validate import require_symmetric
 from spdnet.manifolds import FlatMetric, Metric, get_metric
 from spdnet.manifolds.normalization import Normalization
 from spdnet.nn.layer import SPDLayer
-from spdnet.nn.processes import are_many, of_all_processes
+from spdnet.nn.processes import all_gather, is_distributed
 
 
 class SPDBatchNorm(SPDLayer):
@@ -181,7 +181,7 @@ class SPDBatchNorm(SPDLayer):
         if check:
             require_symmetric("SPDBatchNorm", X)
         F = self._normalization.coordinates(X, check=check, who="SPDBatchNorm")
-        if self.training and (X.numel() > 0 or are_many()):
+        if self.training and (X.numel() > 0 or is_distributed()):
             frame, v = self._update(F.detach())
         else:
             frame, v = self._normalization.frame(self.running_mean), self.running_var
@@ -194,7 +194,7 @@ class SPDBatchNorm(SPDLayer):
     @torch.no_grad()
     def _update(self, F: Tensor) -> tuple[Tensor, Tensor | None]:
         """Where the mean is, and variance, of all matrices of all processes; they are tracked."""
-        F = of_all_processes(F.reshape(-1, self.n, self.n))
+        F = all_gather(F.reshape(-1, self.n, self.n))
         if len(F) < 2:  # it would be put on the bias, at no distance from it
             return self._normalization.frame(self.running_mean), self.running_var
         M = self._normalization.mean(F)

@@ -19,7 +19,7 @@ from spdnet.manifolds import Metric, get_metric
 from spdnet.manifolds.normalization import CongruenceNormalization
 from spdnet.nn.batch_norm import is_rounding, make_normalization
 from spdnet.nn.layer import SPDLayer
-from spdnet.nn.processes import are_many, of_all_processes
+from spdnet.nn.processes import all_gather, is_distributed
 
 
 class SPDDomainBatchNorm(SPDLayer):
@@ -287,7 +287,7 @@ class SPDDomainBatchNorm(SPDLayer):
         X = X.to(self.running_mean.dtype)  # half types are lifted
         domain = self._domains(X, domain, check)
         F = self._normalization.coordinates(X, check=check, who="SPDDomainBatchNorm")
-        if self.training and (X.numel() > 0 or are_many()):
+        if self.training and (X.numel() > 0 or is_distributed()):
             M, v = self._update(F, domain)
         else:
             M, v = self.eval_mean, self.eval_var
@@ -300,8 +300,8 @@ class SPDDomainBatchNorm(SPDLayer):
 
     def _update(self, F: Tensor, domain: Tensor) -> tuple[Tensor, Tensor | None]:
         """The statistics of training after this batch, for all domains."""
-        F = of_all_processes(F.reshape(-1, self.n, self.n))
-        domain = of_all_processes(domain.reshape(-1))
+        F = all_gather(F.reshape(-1, self.n, self.n))
+        domain = all_gather(domain.reshape(-1))
         means = list(self.running_mean.clone().unbind())
         variances = [] if self.running_var is None else list(self.running_var.clone().unbind())
         for d in domain.unique().tolist():

@@ -9,7 +9,7 @@ from spdnet.linalg.rectify import rectify
 from spdnet.linalg.scalar import Clamp, Exp, Log, ScalarFunction, Sigmoid, Softplus
 from spdnet.linalg.spectral import decompose, map_decomposed, spectral_map
 from spdnet.nn.layer import SPDLayer
-from spdnet.nn.processes import are_many, of_all_processes
+from spdnet.nn.processes import all_gather, is_distributed
 
 
 class ReEig(SPDLayer):
@@ -88,8 +88,8 @@ class ReEig(SPDLayer):
                 return X
             return rectify(X, float(self.eps), check=check, who="ReEig")
         s, U = decompose(X, Clamp(0.0), check=check, who="ReEig")
-        if self.training and (s.numel() > 0 or are_many()):
-            seen = of_all_processes(s.detach().reshape(-1, s.shape[-1]))
+        if self.training and (s.numel() > 0 or is_distributed()):
+            seen = all_gather(s.detach().reshape(-1, s.shape[-1]))
             return map_decomposed(X, s, U, Clamp(self._track(seen, self.share)))
         if check and s.numel() > 0:
             self._require_tracked()

@@ -6,18 +6,18 @@ import torch
 from torch import Tensor
 
 
-def are_many() -> bool:
+def is_distributed() -> bool:
     """Whether several processes train one network together."""
     there = torch.distributed.is_available() and torch.distributed.is_initialized()
     return there and torch.distributed.get_world_size() > 1
 
 
-def of_all_processes(F: Tensor) -> Tensor:
+def all_gather(F: Tensor) -> Tensor:
     """The entries ``(N, ...)`` of all processes of a distributed training, in their order.
 
     The derivative of a sum of losses, one of each process, is that of all of them together.
     """
-    return _Gather.apply(F) if are_many() else F
+    return _Gather.apply(F) if is_distributed() else F
 
 
 class _Gather(torch.autograd.Function):

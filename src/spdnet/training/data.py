@@ -38,7 +38,7 @@ class DiskTensor:
     Examples
     --------
     >>> import numpy, tempfile
-    >>> from spdnet.datasets import open_stored
+    >>> from spdnet.data import open_stored
     >>> from spdnet.training import DiskTensor
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     numpy.savez(f"{folder}/three.npz", X=numpy.zeros((3, 2, 2)))

@@ -1,0 +1,144 @@
+"""``spdnet train``."""
+
+import os
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from spdnet._checks import require_count
+from spdnet.cli.display import Display
+from spdnet.cli.options import parsed
+from spdnet.cli.signals import stop_on_signals
+from spdnet.data.names import printable
+from spdnet.runs import RunFolder, train
+from spdnet.runs.report import write_report
+from spdnet.runs.report.page import PARTS
+from spdnet.runs.settings import Settings, from_mapping, read_toml
+from spdnet.runs.watch import Terminated
+from spdnet.training import make_fabric
+from spdnet.training.device import leave, under_torchrun
+
+if TYPE_CHECKING:
+    from spdnet.training import Fabric
+
+
+def run_training(
+    given: dict[str, Any],
+    file: Path | None,
+    out: Path | None,
+    resume: bool,
+    devices: int,
+    quiet: bool,
+) -> None:
+    """Train with the settings given, those of a file, or those of the run that is resumed."""
+    console = Console(highlight=False, markup=False, emoji=False)
+    require_count("train", "devices", devices)
+    given = parsed("train", given)
+    restarted = under_torchrun() and int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
+    if restarted and out is not None and RunFolder(out).exists:
+        resume, given, file = True, {}, None  # the same command, after a process has died
+    values = {**({} if file is None else read_toml(file)), **given}
+    if resume:
+        folder, settings, is_longer = _resumed(values, out)
+    else:
+        settings = from_mapping(values, str(file) if file else "the command line")
+        folder = RunFolder(Path("runs") / _name(settings.data) if out is None else out)
+        folder.numbered, is_longer = out is None, False
+    if resume and folder.finished and not is_longer:
+        console.print(f"{printable(str(folder.path))} is finished")
+        found = folder.results()
+    else:
+        fabric = make_fabric(settings.device, 0 if under_torchrun() else devices)
+        fabric.launch()
+        display = Display(console, quiet=quiet)
+        with stop_on_signals(display.stop):
+            found = _train(display, settings, folder, resume, fabric)
+        leave(fabric)
+        if not fabric.is_global_zero:
+            return
+    for one in (*folder.seeds(), folder):
+        if not one.report_file.exists():  # killed while it was written
+            write_report(one)
+    _print_results(console, found)
+    for text in (f"run folder: {folder.path}", f"report:     {folder.report_file}"):
+        console.print(printable(text), soft_wrap=True)
+
+
+def _train(
+    display: Display, settings: Settings, folder: RunFolder, resume: bool, fabric: "Fabric"
+) -> dict[str, Any]:
+    try:
+        return train(
+            settings,
+            folder,
+            resume=resume,
+            watch=display,
+            on_finished=write_report,
+            fabric=fabric,
+        )
+    except KeyboardInterrupt as stopped:
+        display.close()
+        if folder.exists and fabric.is_global_zero:
+            again = shlex.join(["spdnet", "train", "--resume", "--out", str(folder.path)])
+            display.say(f"stopped; resume with: {again}")
+        if isinstance(stopped, Terminated):  # all processes have stopped together
+            leave(fabric)
+        raise
+    finally:
+        display.close()
+
+
+def _resumed(values: dict[str, Any], out: Path | None) -> tuple[RunFolder, Settings, bool]:
+    """Return the folder and settings of the run to resume, and whether it gets more epochs.
+
+    The values may be those of the run itself, so that the command that started it can be repeated.
+    The paths of the data, the device and a larger number of epochs replace those of the run.
+    """
+    if out is None:
+        raise ValueError("train: expected --out with the folder of the run to resume, got none")
+    folder = RunFolder(out)
+    settings = folder.settings()
+    asked = from_mapping({"data": settings.data, **values}, "the command line")
+    asked = asked.with_absolute_paths()
+    given = {name.replace("-", "_") for name in values}
+    before, now = settings.as_dict(), asked.as_dict()
+    is_longer = "epochs" in given and now["epochs"] > before["epochs"]
+    free = {*settings.paths(), "device", "baseline", *(["epochs"] if is_longer else [])}
+    for name in sorted(given - free):
+        if before.get(name) != now.get(name):
+            raise ValueError(
+                f"train: expected the settings of the run with --resume, {name} = "
+                f"{before.get(name)!r}, got {now.get(name)!r}; leave it out, or start a new run"
+            )
+    changes = {name: getattr(asked, name) for name in given & free}
+    return folder, settings.changed(**changes), is_longer
+
+
+def _name(data: str) -> str:
+    return Path(data).resolve().stem or "data"
+
+
+def _print_results(console: Console, found: dict[str, Any]) -> None:
+    part, base = PARTS[found["scored"]], found["baseline"]
+    if "seeds" in found:
+        ours = _spread(found["accuracy"])
+        linear = _spread(base["accuracy"]) if base else ""
+        unit = f", mean and deviation of {len(found['seeds'])} repeats"
+    else:
+        ours = f"{100 * found['parts'][found['scored']]['accuracy']:6.2f} %"
+        linear = f"{100 * base['accuracy'][found['scored']]:6.2f} %" if base else ""
+        unit = ""
+    console.print(f"{part} accuracy{unit}:")
+    console.print(f"  {found['network']:34} {ours}", style="bold")
+    if base:
+        console.print(f"  {base['name']:34} {linear}")
+    if "chance" in found:  # not in runs of earlier versions
+        console.print(f"  {'always the largest class':34} {100 * found['chance']:6.2f} %")
+    if found.get("linear") and found.get("structure"):
+        console.print(f"note: {found['structure']}", soft_wrap=True)
+
+
+def _spread(values: dict[str, Any]) -> str:
+    return f"{100 * values['mean']:6.2f} ± {100 * values['deviation']:.2f} %"

@@ -1,0 +1,314 @@
+"""From sources to one file of SPD matrices."""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy
+from numpy.typing import NDArray
+
+from spdnet._checks import require_choice, require_count, require_number
+from spdnet.covariance import (
+    REGULARIZERS,
+    gaussian_embedding,
+    regularize,
+    sample_covariance,
+    segment,
+)
+from spdnet.data.errors import DataError
+from spdnet.data.examine import REMEDIES, examine, treat
+from spdnet.data.projection import Projection, fit_pca
+from spdnet.data.sources import Source
+from spdnet.data.store_writer import StoreWriter
+
+KINDS = ("covariance", "gaussian")
+DTYPES = ("float64", "float32")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Descriptor:
+    """How the frames of a sequence become SPD matrices.
+
+    Parameters
+    ----------
+    kind : {"covariance", "gaussian"}
+        ``(d, d)``: the covariance of the frames; or ``(d + 1, d + 1)``: see
+        :func:`spdnet.covariance.gaussian_embedding`.
+    reg, mode
+        See :func:`spdnet.covariance.regularize`.
+    root : int, optional
+        Of frames ``(T, joints, 3)``: the joint whose position is subtracted from all.
+    pca : int, optional
+        Project the frames to so many dimensions, which are found in the training sequences.
+    clip_length : int or float, optional
+        Cut each training sequence into clips of so many frames, or, below 1, of this share of its
+        own frames, besides the whole of it. Others are never cut.
+    clip_stride : int, optional
+        Frames from one clip to the next; half of a clip when not given.
+    clips : int, optional
+        Instead of a stride, how many clips to spread evenly over a sequence; fewer if it is short.
+
+    Examples
+    --------
+    >>> import numpy
+    >>> from spdnet.data import Descriptor
+    >>> frames = numpy.random.default_rng(0).normal(size=(40, 5, 3))
+    >>> Descriptor()(frames).shape, Descriptor(clip_length=10).cut(frames).shape
+    ((15, 15), (8, 15, 15))
+    >>> Descriptor(clip_length=0.5, clips=5).cut(frames).shape
+    (6, 15, 15)
+    """
+
+    kind: str = "covariance"
+    reg: float = 1e-3
+    mode: str = "trace"
+    root: int | None = None
+    pca: int | None = None
+    clip_length: float | None = None
+    clip_stride: int | None = None
+    clips: int | None = None
+
+    def __post_init__(self) -> None:
+        require_choice("Descriptor", "kind", self.kind, KINDS)
+        require_choice("Descriptor", "mode", self.mode, REGULARIZERS)
+        for name in ("pca", "clip_stride", "clips"):
+            if getattr(self, name) is not None:
+                require_count("Descriptor", name, getattr(self, name))
+        if self.clip_length is not None:
+            require_number("Descriptor", "clip_length", self.clip_length, above=0)
+            whole = self.clip_length >= 2 and self.clip_length == int(self.clip_length)
+            if self.clip_length >= 1 and not whole:
+                raise ValueError(
+                    f"Descriptor: expected clip_length as a number of frames, at least two, or a "
+                    f"share below 1, got {self.clip_length}"
+                )
+        given = [name for name in ("clip_stride", "clips") if getattr(self, name) is not None]
+        if len(given) > 1 or (given and self.clip_length is None):
+            raise ValueError(
+                f"Descriptor: expected clip_length with clip_stride or clips, got {given} with "
+                f"clip_length {self.clip_length}"
+            )
+
+    def flat(self, frames: NDArray[Any]) -> NDArray[numpy.float64]:
+        """Frames as vectors ``(T, d)``, relative to the root where there is one."""
+        frames = numpy.asarray(frames, dtype=numpy.float64)
+        if frames.ndim < 2 or len(frames) < 2:
+            raise DataError(
+                f"build: expected frames (T, ...) with at least two of them, got {frames.shape}"
+            )
+        if self.root is not None:
+            if frames.ndim != 3 or not 0 <= self.root < frames.shape[1]:
+                raise DataError(
+                    f"build: expected frames (T, joints, 3) with a joint {self.root}, got "
+                    f"{frames.shape}"
+                )
+            frames = frames - frames[:, self.root : self.root + 1]
+        return frames.reshape(len(frames), -1)
+
+    def __call__(
+        self, frames: NDArray[Any], project: Projection | None = None
+    ) -> NDArray[numpy.float64]:
+        """The matrix ``(n, n)`` of all frames ``(T, ...)``."""
+        vectors = self.flat(frames)
+        return self._matrix(vectors if project is None else project(vectors))
+
+    def cut(
+        self, frames: NDArray[Any], project: Projection | None = None
+    ) -> NDArray[numpy.float64]:
+        """The matrices ``(k, n, n)`` of a training sequence: of the whole, then of its clips."""
+        vectors = self.flat(frames)
+        vectors = vectors if project is None else project(vectors)
+        whole = self._matrix(vectors)[None]
+        windows = self._windows(vectors)
+        if not windows:
+            return whole
+        return numpy.concatenate([whole, self._matrix(numpy.stack(windows))])
+
+    def _windows(self, vectors: NDArray[numpy.float64]) -> list[NDArray[numpy.float64]]:
+        """The clips of a sequence, all of one length; none if it is too short."""
+        if self.clip_length is None:
+            return []
+        share = self.clip_length < 1
+        length = max(2, round(self.clip_length * len(vectors)) if share else int(self.clip_length))
+        if length >= len(vectors):
+            return []
+        if self.clips is None:
+            return segment(vectors, length, self.clip_stride or max(1, length // 2))
+        last = len(vectors) - length
+        starts = numpy.linspace(0, last, min(self.clips, last + 1)).round().astype(int)
+        return [vectors[start : start + length] for start in numpy.unique(starts)]
+
+    def _matrix(self, vectors: NDArray[numpy.float64]) -> NDArray[numpy.float64]:
+        """Of frames ``(..., T, d)``."""
+        features = vectors.swapaxes(-1, -2)
+        if self.kind == "gaussian":
+            return gaussian_embedding(features, reg=self.reg, mode=self.mode)
+        return regularize(sample_covariance(features), self.reg, self.mode)
+
+
+def build(
+    sources: Sequence[Source],
+    path: str | Path,
+    descriptor: Descriptor | None = None,
+    *,
+    dtype: str = "float64",
+    bad: str = "refuse",
+    provenance: Mapping[str, Any] | None = None,
+    on_source: Callable[[int, int], None] | None = None,
+    on_note: Callable[[str], None] | None = None,
+) -> Path:
+    """Write the matrices of all sources to one ``.npz`` file, with classes, parts and groups.
+
+    It can be interrupted at any moment: the same call goes on. :func:`read` reads the file, and
+    leaves what is large on disk.
+
+    Parameters
+    ----------
+    sources : sequence of Source
+    path : path
+    descriptor : Descriptor, optional
+        For sequences; without, the sources are matrices.
+    dtype : {"float64", "float32"}
+        In the file.
+    bad : {"refuse", "drop", "repair"}
+        What to do with matrices that are not SPD: see :func:`treat`.
+    provenance : mapping, optional
+        Plain values to keep in the file besides settings and versions.
+    on_source : callable, optional
+        Called with how many sources are written, and how many there are.
+    on_note : callable, optional
+        Called with what people should know, such as axes that seem to be swapped.
+
+    Returns
+    -------
+    Path
+        Of the file.
+
+    Raises
+    ------
+    DataError, FileExistsError
+
+    Examples
+    --------
+    >>> import numpy, tempfile
+    >>> from pathlib import Path
+    >>> from spdnet.data import Descriptor, build, read
+    >>> from spdnet.data.sources import sequence_sources
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for kind in ("run", "walk"):
+    ...         Path(folder, "motions", kind).mkdir(parents=True)
+    ...         frames = numpy.random.default_rng(0).normal(size=(40, 5))
+    ...         numpy.save(f"{folder}/motions/{kind}/1.npy", frames)
+    ...     sources = sequence_sources(f"{folder}/motions", size=(20, 20), every=1)
+    ...     data = read(build(sources, f"{folder}/motions.npz", Descriptor()))
+    >>> data.X.shape, data.y.tolist()
+    ((2, 5, 5), ['run', 'walk'])
+    """
+    path = Path(path)
+    if not sources:
+        raise DataError("build: expected something to build from, got nothing")
+    require_choice("build", "dtype", dtype, DTYPES)
+    require_choice("build", "bad", bad, REMEDIES)
+    if path.suffix != ".npz":
+        raise ValueError(f"build: expected the name of a .npz file, got {path.name}")
+    if path.exists():
+        raise FileExistsError(f"build: expected a new file, but {path} is there; name another")
+    if descriptor is not None and None in {source.split for source in sources}:
+        for name in ("clip_length", "pca"):
+            if getattr(descriptor, name) is not None:
+                raise DataError(
+                    f"build: expected parts, train and test, to be named before {name} is used, "
+                    "got none: what is cut or learnt before the division leaks; say which part to "
+                    "hold out"
+                )
+    name, times = Counter(source.name for source in sources).most_common(1)[0]
+    if times > 1:
+        raise DataError(f"build: expected sources of different names, got {times} called {name!r}")
+    settings = None if descriptor is None else asdict(descriptor)
+    plan = {"descriptor": settings, "dtype": dtype, "bad": bad, "sources": _digest(sources)}
+    with StoreWriter(path, plan) as writer:
+        done = set(writer.done)
+        left = [source for source in sources if source.name not in done]
+        project = None
+        if descriptor is not None and descriptor.pca is not None and left:
+            learn = [source for source in sources if source.split == "train"]
+            project = fit_pca((descriptor.flat(_loaded(s)) for s in learn), descriptor.pca)
+        with _telling(on_note) as wide:
+            for i, source in enumerate(left, len(sources) - len(left) + 1):
+                values = _loaded(source)
+                if source.features and values.ndim == 2 and len(values) < values.shape[1]:
+                    wide.append(f"{source.name} ({len(values)} of {values.shape[1]})")
+                X = _matrices(source, values, descriptor, project, dtype, bad)
+                writer.add(source.name, X, y=source.y, split=source.split, groups=source.group)
+                if on_source is not None:
+                    on_source(i, len(sources))
+        return writer.finish({**(provenance or {}), **plan, "empty": writer.empty})
+
+
+@contextmanager
+def _telling(on_note: Callable[[str], None] | None) -> Iterator[list[str]]:
+    """Sources whose axes seem to be swapped are told in the end, or before the error they cause."""
+    wide: list[str] = []
+    try:
+        yield wide
+    finally:
+        if wide and on_note is not None:
+            on_note(
+                f"fewer samples than channels in {len(wide)}, such as {wide[0]}: are the axes "
+                "swapped? --of sequences takes time in rows, --of signals channels in rows"
+            )
+
+
+def _digest(sources: Sequence[Source]) -> str:
+    """Of names, classes, parts, and the state of the files."""
+    sha = hashlib.sha256()
+    for s in sources:
+        sha.update(json.dumps([s.name, s.y, s.split, s.group, s.stamp]).encode())
+    return sha.hexdigest()
+
+
+def _loaded(source: Source) -> NDArray[Any]:
+    """What a source holds, or an error with its name."""
+    try:
+        return source.load()
+    except DataError:
+        raise
+    except ValueError as error:
+        raise DataError(f"build: expected data in {source.name}, but {error}") from error
+
+
+def _matrices(
+    source: Source,
+    values: NDArray[Any],
+    descriptor: Descriptor | None,
+    project: Projection | None,
+    dtype: str,
+    bad: str,
+) -> NDArray[Any]:
+    """The SPD matrices ``(k, n, n)`` of what a source holds; none if they were dropped."""
+    if values.dtype.kind not in "biuf":
+        raise DataError(f"build: expected real numbers in {source.name}, got {values.dtype}")
+    try:
+        with numpy.errstate(all="ignore"):  # what is too large is found below, as not finite
+            if descriptor is None:
+                X = values[None]
+            elif source.split == "train":
+                X = descriptor.cut(values, project)
+            else:
+                X = descriptor(values, project)[None]
+            if X.ndim != 3 or X.shape[1] != X.shape[2] or X.shape[1] == 0:
+                raise DataError(
+                    f"expected a square matrix, got shape {X.shape[1:]}; recordings are built with "
+                    "--of signals, channels in rows, or with --of sequences, time in rows"
+                )
+            X = X.astype(dtype)
+            if bad == "drop":
+                return numpy.delete(X, examine(X).bad, axis=0)
+            return treat(X, bad)[0]
+    except ValueError as error:
+        raise DataError(f"build: {source.name}: {error}") from error

@@ -1,0 +1,44 @@
+"""Handwritten digits as region covariance descriptors, embedded: nothing to download."""
+
+import numpy
+from numpy.typing import NDArray
+from sklearn.datasets import load_digits
+
+from spdnet.covariance import region_covariance
+
+
+def load_digits_spd(
+    *, reg: float = 1e-3, mode: str = "mean"
+) -> tuple[NDArray[numpy.float64], NDArray[numpy.int64]]:
+    """The 1797 digits that scikit-learn ships, as 17 by 17 SPD matrices.
+
+    Each 8 by 8 image, scaled to [0, 1], becomes the covariance of seventeen features over its
+    pixels: see :func:`spdnet.covariance.region_covariance`.
+
+    Parameters
+    ----------
+    reg, mode
+        See :func:`spdnet.covariance.regularize`.
+
+    Returns
+    -------
+    X : array, shape (1797, 17, 17)
+        Symmetric positive definite, float64.
+    y : array, shape (1797,)
+        The digits 0 to 9.
+
+    References
+    ----------
+    E. Alpaydin, C. Kaynak, "Optical Recognition of Handwritten Digits", UCI Machine Learning
+    Repository, 1998. https://doi.org/10.24432/C50P49
+
+    Examples
+    --------
+    >>> from spdnet.data import load_digits_spd
+    >>> X, y = load_digits_spd()
+    >>> X.shape, y.shape
+    ((1797, 17, 17), (1797,))
+    """
+    digits = load_digits()
+    images = digits.images / 16
+    return region_covariance(images, reg=reg, mode=mode), digits.target.astype(numpy.int64)

@@ -1,0 +1,190 @@
+"""Frames of images and videos, before covariances."""
+
+import re
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy
+from numpy.typing import NDArray
+
+from spdnet.data.errors import DataError, decoding
+
+IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".pgm", ".ppm", ".tif", ".tiff")
+VIDEO_SUFFIXES = (".avi", ".mp4", ".m4v", ".mov", ".mkv", ".webm", ".mpg", ".mpeg", ".wmv", ".flv")
+_MOST_PIXELS = 2**26  # of a frame: 8192 by 8192
+
+
+def equalize(images: NDArray[Any]) -> NDArray[Any]:
+    """Spread the grey levels of each image over 0 to 255.
+
+    With ``C(v)`` the number of pixels at or below level ``v`` and ``v0`` the lowest level present,
+
+    ``v -> round(255 (C(v) - C(v0)) / (C(255) - C(v0)))``,
+
+    so that the lowest level goes to 0 and the highest to 255; an image of a single level is
+    returned as it is. ``PIL.ImageOps.equalize`` counts the pixels below ``v`` and takes whole
+    numbers of pixels a step, ``histeq`` of MATLAB aims at 64 levels: much the same in large
+    images, never bit for bit.
+
+    Parameters
+    ----------
+    images : array of uint8, shape (..., h, w)
+
+    Returns
+    -------
+    array of uint8, shape (..., h, w)
+
+    Examples
+    --------
+    >>> equalize(numpy.array([[10, 10], [11, 12]], dtype=numpy.uint8))
+    array([[  0,   0],
+           [128, 255]], dtype=uint8)
+    """
+    if images.dtype != numpy.uint8 or images.ndim < 2:
+        raise ValueError(
+            f"equalize: expected uint8 images of shape (..., h, w), got {images.dtype} of shape "
+            f"{images.shape}; scale grey levels to 0 to 255 first"
+        )
+    if not images.size:
+        return images.copy()
+    levels = images.reshape(-1, images.shape[-2] * images.shape[-1])
+    own = levels + 256 * numpy.arange(len(levels))[:, None]  # a histogram for each image
+    counts = numpy.bincount(own.ravel(), minlength=256 * len(levels)).reshape(-1, 256)
+    above = counts.cumsum(1) - numpy.take_along_axis(counts, levels.min(1, keepdims=True), 1)
+    table = numpy.rint(255 * above.clip(0) / above[:, -1:].clip(1)).astype(numpy.uint8)
+    table[above[:, -1] == 0] = numpy.arange(256)  # a single level
+    return numpy.take_along_axis(table, levels, 1).reshape(images.shape)
+
+
+def read_images(
+    folder: str | Path, *, size: tuple[int, int] = (20, 20), equalized: bool = True
+) -> NDArray[Any]:
+    """The images of one folder as frames: turned to grey, resized, and only then equalised.
+
+    Names are in natural order: ``frame2`` before ``frame10``; hidden files are passed over.
+    Transparency and marks of orientation are ignored, 16 bits become 8, and of a file with
+    several pages the first one counts.
+
+    Parameters
+    ----------
+    folder : path
+    size : pair of int
+        Height and width of the frames.
+    equalized : bool
+        Whether :func:`equalize` is applied.
+
+    Returns
+    -------
+    array, shape (T, h * w)
+        From 0 to 1, row by row.
+
+    Raises
+    ------
+    DataError
+    """
+    _check_size("read_images", size)
+    files = [p for p in Path(folder).glob("*") if p.suffix.lower() in IMAGE_SUFFIXES]
+    images = []
+    for file in sorted((p for p in files if p.name[0] != "."), key=_natural):
+        with decoding("read_images: expected an image", file, "video"):
+            from PIL import Image
+
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # of marks that are damaged, beside the image
+                warnings.simplefilter("error", Image.DecompressionBombWarning)
+                # Pillow knows more formats, some of which run programs
+                with Image.open(file, formats=("PNG", "JPEG", "BMP", "PPM", "TIFF")) as image:
+                    images.append(_resized(_grey(image), size))
+    if not images:
+        raise DataError(
+            f"read_images: expected images ({', '.join(IMAGE_SUFFIXES)}) in {folder}, got none"
+        )
+    return _flat(images, equalized)
+
+
+def read_video(
+    file: str | Path, *, size: tuple[int, int] = (20, 20), equalized: bool = True, every: int = 1
+) -> NDArray[Any]:
+    """The frames of a video: grey, resized, then equalised, as by :func:`read_images`.
+
+    One frame at a time is held in full size. A video that was cut short gives the frames before
+    the cut if its format allows. Files that only name other files or addresses are refused.
+
+    Parameters
+    ----------
+    file : path
+    size, equalized
+        As of :func:`read_images`.
+    every : int
+        One frame in so many is kept, beginning with the first.
+
+    Returns
+    -------
+    array, shape (T, h * w)
+        From 0 to 1, row by row.
+
+    Raises
+    ------
+    DataError
+    """
+    _check_size("read_video", size)
+    if every < 1:
+        raise ValueError(f"read_video: expected every of at least 1, got {every}")
+    images = []
+    with decoding("read_video: expected a video", file, "video"):
+        import av
+        from PIL import Image
+
+        alone = {"protocol_whitelist": ""}  # it opens nothing else
+        with (
+            Path(file).open("rb") as handle,
+            av.open(handle, "r", container_options=alone) as video,
+        ):
+            # a header may tell of frames that no memory holds
+            video.streams.video[0].codec_context.options = {"max_pixels": str(_MOST_PIXELS)}
+            for i, frame in enumerate(video.decode(video=0)):
+                if i % every == 0:
+                    grey = Image.fromarray(frame.to_ndarray(format="gray"))
+                    images.append(_resized(grey, size))
+    if not images:
+        raise DataError(f"read_video: expected frames in {file}, got none; it may be cut short")
+    return _flat(images, equalized)
+
+
+def _check_size(who: str, size: tuple[int, int]) -> None:
+    if len(size) != 2 or min(size) < 1:
+        raise ValueError(f"{who}: expected size=(height, width) of at least 1, got {size}")
+
+
+def _natural(path: Path) -> tuple[list[int | str], str]:
+    """Numbers in names by value: every second piece is one."""
+    pieces = re.split("([0-9]+)", path.name.lower())
+    return [int(text) if i % 2 else text for i, text in enumerate(pieces)], path.name
+
+
+def _grey(image: Any) -> Any:
+    """A Pillow image with grey levels from 0 to 255, of 8 bits or real numbers."""
+    from PIL import Image
+
+    if image.mode.startswith("I"):  # 16 bits, which Pillow would cut off at 255
+        values = numpy.asarray(image)
+        if values.min() < 0 or values.max() > 65535:
+            raise ValueError(f"levels from {values.min()} to {values.max()}, not of 16 bits")
+        return Image.fromarray((values / 257).astype(numpy.float32))
+    if image.mode == "F":
+        raise ValueError("real numbers instead of grey levels or colours")
+    # Pillow warns of transparent colours of a palette that are not made RGBA first
+    return (image.convert("RGBA") if "transparency" in image.info else image).convert("L")
+
+
+def _resized(grey: Any, size: tuple[int, int]) -> NDArray[Any]:
+    from PIL import Image
+
+    small = grey.resize(size[::-1], Image.Resampling.BILINEAR)  # over all pixels: no aliasing
+    return numpy.rint(numpy.asarray(small)).astype(numpy.uint8)
+
+
+def _flat(images: list[NDArray[Any]], equalized: bool) -> NDArray[Any]:
+    frames = equalize(numpy.stack(images)) if equalized else numpy.stack(images)
+    return frames.reshape(len(frames), -1) / 255.0

@@ -1,0 +1,258 @@
+"""Tables of numbers in text files: ``.csv``, ``.tsv`` and ``.txt``."""
+
+import re
+
+import numpy
+from numpy.typing import NDArray
+
+from spdnet.data.errors import DataError
+
+SUFFIXES = (".csv", ".tsv", ".txt")
+#: bytes of a table; its numbers take four times as many at most
+LARGEST = 2**28
+_SEPARATORS = {"\t": "tabs", ";": "semicolons", ",": "commas"}
+_NUMBER = re.compile(
+    r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|nan|inf|infinity)", re.ASCII | re.IGNORECASE
+)
+_MISSING = re.compile(r"na|#?n/a|null|none|missing|-+|\?+|-?nan\(.*\)", re.IGNORECASE)
+_COUNTER = re.compile(
+    r"|unnamed: 0|index|no|nr|id|n|ms|s"
+    r"|(t|(time|timestamp|sec|second|sample|frame)s?)([^a-z\d]\D*)?",
+    re.ASCII | re.IGNORECASE,
+)
+_PANDAS = "a table of pandas is saved with to_csv(file, header=False, index=False)"
+
+
+def parse_table(data: bytes, name: str) -> NDArray[numpy.float64]:
+    r"""The numbers of a table, line by line.
+
+    They stand between commas, semicolons, tabs or blanks, as the first line of numbers has it, with
+    a point before decimals; ``nan`` stands for what is missing. Before them there may be lines that
+    begin with ``#``, and one line with the names of the columns. Whatever else there is, is refused
+    with its line: nothing is skipped or guessed.
+
+    Parameters
+    ----------
+    data : bytes
+        Of the file: UTF-8, at most 256 MiB.
+    name : str
+        What messages call it.
+
+    Returns
+    -------
+    array, shape (lines, columns)
+
+    Raises
+    ------
+    DataError
+
+    Examples
+    --------
+    >>> from spdnet.data.io.tables import parse_table
+    >>> parse_table(b"Fz, Cz\n1.5, 2\n3, 4e-1\n", "a.csv")
+    array([[1.5, 2. ],
+           [3. , 0.4]])
+    """
+    lines = _lines(data, name)
+    first = next((i for i, line in enumerate(lines) if not line.startswith("#")), len(lines))
+    if first == len(lines):
+        raise DataError(f"read: expected a table of numbers in {name}, got no line of them")
+    names = _names(lines, first, name)
+    begin = first if names is None else first + 1
+    if begin == len(lines):
+        raise DataError(
+            f"read: expected numbers below line {first + 1} of {name}, {_short(lines[first])}, got "
+            "none"
+        )
+    separator = _separator(lines[begin])
+    body = _without_last_separators(lines[begin:], separator)
+    try:
+        table = numpy.loadtxt(body, delimiter=separator, comments=None, ndmin=2)
+    except ValueError:
+        table = None
+    if table is None or len(table) != len(body):
+        raise _fault(body, begin + 1, separator, name)
+    if names is not None:
+        _require_as_many(names, table.shape[1], name, begin + 1)
+    _refuse_counts(table, body, names, separator, name, begin + 1)
+    return table
+
+
+def _lines(data: bytes, name: str) -> list[str]:
+    """Without blank ones at the end; others would be gaps in a table."""
+    if len(data) > LARGEST:
+        raise DataError(
+            f"read: expected at most {LARGEST} bytes of text in {name}, got {len(data)}; save it "
+            "with numpy.save as .npy"
+        )
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise DataError(f"read: expected text in UTF-8, but {name} is in UTF-16; save it as UTF-8")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        place = data.count(b"\n", 0, error.start) + 1
+        raise DataError(
+            f"read: expected text in UTF-8, but line {place} of {name} is not: {error.reason}"
+        ) from error
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    while lines and not lines[-1].strip():
+        lines.pop()
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            raise DataError(
+                f"read: expected numbers on every line of {name}, got none on line {number}"
+            )
+    return lines
+
+
+def _names(lines: list[str], first: int, name: str) -> list[str] | None:
+    """The names of the columns, if the first line has them; they are no numbers."""
+    fields = _fields(lines[first], _separator(lines[first]))
+    numbers = [bool(_NUMBER.fullmatch(field)) for field in fields]
+    if not fields[-1]:  # the line ends with its separator
+        numbers = numbers[:-1]
+    if all(numbers):
+        return None
+    if all(_MISSING.fullmatch(field.strip("\"'")) for field in fields if field):
+        raise DataError(
+            f"read: expected names or numbers in line {first + 1} of {name}, got "
+            f"{_short(fields[0])}; write nan for what is missing"
+        )
+    if any(numbers) or all(re.match(r"[+-]?\.?\d", field) for field in fields if field):
+        wrong = fields[numbers.index(False)]
+        raise DataError(
+            f"read: expected either names or numbers in line {first + 1} of {name}, got "
+            f"{_short(wrong)}{_decimal(wrong)}; {_PANDAS}"
+        )
+    return fields
+
+
+def _require_as_many(names: list[str], columns: int, name: str, begin: int) -> None:
+    """Where columns are fewer or more than their names, something was divided wrongly."""
+    named = len(names) - (not names[-1])  # a line may end with its separator
+    if columns in (named, len(names)):
+        return
+    raise DataError(
+        f"read: expected as many numbers as names, {named}, in line {begin} of {name}, got "
+        f"{columns}; write decimals with a point, and the same separator in all lines"
+    )
+
+
+def _separator(line: str) -> str | None:
+    """What stands between the numbers of a line; None for blanks."""
+    return next((s for s in _SEPARATORS if s in line.strip(" ")), None)
+
+
+def _fields(line: str, separator: str | None) -> list[str]:
+    return [field.strip() for field in line.strip(" ").split(separator)] or [""]
+
+
+def _without_last_separators(lines: list[str], separator: str | None) -> list[str]:
+    """A separator at the end of every line divides nothing."""
+    if separator is None:
+        return lines
+    stripped = [line.rstrip(" ") for line in lines]
+    if not all(line.endswith(separator) for line in stripped):
+        return lines
+    return [line[:-1] for line in stripped]
+
+
+def _fault(lines: list[str], begin: int, separator: str | None, name: str) -> DataError:
+    """What is wrong with the first line that is no row of the table."""
+    columns = len(_fields(lines[0], separator))
+    for number, line in enumerate(lines, begin):
+        fields = _fields(line, separator)
+        for column, field in enumerate(fields, 1):
+            if not _NUMBER.fullmatch(field):
+                advice = "; write nan for what is missing" if not field else _decimal(field)
+                return DataError(
+                    f"read: expected a number in line {number}, column {column} of {name}, got "
+                    f"{_short(field)}{advice}"
+                )
+        if len(fields) != columns:
+            between = _SEPARATORS.get(separator or "", "blanks")
+            return DataError(
+                f"read: expected {columns} numbers between {between} on every line of {name}, as "
+                f"on line {begin}, got {len(fields)} on line {number}"
+            )
+    return DataError(f"read: expected a table of numbers in {name}, got something else")
+
+
+def _refuse_counts(
+    table: NDArray[numpy.float64],
+    lines: list[str],
+    names: list[str] | None,
+    separator: str | None,
+    name: str,
+    begin: int,
+) -> None:
+    """Lines and columns that count the others are no data: they would become a channel."""
+    rows, columns = table.shape
+    fields = _fields(lines[0], separator)
+    counts = [[str(i) for i in range(start, start + columns)] for start in (0, 1)]
+    if columns > 2 and rows > 1 and fields in counts and "." in lines[1]:
+        raise DataError(
+            f"read: expected numbers in line {begin} of {name}, got the count of the columns; "
+            f"leave it out: {_PANDAS}"
+        )
+    count = _counters(table, names, fields)
+    if count:
+        what = "what looks like times or an index" if names is None else _short(names[0])
+        header = ", header=None" if names is None else ""
+        turn, how = (
+            (" and transpose, since channels go in rows", ".T") if rows > columns else ("", "")
+        )
+        raise DataError(
+            f"read: expected channels alone in {name}, got {what} in the first column; remove it"
+            f"{turn}: pandas.read_csv(file{header}).iloc[:, {count}:]{how}.to_csv(file, "
+            "header=False, index=False)"
+        )
+
+
+def _counters(table: NDArray[numpy.float64], names: list[str] | None, fields: list[str]) -> int:
+    """How many columns at the beginning are an index or times.
+
+    Parameters
+    ----------
+    table : array, shape (rows, columns)
+    names : list of str, optional
+        Of the columns. Without them, a column counts if there are many more rows than columns, or
+        if it is an index of integers before numbers with a point.
+    fields : list of str
+        The text of the first row.
+    """
+    rows, columns = table.shape
+    if rows < 3:
+        return 0
+    if names is not None:
+        pairs = zip(names[:2], table.T, strict=False)
+        found = [
+            bool(_COUNTER.fullmatch(title.strip("\"'"))) and _rises_evenly(column, 0.5)
+            for title, column in pairs
+        ]
+        return [*found, False].index(False)
+    first = table[:, 0]
+    is_index = first[0] in (0, 1) and numpy.array_equal(first, first[0] + numpy.arange(rows))
+    is_index = is_index and "." not in fields[0] and any("." in field for field in fields[1:])
+    if rows == columns or not (is_index or (rows >= 10 and rows > columns)):
+        return 0
+    found = [_rises_evenly(column, 1e-3) for column in table.T[:3]]
+    return 0 if all(found) else found.index(False)  # where all rise, they are data
+
+
+def _rises_evenly(column: NDArray[numpy.float64], tolerance: float) -> bool:
+    """Whether numbers rise by a constant step, but for a part of it."""
+    if not numpy.isfinite(column).all():
+        return False
+    with numpy.errstate(all="ignore"):  # of huge numbers
+        step = (column[-1] - column[0]) / (len(column) - 1)
+        line = column[0] + step * numpy.arange(len(column))
+        return bool(step > 0 and (numpy.abs(column - line) <= tolerance * step).all())
+
+
+def _decimal(field: str) -> str:
+    return "; write decimals with a point" if re.fullmatch(r"[+-]?\d+,\d+.*", field) else ""
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 40 else f"{text[:40]}...")

@@ -1,0 +1,174 @@
+"""What a data set holds, in a few lines for people."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy
+from numpy.typing import NDArray
+
+from spdnet.data.channels import SignalExamination, Where
+from spdnet.data.examine import Examination, listed, remedies
+from spdnet.data.io.readers import LabelledArrays
+from spdnet.data.names import printable
+
+_MANY_CLASSES = 30
+_MANY = 20  # indices on a line
+
+
+def describe(
+    data: LabelledArrays, found: Examination | SignalExamination | None = None
+) -> list[str]:
+    """Lines about counts, sizes, classes, splits, groups, conditions and faults.
+
+    Parameters
+    ----------
+    data : LabelledArrays
+    found : Examination or SignalExamination, optional
+        Of the matrices or the signals; that of signals says that square ones are signals too.
+    """
+    N, rows, cols = data.X.shape
+    signals = isinstance(found, SignalExamination) or not data.are_matrices
+    kind = counted(N, "signal") if signals else f"{counted(N, 'matrix')} of {rows} x {cols}"
+    lines = [f"{kind}, {data.X.dtype}, {data.X.nbytes / 2**20:.1f} MiB"]
+    if signals:
+        lines.append(
+            f"{counted(rows, 'channel')}, {counted(cols, 'sample')} each: covariances will be "
+            f"{rows} x {rows}"
+        )
+    lines += ["no labels"] if data.y is None else _classes(data.y)
+    if data.split is not None:
+        parts = zip(*numpy.unique(data.split, return_counts=True), strict=True)
+        lines.append("split: " + ", ".join(f"{count} {name}" for name, count in parts))
+    if data.groups is not None:
+        lines.append(counted(len(numpy.unique(data.groups)), "group"))
+    if isinstance(found, SignalExamination):
+        lines += _channels(data, found)
+    elif found is not None:
+        lines += _matrices(data, found)
+    return lines + [f"note: {note}" for note in data.notes]
+
+
+def counted(count: int, what: str) -> str:
+    """A number of things, such as ``1 class`` or ``2 classes``."""
+    plural = {"class": "classes", "matrix": "matrices"}.get(what, f"{what}s")
+    return f"{count} {what if count == 1 else plural}"
+
+
+def _matrices(data: LabelledArrays, found: Examination) -> list[str]:
+    lines = _conditions(found, "condition numbers")
+    if len(found.bad) == 0:
+        return [*lines, "all symmetric positive definite"]
+    lines.append(f"not SPD: {len(found.bad)} of {len(data)}")
+    for fault, indices in found.faults.items():
+        if len(indices):
+            lines.append(f"  {len(indices)} {fault}: {_shown(indices, data)}")
+    return [*lines, *(f"  {advice}" for advice in remedies(found, data.X))]
+
+
+def _channels(data: LabelledArrays, found: SignalExamination) -> list[str]:
+    N, rows, cols = data.X.shape
+    lines = []
+    if found.not_finite:
+        bad = _union(found.not_finite.values())
+        lines.append(f"not finite: {counted(len(bad), 'signal')} of {N}: {_shown(bad, data)}")
+        lines += _where(found.not_finite, data)
+        drop = "drop these signals (--bad drop), or " if len(bad) < N else ""
+        lines.append(f"  {drop}correct them in the file; 'repair' cannot")
+    if found.constant:
+        bad = _union(found.constant.values())
+        what = f"{counted(len(found.constant), 'channel')} of {rows}, in {len(bad)} of {N} signals"
+        lines += [f"constant (flat) channels: {what}", *_where(found.constant, data)]
+        lines += [f"  {advice}" for advice in _on_constant(found.constant, N)]
+    if found.equal:
+        lines += ["channels that are the same:", *_where(found.equal, data)]
+        lines.append("  remove one of them from the file")
+    if cols <= rows:
+        lines.append(
+            "no more samples than channels: the plain covariance is singular; use --estimator "
+            "oas, or a larger --reg"
+        )
+    lines += _conditions(found.covariances, "condition numbers of the covariances")
+    known = _union(found.not_finite.values())
+    large = numpy.setdiff1d(found.covariances.faults["not finite"], known)
+    if len(large) and cols > 1:
+        lines.append(f"too large for a covariance: {_shown(large, data)}; multiply all by a number")
+    zero = found.covariances.faults["zero"]
+    if len(zero):
+        lines.append(f"zero: {counted(len(zero), 'signal')} of {N}: {_shown(zero, data)}")
+    others = [k for k in ("indefinite", "singular") if len(found.covariances.faults[k])]
+    for fault in others:
+        indices = found.covariances.faults[fault]
+        shown = _shown(indices, data)
+        lines.append(f"covariances that are {fault}: {len(indices)} of {N}: {shown}")
+    if others:
+        lines.append("  use a larger --reg, or --estimator oas")
+    return lines
+
+
+def _on_constant(where: Where, N: int) -> list[str]:
+    """What to do about flat channels: a channel that is dead, or trials in which it is."""
+    dead = [channel for channel, indices in where.items() if 2 * len(indices) > N]
+    some = _union(indices for channel, indices in where.items() if channel not in dead)
+    advice = []
+    if dead:
+        which = f"channel{'s' * (len(dead) > 1)} {', '.join(map(str, dead[:_MANY]))}"
+        more = ", ..." if len(dead) > _MANY else ""
+        advice.append(f"remove {which}{more} from the file: constant in more than half the signals")
+    if len(some):
+        drop = (
+            f"drop the {counted(len(some), 'signal')} (--bad drop --reg 0, or from the file), or "
+        )
+        advice.append(
+            f"{drop if len(some) < N else ''}interpolate the channel from its neighbours in the "
+            "signals where it is constant"
+        )
+    return advice
+
+
+def _union(places: Iterable[NDArray[numpy.int64]]) -> NDArray[numpy.int64]:
+    """All indices in some arrays, each once."""
+    return numpy.unique(numpy.concatenate([numpy.empty(0, numpy.int64), *places]))
+
+
+def _where(where: Where, data: LabelledArrays) -> list[str]:
+    """A line for each channel, and the signals it is about."""
+    lines = []
+    for key, indices in list(where.items())[:_MANY]:
+        name = f"channels {key[0]} and {key[1]}" if isinstance(key, tuple) else f"channel {key}"
+        everywhere = len(indices) == len(data)
+        which = "all" if everywhere else f"{len(indices)}: {_shown(indices, data)}"
+        lines.append(f"  {name} in {which}")
+    if len(where) > _MANY:
+        lines.append(f"  ... and {len(where) - _MANY} more")
+    return lines
+
+
+def _conditions(found: Examination, title: str) -> list[str]:
+    finite = found.conditions[numpy.isfinite(found.conditions)]
+    if len(finite) == 0:
+        return []
+    low, middle, high = numpy.percentile(finite, [0, 50, 100])
+    return [f"{title}: {low:.3g} to {high:.3g}, median {middle:.3g}"]
+
+
+def _shown(indices: NDArray[Any], data: LabelledArrays) -> str:
+    return listed(indices, data.names, most=_MANY)
+
+
+def _classes(y: NDArray[Any]) -> list[str]:
+    classes, counts = numpy.unique(y, return_counts=True)
+    least, most = counts.min(), counts.max()
+    each = f"{most} each" if least == most else f"{least} to {most} each"
+    lines = [
+        f"{counted(len(classes), 'class')}, {each} "
+        f"(always the largest: {100 * most / len(y):.1f} %)"
+    ]
+    order = numpy.argsort(-counts, kind="stable")[:_MANY_CLASSES]
+    names = {i: printable(str(classes[i])) for i in order}
+    width = max(map(len, names.values()))
+    for i, name in names.items():
+        bar = "#" * max(1, round(40 * counts[i] / most))
+        lines.append(f"  {name:{width}}  {counts[i]:6}  {bar}")
+    if len(classes) > _MANY_CLASSES:
+        lines.append(f"  ... and {len(classes) - _MANY_CLASSES} more")
+    return lines

@@ -1,0 +1,57 @@
+"""How long work still takes."""
+
+import time
+
+_WORTH_SAYING = 10.0  # seconds
+
+
+class Pace:
+    """Steps of about the same length: after each, how long the others will take.
+
+    Parameters
+    ----------
+    total : int
+        Steps, those that need not be done again included.
+
+    Examples
+    --------
+    >>> from spdnet.runs.pace import Pace
+    >>> pace = Pace(3)
+    >>> pace.after(1)  # nothing to say about so short a time
+    ''
+    """
+
+    def __init__(self, total: int) -> None:
+        self.total = total
+        self._began = time.monotonic()
+        self._taken: list[float] = []
+
+    def after(self, done: int, *, counts: bool = True) -> str:
+        """What is left after a step, such as ``", about 4 min left"``; a step that was found done
+        does not count.
+        """
+        now = time.monotonic()
+        if counts:
+            self._taken.append(now - self._began)
+        self._began = now
+        if not self._taken:
+            return ""
+        return time_left(sum(self._taken) / len(self._taken) * (self.total - done))
+
+
+def time_left(seconds: float) -> str:
+    """In words, to be appended; nothing where it is not worth saying.
+
+    Examples
+    --------
+    >>> from spdnet.runs.pace import time_left
+    >>> time_left(4), time_left(61), time_left(600), time_left(9000)
+    ('', ', about 61 s left', ', about 10 min left', ', about 2.5 h left')
+    """
+    if seconds < _WORTH_SAYING:
+        return ""
+    if seconds < 100:
+        return f", about {seconds:.0f} s left"
+    if seconds < 100 * 60:
+        return f", about {seconds / 60:.0f} min left"
+    return f", about {seconds / 3600:.1f} h left"

@@ -1,0 +1,140 @@
+"""Everything that a run can be told, from flags or from a TOML file."""
+
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from spdnet._checks import did_you_mean
+from spdnet.data import load_digits_spd
+from spdnet.options.option import check_options, document, options
+from spdnet.options.run import TEST_SIZE, VAL_SIZE, RunOptions
+from spdnet.training import RECIPES, Recipe
+
+#: data sets that have a name instead of a file
+EMBEDDED = {"digits": load_digits_spd}
+_LARGEST = 3.4e38  # that float32 holds
+#: settings that do not decide the result
+_FREE = ("labels", "groups", "device", "baseline")
+
+
+@document()
+@dataclass(frozen=True, kw_only=True)
+class Settings(RunOptions):
+    """Settings of a run: the data, the network, the training.
+
+    Hyperparameters that are None have the value of the recipe.
+
+    Parameters
+    ----------
+    {options}
+
+    See Also
+    --------
+    spdnet.training.Recipe : The hyperparameters.
+    spdnet.data.read : The formats of ``data``.
+    spdnet.covariance.estimate : The covariance of signals.
+    spdnet.data.treat : The treatment of matrices that are not SPD.
+
+    Examples
+    --------
+    >>> from spdnet.runs import Settings
+    >>> Settings(data="digits", lr=0.1).make_recipe().lr
+    0.1
+    """
+
+    def __post_init__(self) -> None:
+        who = "train"
+        check_options(who, self)
+        for name, value in asdict(self.make_recipe()).items():
+            if self.dtype == "float32" and isinstance(value, int | float) and value > _LARGEST:
+                raise ValueError(
+                    f"{who}: expected {name} of at most {_LARGEST:g} with dtype float32, got "
+                    f"{value!r}; use float64"
+                )
+
+    def make_recipe(self) -> Recipe:
+        """Return the recipe, with the settings that replace its own."""
+        return RECIPES[self.recipe].changed(**self._of_the_recipe())
+
+    def changed(self, **settings: Any) -> "Settings":
+        """Return the settings with others in their place."""
+        return replace(self, **settings)
+
+    def replaces(self, name: str) -> bool:
+        """Whether a setting differs from that of the recipe."""
+        value = getattr(self, name)
+        return value is not None and value != getattr(RECIPES[self.recipe], name)
+
+    def fractions(self, *, named_parts: bool) -> dict[str, float]:
+        """Return the test and validation fractions; 0 by default if the data have a split."""
+        defaults = {"test": TEST_SIZE["train"], "val": VAL_SIZE}
+        given = {name: getattr(self, name) for name in defaults}
+        return {
+            name: (0.0 if named_parts else defaults[name]) if value is None else value
+            for name, value in given.items()
+        }
+
+    def with_absolute_paths(self) -> "Settings":
+        """The same from every working directory."""
+        data = self.data if self.data in EMBEDDED else str(Path(self.data).resolve())
+        labels = None if self.labels is None else str(Path(self.labels).resolve())
+        groups = None if self.groups is None else str(Path(self.groups).resolve())
+        return self.changed(data=data, labels=labels, groups=groups)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the settings that are not None, with those of the recipe filled in."""
+        recipe = self.make_recipe()
+        filled = {name: getattr(recipe, name) for name in self._of_the_recipe()}
+        nothing = {name: "none" for name, value in filled.items() if value is None}
+        settings = {**asdict(self), **filled, **nothing}
+        return {name: value for name, value in settings.items() if value is not None}
+
+    def identity(self, digest: str) -> dict[str, Any]:
+        """Return the settings that decide the result, as plain values.
+
+        The data are identified by the digest of their contents, wherever they lie.
+        """
+        plain = {**json.loads(json.dumps(self.as_dict())), "data": digest}
+        return {name: value for name, value in plain.items() if name not in _FREE}
+
+    def paths(self) -> dict[str, Any]:
+        """Return the settings that say where the data lie."""
+        return {name: getattr(self, name) for name in ("data", "labels", "groups")}
+
+    def to_toml(self) -> str:
+        """Return the text of a TOML file with all settings, for ``spdnet train --settings``."""
+        return tomli_w.dumps(self.as_dict())
+
+    def _of_the_recipe(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name, found in options(self).items() if found.recipes}
+
+
+def from_mapping(values: Mapping[str, Any], where: str) -> Settings:
+    """Settings by name; an unknown name is an error that suggests the nearest one."""
+    names = [field.name for field in fields(Settings)]
+    values = {name.replace("-", "_"): value for name, value in values.items()}
+    for name in values:
+        if name not in names:
+            hint = did_you_mean(name, names) or f"; known are {', '.join(names)}"
+            raise ValueError(f"train: expected settings in {where}, got {name!r}{hint}")
+    if "data" not in values:
+        raise ValueError(
+            "train: expected data: the name 'digits', a .npz or .npy file or a folder, got none"
+        )
+    return Settings(**values)
+
+
+def read_toml(path: str | Path) -> dict[str, Any]:
+    """The settings in a TOML file, by name."""
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"train: expected a TOML file of settings at {path}, got none")
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"train: expected a TOML file of settings, but {path}: {error}") from error

@@ -1,0 +1,89 @@
+"""Progress messages of a run, and requests to stop it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+
+from spdnet.training import Trainer
+
+
+class Terminated(KeyboardInterrupt):
+    """The process was asked to end by a signal; like Ctrl-C, but with another exit code."""
+
+    exit_code = 143  # 128 + SIGTERM, as shells report it
+
+
+class StopRequest:
+    """A request to stop, made by a signal handler and read by training loops.
+
+    Outside of :meth:`deferred` a request raises :class:`Terminated` at once. Inside of it the
+    first request is noted, and a second one raises.
+
+    Examples
+    --------
+    >>> from spdnet.runs.watch import StopRequest
+    >>> stop = StopRequest()
+    >>> with stop.deferred():
+    ...     stop()
+    ...     stop.is_made
+    True
+    """
+
+    def __init__(self) -> None:
+        self.is_made = False
+        self._deferred = False
+
+    def __call__(self) -> None:
+        """Request to stop."""
+        if self.is_made or not self._deferred:
+            raise Terminated
+        self.is_made = True
+
+    @contextmanager
+    def deferred(self) -> Iterator[None]:
+        """Note requests instead of raising."""
+        self._deferred = True
+        try:
+            yield
+        finally:
+            self._deferred = False
+
+
+class Watch:
+    """Receive the progress of a run; this class ignores it.
+
+    Parameters
+    ----------
+    stop : StopRequest, optional
+        Asked between batches.
+    """
+
+    def __init__(self, stop: StopRequest | None = None) -> None:
+        if stop is not None:
+            self.stop = stop
+
+    @cached_property
+    def stop(self) -> StopRequest:
+        """The request to stop."""
+        return StopRequest()
+
+    def say(self, text: str) -> None:
+        """Show a message."""
+
+    def file(self, done: int, total: int) -> None:
+        """Count files read."""
+
+    def matrix(self, done: int, total: int) -> None:
+        """Count matrices checked."""
+
+    def begin(self, trainer: Trainer) -> None:
+        """Note that a training starts or resumes."""
+
+    def batch(self, trainer: Trainer, done: int, total: int) -> None:
+        """Count batches of an epoch."""
+
+    def epoch(self, trainer: Trainer) -> None:
+        """Show an epoch that is done and saved."""
+
+    def end(self) -> None:
+        """Note that the training has ended or was interrupted."""
