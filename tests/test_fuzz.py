@@ -49,10 +49,10 @@ from spdnet.runs.settings import from_mapping, read_toml
 from spdnet.training import checkpoint
 from spdnet.training.checkpoint import CheckpointError
 from tests.cases import random_spd
-from tests.data.test_frames import write_c3d, write_video
-from tests.data.test_index import write_index
-from tests.data.test_matlab import NESTED, fill_all, saved, version73
-from tests.data.test_motion import MOTION, SKELETON
+from tests.data.io.test_frames import write_c3d, write_video
+from tests.data.io.test_index import write_index
+from tests.data.io.test_matlab import NESTED, fill_all, saved, version73
+from tests.data.io.test_motion import MOTION, SKELETON
 from tests.hostile import (
     EXAMPLES,
     NAMES,

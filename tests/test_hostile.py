@@ -32,9 +32,9 @@ from spdnet.runs import TrainedModel
 from spdnet.training import checkpoint
 from spdnet.training.checkpoint import CheckpointError
 from tests.cases import random_spd
-from tests.data.test_frames import write_video
-from tests.data.test_matlab import array, deflated, element, put, version5, version73
-from tests.data.test_motion import MOTION, SKELETON
+from tests.data.io.test_frames import write_video
+from tests.data.io.test_matlab import array, deflated, element, put, version5, version73
+from tests.data.io.test_motion import MOTION, SKELETON
 from tests.hostile import NAMES, limited_memory
 
 X = random_spd(6, 4).numpy()

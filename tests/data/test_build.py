@@ -11,7 +11,7 @@ from spdnet.covariance import gaussian_embedding, joint_covariance
 from spdnet.data import DataError, Descriptor, build, read
 from spdnet.data.sources import Source, divided, matrix_sources, sequence_sources
 from tests.cases import REAL_DATA, random_spd
-from tests.data.test_motion import MOTION, SKELETON
+from tests.data.io.test_motion import MOTION, SKELETON
 
 X = random_spd(8, 4).numpy()
 RNG = np.random.default_rng(0)

@@ -11,9 +11,9 @@ from spdnet.data import DataError, Descriptor, read
 from spdnet.paper import published as module
 from spdnet.paper.published import PUBLISHED, data_file, fetch, how_to_get, import_dataset
 from tests.cases import random_spd
+from tests.data.io.test_index import write_index
+from tests.data.io.test_motion import MOTION, SKELETON
 from tests.data.test_build import zipped
-from tests.data.test_index import write_index
-from tests.data.test_motion import MOTION, SKELETON
 
 X = random_spd(4, 5).numpy()
 RNG = np.random.default_rng(0)

@@ -12,7 +12,7 @@ import pytest
 from spdnet.data import read
 from spdnet.data.errors import DataError
 from spdnet.data.io.matlab import load_mat
-from tests.data.test_matlab import damaged, outcomes
+from tests.data.io.test_matlab import damaged, outcomes
 
 h5py = pytest.importorskip("h5py")
 h5a, h5d, h5g, h5p = h5py.h5a, h5py.h5d, h5py.h5g, h5py.h5p
