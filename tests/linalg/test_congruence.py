@@ -15,7 +15,7 @@ def test_congruence():
     torch.testing.assert_close(Y, W.mT @ X @ W)
     inputs = (X.requires_grad_(), W.clone().requires_grad_())
     assert gradcheck(congruence, inputs, check_forward_ad=True)
-    assert gradgradcheck(congruence, inputs)
+    assert gradgradcheck(congruence, inputs, fast_mode=True)
 
 
 def test_congruence_in_half_precision_and_under_autocast():

@@ -136,7 +136,7 @@ def test_retractions_are_differentiable_at_the_point_itself(method):
 def test_project_is_twice_differentiable_on_the_manifold():
     W = point_and_tangent(5, 3)[0].requires_grad_()
     assert gradcheck(stiefel.project, W)
-    assert gradgradcheck(stiefel.project, W)
+    assert gradgradcheck(stiefel.project, W, fast_mode=True)
 
 
 def test_qr_has_a_positive_diagonal():

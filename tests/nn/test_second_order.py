@@ -52,7 +52,7 @@ def test_pooling_is_spd_and_differentiable(kind):
     )  # fewer places than features
     layer = CovPool(kind)
     assert_spd(layer(X).detach())
-    assert gradcheck(layer, X)
+    assert gradcheck(layer, X, fast_mode=True)
     assert layer(X[:0]).shape[0] == 0
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert layer(X.detach().float()).dtype == torch.float32
@@ -84,7 +84,7 @@ def test_newton_schulz_of_singular_covariances():
     C = features @ features.mT  # rank 4 of 6
     Y = MatrixSqrt("newton_schulz", iterations=25)(C)
     torch.testing.assert_close(Y @ Y, C, rtol=1e-6, atol=1e-6)
-    assert gradcheck(lambda F: MatrixSqrt("newton_schulz")(F @ F.mT), features)
+    assert gradcheck(lambda F: MatrixSqrt("newton_schulz")(F @ F.mT), features, fast_mode=True)
     (gradient,) = torch.autograd.grad(Y.sum(), features)
     assert gradient.isfinite().all()
 
