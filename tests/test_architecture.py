@@ -96,6 +96,7 @@ def test_importing_is_light():
     assert run.stdout.strip() == "[]"
 
 
+@pytest.mark.slow
 def test_it_works_without_fcntl(tmp_path):
     """As on Windows; only the lock files of filelock know how to lock there."""
     code = (

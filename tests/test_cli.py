@@ -252,10 +252,11 @@ def uninterrupted(tmp_path_factory):
 @pytest.mark.parametrize(
     "how",
     [
-        signal.SIGINT,
         signal.SIGKILL,
-        signal.SIGTERM,
-        pytest.param(signal.SIGUSR1, marks=pytest.mark.slow),  # handled as SIGTERM is
+        *(
+            pytest.param(s, marks=pytest.mark.slow)
+            for s in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+        ),
     ],
     ids=lambda s: s.name,
 )
@@ -1014,6 +1015,7 @@ def test_what_predictions_cannot_be_written_to_is_not_to_be_forced(trained, tmp_
         assert "force" not in refused.stderr
 
 
+@pytest.mark.slow
 def test_predictions_on_standard_output(trained, tmp_path):
     """In UTF-8, and nothing but CSV, into a pipe and into a file."""
     run, data = trained
@@ -1029,6 +1031,7 @@ def test_predictions_on_standard_output(trained, tmp_path):
     assert file.read_bytes() == found.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("encoding", ["ascii", pytest.param("latin-1", marks=pytest.mark.slow)])
 def test_what_a_terminal_cannot_show_ends_no_command(trained, encoding):
     command = [sys.executable, "-m", "spdnet", "evaluate", *trained]
@@ -1038,6 +1041,7 @@ def test_what_a_terminal_cannot_show_ends_no_command(trained, encoding):
     assert "\\u2192" in shown.stdout.decode(encoding)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [("--help",), ("report",)])
 def test_output_that_nobody_reads(trained, command):
     command = (*command, trained[0]) if command == ("report",) else command

@@ -338,6 +338,7 @@ def test_an_error_of_the_system_about_a_loop_is_bad_input(tmp_path, monkeypatch)
     assert "symbolic links" in run.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "setresuid") or os.getuid() != 0, reason="needs root")
 @pytest.mark.parametrize(
     ("command", "code", "expected"),

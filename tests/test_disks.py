@@ -13,7 +13,7 @@ from spdnet.data import StoredArray, open_stored
 from tests.runs.test_train import file_of, require_equal_runs
 from tests.small_disk import needs_small_disks, on_a_small_disk
 
-pytestmark = needs_small_disks
+pytestmark = [needs_small_disks, pytest.mark.slow]
 
 
 def growing(start, step, count):

@@ -50,6 +50,7 @@ def check_output(text):
     assert "nan" not in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", QUICK)
 def test_the_quick_ones_run(name, tmp_path, monkeypatch, capsys):
     """In this process: to start one takes longer than the script."""

@@ -167,6 +167,7 @@ def wait_for_run(folder, process):
         time.sleep(0.01)
 
 
+@pytest.mark.slow
 def test_the_same_command_twice(tmp_path):
     """Bit for bit, in processes of their own, with threads that share the work."""
     data = file_of(tmp_path, n=40, size=40)

@@ -330,12 +330,10 @@ def test_second_derivative_with_a_threshold_for_each_matrix():
     torch.testing.assert_close(hessians[1], alone)
 
 
-@every_function
+@pytest.mark.parametrize("f", [Log(), Clamp(1.0)], ids=str)
 def test_second_derivative_of_many_matrices_goes_in_pieces(f):
     n = 40  # 2**22 // 40**3 = 65 matrices at a time
     X, G = random_spd(70, n), random_symmetric(n)
-    if isinstance(f, Exp):
-        X = X / 10
     _, together = jvp(lambda X: spectral_derivative(X, G, f), (X,), (G.expand_as(X),))
     _, alone = jvp(lambda X: spectral_derivative(X, G, f), (X[68],), (G,))
     torch.testing.assert_close(together[68], alone)

@@ -117,6 +117,7 @@ def test_compiles_in_one_graph(settings):
     torch.testing.assert_close(*grads)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [{}, {"eps": "30%"}], ids=str)
 def test_compiles_with_inductor_and_trains_as_eager_does(settings):
     torch.compiler.reset()

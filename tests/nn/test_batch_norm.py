@@ -278,6 +278,7 @@ def _train_part(rank, settings, folder):
     torch.distributed.destroy_process_group()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metric", ["log_euclidean", "log_cholesky", "affine_invariant"])
 def test_two_processes_have_the_statistics_of_one(metric):
     settings = {"metric": metric}

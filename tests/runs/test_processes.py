@@ -92,6 +92,7 @@ def test_two_processes_train_as_one(data, flags):
     assert (data / "two" / "report.html").is_file()
 
 
+@pytest.mark.slow
 def test_the_command_starts_processes_itself(data):
     run_here(data / "a.npz", data / "one", "--no-baseline", "--repeat", 2)
     out = run(SPDNET, data / "a.npz", data / "two", "--no-baseline", "--repeat", 2, "--devices", 2)

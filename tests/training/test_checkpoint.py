@@ -229,6 +229,7 @@ def assert_ends_as_if_never_killed(folder, kills, seed):
     return killed
 
 
+@pytest.mark.slow
 def test_killed_and_resumed_is_bit_equal(tmp_path):
     assert_ends_as_if_never_killed(tmp_path, kills=1, seed=0)
 

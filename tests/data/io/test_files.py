@@ -126,7 +126,7 @@ def test_bit_flips_give_our_errors(tmp_path):
     path = make(tmp_path / "a.zip", {f"{i}/x.mat": rng.bytes(50) for i in range(3)})
     whole = path.read_bytes()
     refused = 0
-    for _ in range(1500):
+    for _ in range(500):
         data = bytearray(whole)
         for place in rng.integers(0, len(data), rng.integers(1, 4)):
             data[place] ^= 1 << rng.integers(8)
@@ -137,7 +137,7 @@ def test_bit_flips_give_our_errors(tmp_path):
                 files.read(parts)
         except DataError:
             refused += 1
-    assert refused > 500
+    assert refused > 150
 
 
 @pytest.mark.parametrize(
