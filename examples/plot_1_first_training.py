@@ -1,9 +1,9 @@
 """
-A first training
-================
+A first training run
+====================
 
 This example represents handwritten digits by symmetric positive definite (SPD) matrices and trains
-an SPDNet to classify them. The data are included in the package.
+an SPDNet to classify them. The images are included in scikit-learn, so nothing is downloaded.
 """
 
 # %%
@@ -13,7 +13,7 @@ an SPDNet to classify them. The data are included in the package.
 # Each image has 8 by 8 pixels. Seventeen features are computed at each pixel: position, brightness,
 # gradients, and products of these. Their covariance over the pixels is a 17 by 17 matrix. It is
 # symmetric with positive eigenvalues: an SPD matrix. The sum of two SPD matrices is SPD, but their
-# difference need not be. SPD matrices form a cone, not a vector space, and need their own layers.
+# difference need not be. SPD matrices form a cone, not a vector space, so they need special layers.
 
 from matplotlib import pyplot as plt
 from sklearn.model_selection import train_test_split
@@ -26,15 +26,15 @@ X, y = load_digits_spd()
 print(f"{len(X)} matrices of {X.shape[1]} by {X.shape[2]}, {len(set(y))} classes")
 
 # %%
-# Networks and a baseline
-# -----------------------
+# Network and baseline
+# --------------------
 #
-# An SPDNet reduces or rotates a matrix (BiMap), keeps its eigenvalues away from zero (ReEig), and
-# takes the matrix logarithm at the end (LogEig). Logarithms form a vector space, on which a linear
-# classifier works well. ``SPDNetClassifier`` has a scikit-learn interface.
+# An SPDNet maps a matrix to a smaller or rotated matrix (BiMap), keeps its eigenvalues away from
+# zero (ReEig), and takes the matrix logarithm at the end (LogEig). Logarithms form a vector space,
+# so a linear classifier can be applied to them. ``SPDNetClassifier`` has a scikit-learn interface.
 #
-# The baseline is logistic regression on the entries of the matrix logarithm, which is cheap and
-# strong. We train both on three random halves of the data and test on the other halves.
+# The baseline is logistic regression on the entries of the matrix logarithm. It is cheap and
+# accurate. We train both on three random halves of the data and test on the other halves.
 
 network_scores, linear_scores = [], []
 for seed in range(3):
@@ -64,8 +64,9 @@ for name, scores in (("SPDNet", network_scores), ("log-Euclidean linear", linear
 # ---------------
 #
 # The left plot shows the loss of the last network on the training set and on the validation set, a
-# tenth of the training half that selects the epoch. The training loss is higher because it uses
-# label smoothing, which reduces overconfidence. The right plot is the confusion matrix.
+# tenth of the training half, which is used to select the epoch. The training loss is higher because
+# it uses label smoothing, which reduces overconfidence. The right plot is the confusion matrix on
+# the test half.
 
 history = network.history_
 best = min(history, key=lambda row: row["val_loss"])

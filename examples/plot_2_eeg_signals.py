@@ -4,8 +4,8 @@ EEG signals in a scikit-learn pipeline
 
 When a person imagines moving the left hand, a rhythm of about 10 Hz becomes weaker over the right
 half of the brain, and vice versa. The covariance matrix of the electrodes shows where a rhythm is
-strong. This example simulates such signals, filters them, computes covariance matrices and
-classifies them, all in one pipeline.
+strong. This example simulates such signals. A pipeline then filters them, computes covariance
+matrices and classifies them.
 """
 
 # %%
@@ -13,8 +13,8 @@ classifies them, all in one pipeline.
 # --------------------
 #
 # There are sixteen electrodes, three rhythmic sources in the motor cortex, one at the back of the
-# head that is unrelated to the task, and broadband noise. In each class, one source becomes weaker,
-# by an amount that varies between trials.
+# head that is unrelated to the task, and broadband noise. In each class, one of the three sources
+# is weaker, by an amount that varies between trials.
 
 import numpy as np
 from matplotlib import pyplot as plt
@@ -63,12 +63,12 @@ y = np.array(CLASSES)[labels]
 print(f"{len(signals)} trials, {signals.shape[1]} electrodes, {signals.shape[2]} samples")
 
 # %%
-# From signals to classes
-# -----------------------
+# The pipeline
+# ------------
 #
 # The filter keeps the frequencies of the rhythm. ``covariance.estimate`` computes one matrix per
-# trial; ``oas`` shrinks it towards a multiple of the identity, because a covariance of few samples
-# is noisy. All classifiers get the same matrices.
+# trial; ``oas`` shrinks it toward a multiple of the identity, because a covariance matrix estimated
+# from few samples is noisy. All classifiers receive the same matrices.
 
 
 def bandpass(signals):
@@ -96,7 +96,7 @@ for name, values in scores.items():
 # %%
 # The left plot shows the mean spectrum of an electrode over the right half of the brain: the rhythm
 # is weaker for the left hand. The right plot shows the accuracy on each fold, with a line at the
-# mean. If the points of two methods overlap, the difference of their means is not conclusive.
+# mean. If the points of two methods overlap, the difference between their means is not conclusive.
 
 left, right = plots.panels(1, 2, size=(9.6, 3.6))
 electrode = np.square(electrodes - rhythms[0]).sum(-1).argmin()

@@ -3,7 +3,7 @@ Action recognition from skeletons
 =================================
 
 Motion capture records the positions of joints over time. The covariance of the joint coordinates
-has the same size for sequences of any length and does not depend on when a motion starts. This
+has the same size for sequences of any length, and it does not depend on when a motion starts. This
 example simulates five actions, classifies them, and shows the effect of ReEig on the eigenvalues.
 """
 
@@ -11,9 +11,9 @@ example simulates five actions, classifies them, and shows the effect of ReEig o
 # Simulated actions
 # -----------------
 #
-# A skeleton has fifteen joints. An action swings some of them, each with an amplitude, a direction
-# and a phase. Performers differ in speed, size and style, takes differ in length, and the positions
-# are noisy.
+# A skeleton has fifteen joints. In an action, some of them swing, each with its own amplitude,
+# direction and phase. Performers differ in speed, size and style, takes differ in length, and the
+# positions are noisy.
 
 import numpy as np
 import torch
@@ -67,11 +67,11 @@ X = np.stack([covariance.joint_covariance(take, root=HIPS) for take in takes])
 print(f"{len(X)} takes, matrices of {X.shape[1]} by {X.shape[2]}")
 
 # %%
-# The network is a small version of the one in the paper. ``eps="30%"`` sets the threshold of ReEig
-# such that it rectifies 30 % of the eigenvalues; the fixed threshold 1e-4 of the paper would leave
-# matrices of this scale unchanged. There are two baselines: the log-Euclidean linear classifier,
-# and the network without BiMap and ReEig, which is also a linear classifier on logarithms, but
-# centers the matrices and is trained by gradient descent.
+# The network is a smaller version of the network in the paper. ``eps="30%"`` sets the threshold of
+# ReEig so that it raises 30 % of the eigenvalues; the fixed threshold of the paper, 1e-4, would
+# leave matrices of this scale unchanged. There are two baselines: the log-Euclidean linear
+# classifier, and the network without BiMap and ReEig, which is also a linear classifier on
+# logarithms but centers the matrices and is trained like a network.
 
 SETTINGS = {"epochs": 40, "eps": "30%", "device": "cpu"}
 scores = {"SPDNet": [], "SPDNet without BiMaps": [], "log-Euclidean linear": []}
@@ -89,10 +89,10 @@ for name, values in scores.items():
 # The effect of ReEig
 # -------------------
 #
-# We apply the first layers of the trained network one by one: center, BiMap, ReEig. ReEig is a ReLU
-# on eigenvalues and serves the same purpose: without it, two consecutive BiMaps would be equivalent
-# to one. The left plot shows the eigenvalues before and after ReEig, the right plot the features of
-# the test set after LogEig.
+# We apply the first layers of the trained network one by one: center, BiMap, ReEig. ReEig acts on
+# eigenvalues as ReLU acts on numbers, and for the same purpose: without it, two consecutive BiMaps
+# would be equivalent to one. The left plot shows the eigenvalues before and after ReEig, and the
+# right plot shows the features of the test set after LogEig.
 
 model = network.model_
 with torch.no_grad():

@@ -2,8 +2,9 @@
 End-to-end training on images
 =============================
 
-A convolutional network can learn the features of a covariance matrix, because the layers on SPD
-matrices are differentiable. ``ConvSPDNet`` is such a network. This example is plain PyTorch.
+Since the layers on SPD matrices are differentiable, a convolutional network can learn the features
+whose covariance they receive. ``ConvSPDNet`` is such a network. This example trains it with an
+ordinary PyTorch loop.
 """
 
 # %%
@@ -11,9 +12,9 @@ matrices are differentiable. ``ConvSPDNet`` is such a network. This example is p
 # ------------------------------------
 #
 # A convolutional backbone computes a vector of 32 features at each position of the image. Most
-# networks pool them by the *mean* over the positions. ``ConvSPDNet`` computes their *covariance*, a
-# 32 by 32 matrix, and applies an SPDNet to it. For comparison, we also train the same backbone with
-# mean pooling.
+# networks then take the *mean* of the features over the positions. ``ConvSPDNet`` computes their
+# *covariance*, a 32 by 32 matrix, and applies an SPDNet to it. For comparison, we also train the
+# same backbone with mean pooling.
 
 import numpy as np
 import torch
@@ -91,8 +92,8 @@ for name, values in scores.items():
     print(f"{name:22}{100 * mean:6.2f} ± {100 * deviation:.2f} %")
 
 # %%
-# The plots show the learning curves on the last half. On images as small as these, hand-crafted
-# features can be as good as learned ones: the dotted line is the linear classifier.
+# The plots show the learning curves for the last half. The dotted line is the linear classifier: on
+# images as small as these, hand-crafted features can be as good as learned ones.
 
 left, right = plots.panels(1, 2, size=(9.6, 3.6))
 for (name, history), color in zip(histories.items(), plots.COLORS, strict=False):

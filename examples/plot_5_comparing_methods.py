@@ -3,18 +3,19 @@ Comparing methods on the same data
 ==================================
 
 ``spdnet compare`` on the command line, or ``spdnet.runs.compare`` in Python, fits several methods
-to the same splits of the same data. It shows whether a network is worth its training time.
+to the same splits of the same data. The comparison shows whether a network is worth its training
+time.
 """
 
 # %%
 # Settings
 # --------
 #
-# We train on a tenth of the digits, about eighteen per class, and test on the rest. Each family of
-# methods is represented: nearest neighbor and minimum distance to mean need only a distance;
-# logistic regression and discriminant analysis (CDL) work on matrix logarithms; a support vector
-# machine and sparse coding (RSR) use the Stein kernel; the networks have no BiMap and two BiMaps.
-# Omit ``methods`` to run all of them.
+# We train on a tenth of the digits, about eighteen per class, and test on the rest. The methods
+# represent four families. Nearest neighbor and minimum distance to mean need only a distance;
+# logistic regression and discriminant analysis (CDL) work on matrix logarithms; the support vector
+# machine and sparse coding (RSR) use the Stein kernel; and there are two SPDNets, one without
+# BiMaps and one with two. Omit ``methods`` to compare all methods.
 
 import tempfile
 from pathlib import Path
@@ -45,10 +46,10 @@ settings = Comparison(
 # Results
 # -------
 #
-# A folder stores every cell of the table, so an interrupted comparison can be resumed, and adding
-# methods or repeats computes only the new cells. ``results`` is the content of ``results.json``;
-# the folder also has the table as text, CSV and LaTeX. The number after ``±`` is the standard
-# deviation over the three random splits.
+# The folder stores every cell of the table, so an interrupted comparison can be resumed, and only
+# the new cells are computed if methods or repeats are added. ``results`` is the content of
+# ``results.json``; the folder also contains the table as text, CSV and LaTeX. The number after
+# ``±`` is the standard deviation over the three random splits.
 
 with tempfile.TemporaryDirectory() as directory:
     folder = ComparisonFolder(Path(directory) / "digits")
@@ -59,9 +60,10 @@ with tempfile.TemporaryDirectory() as directory:
 # Error rates
 # -----------
 #
-# Near 100 % accuracy, error rates are easier to compare. Whiskers show the standard deviation. The
-# dashed line is the log-Euclidean linear classifier: methods with longer bars are not worth their
-# cost on these data. No method was tuned, and more splits would be needed to rank close ones.
+# When accuracies are close to 100 %, error rates are easier to compare. The whiskers show the
+# standard deviation. The dashed line is the log-Euclidean linear classifier: methods with longer
+# bars are not worth their extra cost on these data. No method was tuned, and more splits would be
+# needed to rank methods with similar errors.
 
 rows = sorted(results["rows"], key=lambda row: row["accuracy"]["mean"])
 means = [100 * (1 - row["accuracy"]["mean"]) for row in rows]

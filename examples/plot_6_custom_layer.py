@@ -2,9 +2,9 @@
 A custom layer
 ==============
 
-A layer on SPD matrices is a PyTorch module. ``spdnet.testing.check_layer`` tests the properties
-that such a layer should have. This example defines a layer that learns how much to shrink a
-covariance matrix, and plots its effect in the cone of SPD matrices.
+A layer on SPD matrices is an ordinary PyTorch module. ``spdnet.testing.check_layer`` tests the
+properties that such a layer should have. This example defines a layer that learns how much to
+shrink a covariance matrix, and plots its effect in the cone of SPD matrices.
 """
 
 # %%
@@ -12,9 +12,9 @@ covariance matrix, and plots its effect in the cone of SPD matrices.
 # ---------
 #
 # If a covariance is estimated from few samples, its large eigenvalues are too large and its small
-# ones too small. Shrinkage towards a multiple of the identity with the same trace,
-# :math:`(1 - r) X + r \frac{\mathrm{tr} X}{n} I`, corrects this. Here ``r`` is a parameter, kept
-# between 0 and 1 by a sigmoid.
+# ones too small. Shrinkage toward a multiple of the identity with the same trace,
+# :math:`(1 - r) X + r \frac{\mathrm{tr} X}{n} I`, counteracts this. Here ``r`` is learned; a
+# sigmoid keeps it between 0 and 1.
 
 import torch
 from matplotlib import pyplot as plt
@@ -29,7 +29,7 @@ from spdnet.testing import check_layer
 
 
 class Shrink(nn.Module):
-    """Shrinkage towards a multiple of the identity by a learned amount."""
+    """Shrinkage toward a multiple of the identity by a learned amount."""
 
     def __init__(self):
         super().__init__()
@@ -45,10 +45,9 @@ class Shrink(nn.Module):
 # Testing the layer
 # -----------------
 #
-# ``check_layer`` tests that the output is SPD and independent of the rest of the batch, that first
-# and second derivatives are correct, and that copying and loading preserve the layer. It raises an
-# error if a test fails. For example, subtracting the mean of a batch yields matrices that are not
-# positive definite.
+# ``check_layer`` raises an error unless the output is SPD and independent of the rest of the batch,
+# first and second derivatives are correct, and copying and loading preserve the layer. Subtracting
+# the batch mean fails the test, because the result is not positive definite.
 
 
 class SubtractMean(nn.Module):
@@ -72,8 +71,8 @@ except AssertionError as error:
 #
 # The signals have eight channels and only six samples. In the second class, two hidden sources have
 # twice the amplitude. BiMap reduces the matrices to 2 by 2. The baselines are the same network
-# without the layer, and the log-Euclidean linear classifier. All are trained on 200 signals and
-# tested on 400, for five random draws.
+# without the new layer and the log-Euclidean linear classifier. All are trained on 200 signals and
+# tested on 400, for five random draws of the data.
 
 
 def draw(n):
@@ -113,8 +112,7 @@ print(f"learned r of the last network: {model[1].amount.sigmoid():.2f}")
 
 # %%
 # In the cone, the height is the mean of the eigenvalues, and the distance from the axis is half
-# their difference. The layer preserves the height and reduces the distance: each ring moves inwards
-# to its dot.
+# their difference. The layer reduces only the distance, from the rings to the dots.
 
 before = model[0](X_test[:60])
 names = ["loud" if label else "quiet" for label in y_test[:60]]

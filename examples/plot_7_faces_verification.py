@@ -2,19 +2,19 @@
 Face verification
 =================
 
-Face verification decides whether two videos show the same person, who is not in the training set.
-Each video is represented by an SPD matrix. The network is trained on *other* people, and the cosine
-similarity of two features is the score.
+Face verification decides whether two videos show the same person. Each video is represented by an
+SPD matrix. The network is trained on *other* people, and the score of two videos is the cosine
+similarity of their features.
 """
 
 # %%
 # Simulated videos
 # ----------------
 #
-# A face network computes a feature vector per frame, here with twelve features. In the simulation,
-# each person has a mean and a covariance. Pose and light shift all people along the same few
-# directions. This variation is larger than the difference between people, and its amount varies
-# between videos.
+# A face network computes a feature vector for each frame, here with twelve features. In the
+# simulation, each person has a mean and a covariance. Pose and lighting shift the features of all
+# people along the same few directions. This variation is larger than the differences between
+# people, and its magnitude varies between videos.
 
 import numpy as np
 import torch
@@ -47,11 +47,11 @@ def film(people, rng):
 # ---------------------
 #
 # ``gaussian_embedding`` combines the mean and the covariance of the frames in one SPD matrix. We
-# compare two features: the logarithm of the matrix, and the features of an SPDNet before its
-# classifier, which are also a logarithm. Both start by centering, which moves the mean of the
-# training videos to the identity. A classifier can ignore the variation by pose and light, but the
-# cosine similarity cannot; so we evaluate each feature with and without a linear map from
-# discriminant analysis.
+# compare two kinds of features: the logarithm of the matrix, and the input of the classifier of an
+# SPDNet, which is also a logarithm. Both start by centering, which moves the mean of the training
+# videos to the identity. A classifier can ignore the variation due to pose and lighting, but the
+# cosine similarity cannot. Therefore we evaluate both features with and without a linear map fitted
+# by discriminant analysis.
 
 
 def logarithms(X, center):
@@ -66,7 +66,7 @@ def cosines(features):
 
 
 def score(seed):
-    """Score all pairs of test videos by each method, and tell which are of the same person."""
+    """Score all pairs of test videos by each method; also return which show the same person."""
     rng = np.random.default_rng(seed)
     (train, y), (test, person) = film(TRAIN, rng), film(TEST, rng)
     X, X_test = (covariance.gaussian_embedding(frames, reg=1e-2) for frames in (train, test))
@@ -91,8 +91,8 @@ def score(seed):
 # -------
 #
 # We report the verification rate at a false acceptance rate of 0.01, and the equal error rate, at
-# which false acceptance and false rejection are equally frequent, with the standard deviation over
-# three random draws of people.
+# which the false acceptance rate equals the false rejection rate. Both are averaged over three
+# random draws of people, with the standard deviation after ``±``.
 
 draws = [score(seed) for seed in range(3)]
 for name in draws[0][0]:
@@ -105,7 +105,7 @@ for name in draws[0][0]:
     )
 
 # %%
-# The plot shows the ROC curves of the last draw. The dotted line marks the false acceptance rate
+# The plot shows the ROC curves of the last draw. The dotted line marks a false acceptance rate of
 # 0.01.
 
 scores, same = draws[-1]

@@ -2,9 +2,9 @@
 Distributed training
 ====================
 
-``spdnet train --devices 2`` starts two processes that share each batch, on two GPUs or on the CPU.
-The result does not depend on the number of processes: batch size, learning rate and statistics
-refer to all processes together. This example verifies it.
+``spdnet train --devices 2`` starts two processes that divide each batch between them, on two GPUs
+or on the CPU. The result does not depend on the number of processes, except for rounding: batch
+size, learning rate and statistics refer to all processes together. This example verifies this.
 """
 
 # %%
@@ -12,8 +12,9 @@ refer to all processes together. This example verifies it.
 # -----------------------------------
 #
 # The command line starts the processes and stops all of them if one fails. Only the first process
-# writes files. We call it from Python here; in a shell the command is ``spdnet train digits
-# --devices 2``. Under ``torchrun`` it runs on several machines. Each process has one thread.
+# writes files. This example calls it from Python; in a shell, the command is
+# ``spdnet train digits --devices 2``. Under ``torchrun``, the same command runs on several
+# machines. Each process uses one thread.
 
 import os
 import subprocess
@@ -64,8 +65,8 @@ for n, result in results.items():
         print(f"{n} process{'es:' if n > 1 else ':':5}{name:22}{text}")
 
 # %%
-# Two processes sum in another order than one, which changes the last digits of floating-point
-# numbers. Nothing else should differ.
+# Two processes add numbers in a different order than one process, which changes the last digits of
+# floating-point sums. Nothing else should differ.
 
 gap = max(
     abs(a[key] - b[key])
@@ -76,7 +77,7 @@ gap = max(
 print(f"largest difference of a loss between one and two processes: {gap:.1e}")
 
 # %%
-# The learning curves coincide: wide pale lines for one process, dashed lines for two.
+# The learning curves of one process (wide pale lines) and of two processes (dashed lines) coincide.
 
 (ax,) = plots.panels(size=(6.4, 4.0))
 plots.learning_curves(histories[1][0], label="one process", lw=5, alpha=0.35, ax=ax)
