@@ -1,12 +1,11 @@
-"""Does a process that trains again and again grow?
+"""Measure whether a process that trains repeatedly leaks memory.
 
     python benchmarks/does_it_leak.py --minutes 60 --out soak.json --plot docs/soak.svg
 
-One process trains in a loop, each time to the end with checkpoints, the linear baseline and the
-report: a plain network on the digits, one with normalisation, TSMNet on signals, and one whose
-matrices are read from disk. After each round of the four, memory, open files and threads are
-counted. The first rounds fill caches; the growth is that of a line through the second half of the
-rounds, with its standard error.
+One process trains four networks in a loop, with checkpoints, baseline and report: a plain network
+on the digits, one with normalization, TSMNet on signals, and one trained from disk. Memory, open
+files and threads are counted after each round. The growth is the slope of a line fitted to the
+second half of the rounds, because the first rounds fill caches.
 """
 
 import argparse
@@ -29,7 +28,7 @@ from spdnet.runs.report import write_report
 
 
 def counts():
-    """Of this process: MiB resident, open files, threads."""
+    """Return the resident memory in MiB, open files and threads of this process."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return {
         "rss": pages * resource.getpagesize() / 2**20,
@@ -39,7 +38,7 @@ def counts():
 
 
 def make_data(folder):
-    """Signals of three classes, and matrices in a store that is larger than what is kept."""
+    """Write signals of three classes, and a file of matrices that is trained from disk."""
     rng = numpy.random.default_rng(0)
     y = numpy.arange(240) % 3
     signals = rng.standard_normal((240, 8, 200)) * (1 + y[:, None, None] * rng.random((8, 1)))
@@ -49,22 +48,22 @@ def make_data(folder):
             A = rng.standard_normal((1, 30, 60)) * (1 + (i % 3) * rng.random((30, 1)))
             writer.add(f"s{i}", A @ A.mT / 60, y=f"class {i % 3}", groups=i, split=None)
         writer.finish({})
-    readers.IN_MEMORY = 1  # so that the matrices stay on disk
+    readers.IN_MEMORY = 1  # keep the matrices on disk
 
 
 def rounds(folder):
-    """The settings of one round."""
+    """Return the settings of one round."""
     common = {"device": "cpu", "epochs": 3}
     return {
         "digits": Settings(data="digits", **common),
-        "normalised": Settings(data="digits", norm="affine_invariant", **common),
+        "normalized": Settings(data="digits", norm="affine_invariant", **common),
         "signals": Settings(data=str(folder / "signals.npz"), model="tsmnet", **common),
         "stored": Settings(data=str(folder / "stored.npz"), **common),
     }
 
 
 def growth(rows, what):
-    """Per round, and its standard error, in the second half."""
+    """Return the growth per round in the second half, and its standard error."""
     half = rows[len(rows) // 2 :]
     x = numpy.arange(len(half))
     (slope, _), covariance = numpy.polyfit(x, [row[what] for row in half], 1, cov=True)
@@ -72,7 +71,7 @@ def growth(rows, what):
 
 
 def plot(rows, path):
-    """Memory and open files against time."""
+    """Plot memory and open files against time."""
     import matplotlib
 
     matplotlib.use("svg")
@@ -93,7 +92,7 @@ def plot(rows, path):
 
 
 def main():
-    """Read the command line, train, and count."""
+    """Train in a loop and print the counts."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--out", type=Path)
@@ -117,13 +116,13 @@ def main():
             )
             if arguments.out:
                 arguments.out.write_text(json.dumps({"torch": torch.__version__, "rounds": rows}))
-    print(f"{4 * len(rows)} trainings in {rows[-1]['seconds'] / 60:.0f} minutes")
+    print(f"{4 * len(rows)} training runs in {rows[-1]['seconds'] / 60:.0f} minutes")
     for what, unit in (("rss", "MiB"), ("files", "files"), ("threads", "threads")):
         slope, error = growth(rows, what)
         first, last = rows[len(rows) // 2][what], rows[-1][what]
         print(
             f"{unit}: {first:.1f} at half time, {last:.1f} at the end, {slope:+.4f} ± {error:.4f} "
-            "a round"
+            "per round"
         )
     if arguments.plot:
         plot(rows, arguments.plot)

@@ -1,12 +1,12 @@
-"""How does the cost of a training step grow with the size of the matrices and with the batch?
+"""Measure how the cost of a training step grows with the matrix size and the batch size.
 
     python benchmarks/how_does_the_cost_grow.py [--device cuda] [--out cost.json] [--plot cost.svg]
 
-Forward, backward and update of SPDNet in float32 with RiemannianSGD, on CUDA captured in graphs,
-and of spd_learn's modules where they are installed: for matrices of 16 to 512 features, halved by
-each of two BiMaps, in batches of 30; and for 93-70-50-30 in batches of 1 to 4096. The data are of
-full rank, nothing is clipped. After a step of several seconds the larger ones are left out. The
-plots show whether there are cliffs: sizes at which a little more costs much more.
+Forward, backward and update of SPDNet in float32 with RiemannianSGD, on CUDA with graphs, and of
+spd_learn if it is installed: for matrices of 16 to 512 features, halved by each of two BiMaps, in
+batches of 30; and for 93-70-50-30 in batches of 1 to 4096. The data have full rank, and nothing is
+clipped. Sizes after a step of several seconds are skipped. The plots show sizes at which the cost
+jumps.
 """
 
 import argparse
@@ -18,11 +18,11 @@ from how_fast_is_a_training_step import STEPS, clock, data, make_step
 
 SIZES = (16, 24, 32, 33, 48, 64, 65, 93, 128, 129, 192, 256, 257, 384, 512)
 BATCHES = (1, 2, 4, 8, 16, 30, 32, 64, 128, 256, 512, 1024, 2048, 4096)
-LIMIT = 4.0  # seconds, of the last step that is taken
+LIMIT = 4.0  # seconds of a step, after which larger sizes are skipped
 
 
 def seconds_of(name, dims, batch, device):
-    """Median of a few steps, or nothing where the method is not there."""
+    """Return the median of a few steps, or None if the method is not installed."""
     X, y = data(dims, batch, torch.float32, "full", device)
     try:
         step = make_step(STEPS[name], dims, torch.float32, device, X, y)
@@ -35,7 +35,7 @@ def seconds_of(name, dims, batch, device):
 
 
 def measure(name, cases, device):
-    """Pairs of a size and seconds, up to the limit."""
+    """Return pairs of a size and seconds, up to the limit."""
     found = []
     for size, dims, batch in cases:
         seconds = seconds_of(name, dims, batch, device)
@@ -49,7 +49,7 @@ def measure(name, cases, device):
 
 
 def plot(found, title, path):
-    """Both dependencies as lines in logarithmic axes."""
+    """Plot both dependencies on logarithmic axes."""
     import matplotlib
 
     matplotlib.use("svg")
@@ -72,18 +72,20 @@ def plot(found, title, path):
         ax.yaxis.set_major_formatter("{x:g}")
         ax.grid(alpha=0.3)
         ax.legend(frameon=False)
-    axes[0].set_ylabel("milliseconds a step")
+    axes[0].set_ylabel("milliseconds per step")
     figure.suptitle(title, fontsize=10)
     figure.savefig(path, metadata={"Date": None})
 
 
 def main():
-    """Measure, and write what was asked for."""
+    """Measure, and write the results and the plot."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--out")
-    parser.add_argument("--plot", help="a picture of it")
-    parser.add_argument("--read", help="what --out has written elsewhere, instead of measuring")
+    parser.add_argument("--plot", help="file of the plot")
+    parser.add_argument(
+        "--read", help="plot the results that --out has written instead of measuring"
+    )
     arguments = parser.parse_args()
     if arguments.read:
         with open(arguments.read) as file:

@@ -1,16 +1,16 @@
-"""How does the cost of a training grow with samples, classes, dimension and processes?
+"""Measure how the training cost grows with samples, classes, dimension and processes.
 
     python benchmarks/how_does_training_grow.py [--device cuda] [--series samples ...]
         [--out grow.json] [--plot docs/grow.svg]
 
-Each point is a ``spdnet train`` of its own, in a process of its own, on generated matrices of full
-rank that lie in a file: two epochs of the default recipe in float64, without validation. Of the
-second epoch come the seconds; of the process, the largest memory; the rest of the time is what
-reading, looking at each matrix, the scores and the report cost. If not said otherwise, the network
-is 93-70-50-30 on 3000 matrices of ten classes.
+Each point is a separate ``spdnet train`` process on a file of generated matrices of full rank: two
+epochs of the default recipe in float64, without validation. The seconds are those of the second
+epoch, and the memory is the peak of the process. The rest of the time is spent on reading and
+validating the matrices, the scores and the report. By default, the network is 93-70-50-30 on 3000
+matrices of ten classes.
 
-``storage`` compares matrices in memory, and on disk in float64 and float32, for one worker and for
-two: the throughput of a worker is that of all, divided by their number.
+``storage`` compares matrices in memory, and on disk in float64 and float32, for one and two
+processes.
 """
 
 import argparse
@@ -35,7 +35,7 @@ DIMS |= {400: (400, 200, 100, 50)}
 
 @dataclass(frozen=True)
 class Case:
-    """One training."""
+    """One training run."""
 
     series: str
     x: float
@@ -46,7 +46,7 @@ class Case:
     processes: int = 1
     threads: int | None = None
     dtype: str = "float64"
-    memory: bool = False  # keep the matrices in memory however large they are
+    memory: bool = False  # keep the matrices in memory regardless of their size
     batch: int = 30
 
 
@@ -78,7 +78,7 @@ SERIES = {
 
 
 def write(path, case):
-    """Matrices of classes that differ in the scale of some features, a class after the other."""
+    """Write matrices of classes that differ in the scale of their features."""
     rng = numpy.random.default_rng(0)
     with StoreWriter(path, {"case": repr(case)}) as writer:
         for c in range(case.classes):
@@ -103,10 +103,10 @@ app(prog_name="spdnet")
 
 
 def measure(case, device, folder):
-    """Seconds of an epoch and of all, and MiB."""
+    """Run one case and return its times and peak memory."""
     data, out = folder / f"{case.series}.npz", folder / "run"
     write(data, case)
-    os.sync()  # what was written is not written while it is timed
+    os.sync()  # so that writing does not disturb the measurement
     environment = dict(os.environ)
     if case.threads:
         environment["OMP_NUM_THREADS"] = str(case.threads)
@@ -125,7 +125,7 @@ def measure(case, device, folder):
     _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
-        raise RuntimeError(f"the training ended with {process.returncode}")
+        raise RuntimeError(f"training failed with exit code {process.returncode}")
     total = time.perf_counter() - begun
     with (out / "metrics.csv").open() as file:
         epoch = float(list(csv.DictReader(file))[-1]["seconds"])
@@ -145,7 +145,7 @@ def measure(case, device, folder):
 
 
 def plot(found, path):
-    """What grows with what."""
+    """Plot the cost against samples, classes, dimension and processes."""
     import matplotlib
 
     matplotlib.use("svg")
@@ -154,9 +154,9 @@ def plot(found, path):
 
     plt.rcParams["svg.fonttype"] = "none"
     names = {
-        "samples": ("matrices of 93 x 93", "epoch", "seconds an epoch"),
-        "classes": ("classes", "epoch", "seconds an epoch of 3000"),
-        "dimension": ("features of a matrix", "epoch", "seconds an epoch of 1500"),
+        "samples": ("matrices of 93 x 93", "epoch", "seconds per epoch"),
+        "classes": ("classes", "epoch", "seconds per epoch of 3000"),
+        "dimension": ("features of a matrix", "epoch", "seconds per epoch of 1500"),
     }
     figure, axes = plt.subplots(1, 4, figsize=(11, 2.9), layout="constrained")
     for ax, (series, (across, what, up)) in zip(axes, names.items(), strict=False):
@@ -164,7 +164,7 @@ def plot(found, path):
         x = [row["x"] for row in rows]
         ax.plot(x, [row[what] for row in rows], marker="o", markersize=3)
         ax.set(xlabel=across, title=up, xscale="log")
-        if series == "classes":  # hardly anything happens
+        if series == "classes":  # nearly constant
             ax.set_ylim(0)
         else:
             ax.set_yscale("log")
@@ -178,7 +178,7 @@ def plot(found, path):
         [row["label"].replace(", ", ",\n") for row in rows], [row["per_second"] for row in rows]
     )
     axes[3].tick_params(axis="x", labelsize=7)
-    axes[3].set_title("matrices a second")
+    axes[3].set_title("matrices per second")
     for ax in axes:
         ax.title.set_fontsize(10)
         ax.spines[["top", "right"]].set_visible(False)
@@ -187,14 +187,16 @@ def plot(found, path):
 
 
 def main():
-    """Measure, and write what was asked for."""
+    """Measure, and write the results and the plot."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--series", nargs="*", default=[s for s in SERIES if s != "batch"])
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--plot", type=Path, help="a picture of it")
-    parser.add_argument("--read", type=Path, help="what --out has written, instead of measuring")
-    parser.add_argument("--folder", type=Path, help="for the data; a temporary one if not given")
+    parser.add_argument("--plot", type=Path, help="file of the plot")
+    parser.add_argument(
+        "--read", type=Path, help="plot the results that --out has written instead of measuring"
+    )
+    parser.add_argument("--folder", type=Path, help="folder for the data (default: temporary)")
     arguments = parser.parse_args()
     if arguments.read:
         found = json.loads(arguments.read.read_text())
@@ -213,8 +215,8 @@ def main():
                     row = rows[-1]
                     print(
                         f"{series:>10} {row['x']:>8g} {row['label']:>26}: epoch {row['epoch']:7.2f}"
-                        f" s, {row['per_second']:8.0f}/s, beside it {row['beside']:6.1f} s, "
-                        f"at most {row['peak']:6.0f} MiB, file {row['bytes'] / 2**20:6.0f} MiB",
+                        f" s, {row['per_second']:8.0f}/s, outside epochs {row['beside']:6.1f} s, "
+                        f"peak {row['peak']:6.0f} MiB, file {row['bytes'] / 2**20:6.0f} MiB",
                         flush=True,
                     )
                     if arguments.out:

@@ -1,19 +1,20 @@
-"""How fast is a training step, beside the peers and beside the physical limit?
+"""Compare the time of a training step with other libraries and with a lower bound.
 
     python benchmarks/how_fast_is_a_training_step.py [--device cuda] [--out step.json]
 
 Forward, backward and update of the paper's networks: SPDNet with RiemannianSGD, on CUDA also with
-the step captured in graphs; spd_learn's modules with torch's SGD, where it is installed; and plain
-torch, autograd through ``torch.linalg.eigh`` with the QR retraction by hand. Each has a process of
-its own, and they take turns, so that a noisy machine is noisy for all; times are medians. The floor
-is the time that the products of matrices alone would take at the measured rate of torch's product,
-and reading the input at the measured rate of a copy. Memory is what a step takes at its peak beyond
-what is there before it: of torch's allocator, so that the workspace of libraries is not in it.
+graphs; spd_learn with torch's SGD, if installed; and plain torch (autograd through
+``torch.linalg.eigh``, QR retraction by hand). Each method has its own process, and the processes
+take turns, so that noise affects all of them; times are medians. The lower bound is the time of the
+matrix products at the measured rate of torch's product, plus reading the input at the measured rate
+of a copy. Memory is the peak of a step beyond the memory before it, in torch's allocator, which
+excludes the workspace of libraries.
 
-The second table is the update alone, beside geoopt's RiemannianSGD where it is installed.
+The second table is the update alone, compared with geoopt's RiemannianSGD if installed.
 
-``clipped`` data are covariances of fewer frames than features, so that most eigenvalues lie below
-the threshold; ``full`` data have none there. nan: not there, or it failed.
+``clipped`` data are covariances of fewer frames than features, so that most eigenvalues are below
+the threshold; ``full`` data have none below it. A dash marks a method that is not installed or
+failed.
 """
 
 import argparse
@@ -40,7 +41,7 @@ SHAPES = {"400": (400, 200, 100, 50), "93": (93, 70, 50, 30)}
 
 
 def data(dims, batch, dtype, kind, device):
-    """SPD matrices and labels."""
+    """Return SPD matrices and labels."""
     generator = torch.Generator().manual_seed(0)
     n = dims[0]
     frames = n // 8 if kind == "clipped" else 3 * n
@@ -51,22 +52,22 @@ def data(dims, batch, dtype, kind, device):
 
 
 def ours(dims, dtype, device):
-    """The package as the README uses it."""
+    """Build SPDNet as in the README."""
     model = SPDNet(dims, CLASSES, eps=EPS, dtype=dtype, device=device)
     optimizer = RiemannianSGD(model.parameters(), lr=LR)
     return lambda X: model(X, check=False), optimizer
 
 
 def graphed(dims, dtype, device):
-    """The package on a GPU, the step captured in CUDA graphs."""
+    """Build SPDNet with CUDA graphs."""
     if device != "cuda":
-        raise ImportError("no graphs here")
+        raise ImportError("CUDA graphs need a GPU")
     model = SPDNet(dims, CLASSES, eps=EPS, dtype=dtype, device=device)
     return GraphedStep(model, RiemannianSGD(model.parameters(), lr=LR))
 
 
 def spd_learn(dims, dtype, device):
-    """spd_learn's modules with their defaults."""
+    """Build the network of spd_learn with its defaults."""
     from spd_learn.modules import BiMap, LogEig, ReEig
 
     layers = []
@@ -79,7 +80,7 @@ def spd_learn(dims, dtype, device):
 
 
 class PlainStep:
-    """What one writes in an afternoon: autograd through eigh, QR of each weight."""
+    """Straightforward implementation: autograd through eigh, QR of each weight."""
 
     def __init__(self, dims, dtype, device):
         where = {"dtype": dtype, "device": device}
@@ -90,7 +91,7 @@ class PlainStep:
         self.classifier = nn.Linear(dims[-1] ** 2, CLASSES, bias=False, **where)
 
     def __call__(self, X):
-        """Logits."""
+        """Compute the logits."""
         for i, W in enumerate(self.weights):
             if i:
                 s, U = torch.linalg.eigh(X)
@@ -100,13 +101,13 @@ class PlainStep:
         return self.classifier(((U * s.log()[:, None]) @ U.mT).flatten(1))
 
     def zero_grad(self):
-        """Forget the gradients."""
+        """Reset the gradients."""
         for p in (*self.weights, self.classifier.weight):
             p.grad = None
 
     @torch.no_grad()
     def step(self):
-        """SGD and a QR decomposition."""
+        """Make a step of SGD with a QR retraction."""
         self.classifier.weight.sub_(self.classifier.weight.grad, alpha=LR)
         for W in self.weights:
             G = stiefel.project_tangent(W, W.grad)
@@ -115,19 +116,19 @@ class PlainStep:
 
 
 def plain(dims, dtype, device):
-    """Plain torch."""
+    """Build the network in plain torch."""
     step = PlainStep(dims, dtype, device)
     return step, step
 
 
 def our_update(dims, dtype, device):
-    """The update of the network's weights alone."""
+    """Return the weights of SPDNet and their optimizer."""
     model = SPDNet(dims, CLASSES, dtype=dtype, device=device)
     return list(model.parameters()), RiemannianSGD(model.parameters(), lr=LR)
 
 
 def geoopt_update(dims, dtype, device):
-    """The same with geoopt: its Stiefel manifold and its optimiser."""
+    """Return the same weights with geoopt's manifold and optimizer."""
     import geoopt
 
     where = {"dtype": dtype, "device": device}
@@ -145,12 +146,12 @@ STEPS = {"spdnet": ours, "graphed": graphed, "spd_learn": spd_learn, "plain torc
 UPDATES = {"spdnet": our_update, "geoopt": geoopt_update}
 METHODS = {"step": STEPS, "update": UPDATES}
 
-#: of the authors' code in MATLAB, run in Octave on 2 cores, once and not beside the others
+#: milliseconds of the authors' MATLAB code in Octave on 2 cores, measured once in a separate run
 QUOTE = {"400": "1650 to 1950", "93": "145"}
 
 
 def make_step(method, dims, dtype, device, X, y):
-    """One training step, or one update, as a function without arguments."""
+    """Return a function that makes one training step or one update."""
     if method is graphed:
         step = method(dims, dtype, device)
         return lambda: step(X, y)
@@ -170,7 +171,7 @@ def make_step(method, dims, dtype, device, X, y):
 
 
 def clock(function, device):
-    """Seconds of one call."""
+    """Return the seconds of one call."""
     if device == "cuda":
         torch.cuda.synchronize()
     started = time.perf_counter()
@@ -182,7 +183,7 @@ def clock(function, device):
 
 @contextmanager
 def silence():
-    """Nothing of what a library writes to standard error."""
+    """Suppress standard error, also that of native libraries."""
     before, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)
     try:
@@ -194,7 +195,7 @@ def silence():
 
 
 def memory(function, device):
-    """Bytes that one call needs at its peak beyond what there is already."""
+    """Return the peak memory of one call in bytes, beyond what is already allocated."""
     if device != "cuda":
         with silence(), torch.profiler.profile(profile_memory=True) as profile:
             function()
@@ -211,11 +212,11 @@ def memory(function, device):
 
 
 def floor(dims, batch, dtype, device):
-    """Seconds for the products of BiMaps and their gradients, and for reading the input."""
+    """Return a lower bound: the matrix products of BiMaps and gradients, and reading the input."""
     flops = 0
     for i, (n, k) in enumerate(pairwise(dims)):
         forward = 2 * n * n * k + 2 * n * k * k
-        weight = 2 * n * k * k  # one product with the X W that was kept
+        weight = 2 * n * k * k  # one product with the saved X W
         inputs = 0 if i == 0 else 2 * n * k * k + 2 * n * n * k
         flops += batch * (forward + weight + inputs)
     n = dims[1]
@@ -227,20 +228,20 @@ def floor(dims, batch, dtype, device):
 
 
 def serve(pipe, what, name, dims, batch, dtype, kind, device):
-    """A process of its own for a method: its settings of threads are not those of another."""
+    """Measure one method in its own process, so that thread settings do not interfere."""
     X, y = data(dims, batch, dtype, kind, device)
     before = torch.cuda.memory_allocated() if device == "cuda" else 0
     try:
         step = make_step(METHODS[what][name], dims, dtype, device, X, y)
         latest = [clock(step, device) for _ in range(2)][-1]
-        if name == "graphed":  # what is allocated in a capture, and what is always there
+        if name == "graphed":  # includes what the captured graphs keep
             bytes_needed = torch.cuda.max_memory_allocated() - before
         else:
             bytes_needed = memory(step, device)
         pipe.send(bytes_needed)
         while pipe.recv() == "go":
             if latest < 1:
-                step()  # the caches are those of another method
+                step()  # warm up the caches
             times = [clock(step, device) for _ in range(3 if latest < 1 else 1)]
             latest = times[-1]
             pipe.send(times)
@@ -249,7 +250,7 @@ def serve(pipe, what, name, dims, batch, dtype, kind, device):
 
 
 def measure(what, dims, batch, dtype, kind, device, seconds):
-    """Median seconds of each method; the processes take turns, one runs at a time."""
+    """Return the median seconds of each method; the processes take turns."""
     context = multiprocessing.get_context("spawn")
     pipes, peak, times, failed, processes = {}, {}, {}, {}, []
     for name in METHODS[what]:
@@ -257,7 +258,7 @@ def measure(what, dims, batch, dtype, kind, device, seconds):
         arguments = (theirs, what, name, dims, batch, dtype, kind, device)
         processes.append(context.Process(target=serve, args=arguments, daemon=True))
         processes[-1].start()
-        times[name], peak[name] = [], pipes[name].recv()  # ready, and silent from now on
+        times[name], peak[name] = [], pipes[name].recv()  # blocks until the process is ready
     started = time.perf_counter()
     rounds = 0
     while time.perf_counter() - started < seconds or rounds < 3:
@@ -287,13 +288,13 @@ def measure(what, dims, batch, dtype, kind, device, seconds):
 
 
 def cell(value, scale, unit=""):
-    """A number of a table."""
+    """Format a table cell."""
     return f"{'-' if value is None else f'{scale * value:.2f}{unit}':>13}"
 
 
 def print_steps(cases, seconds, device):
-    """The table of training steps; the rows of it for machines."""
-    print(f"{'ms a step':38}" + "".join(f"{name:>13}" for name in STEPS) + f"{'floor':>13}")
+    """Print the table of training steps and return its rows."""
+    print(f"{'ms per step':38}" + "".join(f"{name:>13}" for name in STEPS) + f"{'lower bound':>13}")
     rows = []
     for shape, batch, dtype, kind in cases:
         dims = SHAPES[shape]
@@ -306,17 +307,17 @@ def print_steps(cases, seconds, device):
         if "spd_learn" in times:
             ratio = times["spd_learn"] / times[ours_best]
         print(f"{label:38}" + "".join(cells) + (f"{ratio:8.1f}x" if ratio else ""), flush=True)
-        print(f"{'    MiB at the peak':38}" + "".join(cell(memory.get(n), 2**-20) for n in STEPS))
+        print(f"{'    peak MiB':38}" + "".join(cell(memory.get(n), 2**-20) for n in STEPS))
         rows.append({"case": label, **found, "ratio": ratio})
     for shape, text in QUOTE.items():
         dims = "-".join(map(str, SHAPES[shape]))
-        print(f"{dims}, 30: {text} ms, the authors' MATLAB code in Octave; quoted, 2 cores")
+        print(f"{dims}, 30: {text} ms, authors' MATLAB code in Octave, 2 cores (separate run)")
     return rows
 
 
 def print_updates(shapes, dtypes, seconds, device):
-    """The table of updates; the rows of it for machines."""
-    print(f"\n{'ms an update':38}" + "".join(f"{name:>13}" for name in UPDATES))
+    """Print the table of updates and return its rows."""
+    print(f"\n{'ms per update':38}" + "".join(f"{name:>13}" for name in UPDATES))
     rows = []
     for shape, dtype in product(shapes, dtypes):
         dims = SHAPES[shape]
@@ -329,15 +330,15 @@ def print_updates(shapes, dtypes, seconds, device):
 
 
 def main():
-    """Print the tables, and write them for machines."""
+    """Print the tables and optionally write them as JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--shapes", default="400,93")
     parser.add_argument("--batches", default=None)
     parser.add_argument("--dtypes", default=None)
     parser.add_argument("--kinds", default="full,clipped")
-    parser.add_argument("--without", default="", help="methods to leave out")
-    parser.add_argument("--seconds", type=float, default=12.0, help="of measuring, for each row")
+    parser.add_argument("--without", default="", help="methods to skip")
+    parser.add_argument("--seconds", type=float, default=12.0, help="measuring time per row")
     parser.add_argument("--out")
     arguments = parser.parse_args()
     device, seconds = arguments.device, arguments.seconds

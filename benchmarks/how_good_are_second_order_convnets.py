@@ -1,13 +1,13 @@
-"""How good is second-order pooling of a small ConvNet on the images of the digits?
+"""Evaluate second-order pooling in a small ConvNet on the images of the digits.
 
     python benchmarks/how_good_are_second_order_convnets.py [--seeds 3]
 
-O2PNet and ConvSPDNet beside first-order pooling, the mean of the same features: the same backbone,
-optimiser and number of epochs, stratified halves of scikit-learn's 1797 images of 8 by 8. Accuracy
-on the other half, mean and deviation over seeds, and seconds of a training; and, for comparison,
-the log-Euclidean linear classifier on the covariance descriptors of the same images and halves.
-Nothing is chosen by the test halves: Adam with lr 0.003 along a cosine, 30 epochs, batches of 50,
-all else the defaults.
+O2PNet and ConvSPDNet compared with first-order pooling (the mean of the same features): same
+backbone, optimizer and number of epochs, stratified halves of scikit-learn's 1797 images of 8 by 8.
+Accuracy on the other half, mean and standard deviation over seeds, and training time; for
+comparison, the log-Euclidean linear classifier on covariance descriptors of the same images and
+halves. Nothing is selected on the test halves: Adam with lr 0.003 and cosine decay, 30 epochs,
+batches of 50, otherwise defaults.
 """
 
 import argparse
@@ -33,7 +33,7 @@ MODELS = {
 
 
 def train(model, X, y, seed):
-    """The weights after the last epoch."""
+    """Train the model and return it in evaluation mode."""
     optimizer = RiemannianAdam(model.parameters(), lr=LR)
     steps = EPOCHS * (len(X) // BATCH)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
@@ -49,7 +49,7 @@ def train(model, X, y, seed):
 
 
 def accuracy(name, seed):
-    """Accuracy on the other half, and seconds."""
+    """Return the accuracy on the other half and the training time."""
     digits = load_digits()
     X = torch.tensor(digits.images, dtype=torch.float32)[:, None] / 8 - 1
     y = torch.tensor(digits.target)
@@ -65,7 +65,7 @@ def accuracy(name, seed):
 
 
 def baseline(seed):
-    """The linear classifier on the same halves."""
+    """Evaluate the linear classifier on the same halves."""
     X, y = load_digits_spd()
     X_learn, X_test, y_learn, y_test = train_test_split(
         X, y, test_size=0.5, random_state=seed, stratify=y

@@ -1,8 +1,8 @@
-"""How good is the default classifier on the embedded digits, beside the log-Euclidean baseline?
+"""Compare the default classifier with the log-Euclidean baseline on the digits.
 
     python benchmarks/how_good_on_the_digits.py
 
-Five stratified random halves, each trained on one half and tested on the other.
+Five stratified random splits, trained on one half and tested on the other.
 """
 
 import time
@@ -16,7 +16,7 @@ from spdnet.data import load_digits_spd
 
 
 def main():
-    """Print mean and deviation of both."""
+    """Print mean and standard deviation of both."""
     X, y = load_digits_spd()
     scores, seconds = {"SPDNet": [], "log-Euclidean logistic regression": []}, []
     for seed in range(5):
@@ -31,7 +31,7 @@ def main():
     for name, values in scores.items():
         mean, deviation = metrics.spread(values)
         print(f"{name:36} {100 * mean:6.2f} ± {100 * deviation:4.2f} %")
-    print(f"training of SPDNet: {np.mean(seconds):.1f} s a split")
+    print(f"SPDNet: {np.mean(seconds):.1f} s per training run")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""How exact is the gradient of a matrix logarithm in float32?
+"""Measure the accuracy of the gradient of a matrix logarithm in float32.
 
     python benchmarks/is_float32_good_enough_for_logm.py
 
-Half the eigenvalues tied at 1e-3, the others up to ``top``: relative error against float64 on the
-same rounded matrix, worst of ten, with a float32 solver and as ``logm`` does it.
+Half the eigenvalues are tied at 1e-3, the others are up to ``top``. Relative error compared with
+float64 on the same rounded matrix, worst of ten, with a float32 solver and with ``logm``.
 """
 
 import torch
@@ -14,7 +14,7 @@ from spdnet.linalg.spectral import map_decomposed
 
 
 def gradient(X, G, solver):
-    """The gradient of logm in direction G."""
+    """Compute the gradient of logm for the output gradient G."""
     X = X.clone().requires_grad_()
     if solver == "float32":
         Y = map_decomposed(X, *eigh(X.detach(), accurate=False), Log())

@@ -1,11 +1,11 @@
-"""Which eigenvalues are below ReEig's threshold, and how ill-conditioned are the data?
+"""Compare the eigenvalues of the data with the ReEig threshold.
 
     python benchmarks/what_is_below_the_threshold.py [--motion FOLDER]
 
-Of the digits, and of the motion data in FOLDER (see which_recipe.py) relative to the root and in
-absolute positions: the least eigenvalue of all matrices as they are and after centring, and the
-condition numbers. The last line is how much of the test half of a division of the digits lies in
-the training halves of the four other divisions by which the recipe was chosen.
+For the digits and the motion data in FOLDER (see which_recipe.py), relative to the root and in
+absolute positions: the smallest eigenvalue before and after centering, and the condition numbers.
+The last line is the fraction of a test half of the digits that is in the training halves of the
+four other splits that were used to choose the recipe.
 """
 
 import argparse
@@ -23,19 +23,19 @@ FILES = {"CMU-27": "cmu27_joints.npz", "HDM05-11": "hdm05_11_joints.npz"}
 
 
 def describe(name, X):
-    """One line about matrices."""
+    """Print one line about matrices."""
     X = torch.from_numpy(X)
-    centred = Center(X.shape[-1], "log_euclidean", dtype=X.dtype).fit(X)(X)
+    centered = Center(X.shape[-1], "log_euclidean", dtype=X.dtype).fit(X)(X)
     s = torch.linalg.eigvalsh(X)
     condition = s[:, -1] / s[:, 0]
     print(
-        f"{name:22} least {s.min():8.2g}  centred {torch.linalg.eigvalsh(centred).min():8.2g}  "
+        f"{name:22} smallest {s.min():.2g}  centered {torch.linalg.eigvalsh(centered).min():.2g}  "
         f"condition {condition.min():.0f} to {condition.max():.0f}, median {condition.median():.0f}"
     )
 
 
 def overlap(y, seeds=5):
-    """Share of the first test half that is in the training half of another division."""
+    """Return the fraction of the first test half that is in another training half."""
     halves = [
         train_test_split(np.arange(len(y)), test_size=0.5, stratify=y, random_state=seed)
         for seed in range(seeds)
@@ -44,7 +44,7 @@ def overlap(y, seeds=5):
 
 
 def main():
-    """Print a line for each set."""
+    """Print one line per data set."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--motion", type=Path)
     folder = parser.parse_args().motion
@@ -53,7 +53,7 @@ def main():
     for name, file in FILES.items() if folder else ():
         for root, what in ((0, "root"), (None, "absolute")):
             describe(f"{name}, {what}", motion(folder / file, root)[0])
-    print(f"digits in another training half: {100 * overlap(y):.0f} %")
+    print(f"digits of a test half that are in another training half: {100 * overlap(y):.0f} %")
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
-"""Which of the layers that came after SPDNet help, on motion?
+"""Compare extensions of SPDNet on motion data.
 
     python benchmarks/which_layers_help.py FOLDER [--halves 3] [--only NAME,NAME]
 
-FOLDER holds ``cmu27_joints.npz`` with ``frames (sumT, 31, 3)``, ``lengths`` and ``label``. Random
-stratified halves; every network has the sizes, optimiser, schedule, epochs and label smoothing of
-the default recipe and differs in the one thing that its row names; the log-Euclidean linear
-classifier stands beside them. Accuracy on the other half, mean and deviation over the halves, and
-seconds of a training. Nothing is chosen by the test halves.
+FOLDER contains ``cmu27_joints.npz`` with ``frames (sumT, 31, 3)``, ``lengths`` and ``label``. All
+networks use the sizes, optimizer, schedule, epochs and label smoothing of the default recipe and
+differ only in what the row names. Accuracy of networks and of the log-Euclidean linear classifier
+on stratified random halves, mean and standard deviation, and training time. Nothing is selected on
+the test halves.
 """
 
 import argparse
@@ -37,7 +37,7 @@ NETWORKS = {
 
 
 def train(X, y, n_classes, settings, seed):
-    """A network after the last epoch, in evaluation mode."""
+    """Train a network and return it in evaluation mode."""
     recipe = RECIPES["default"]
     torch.manual_seed(seed)
     dims = choose_dims(X.shape[-1])
@@ -57,7 +57,7 @@ def train(X, y, n_classes, settings, seed):
 
 
 def accuracy(X, y, settings, seed):
-    """Accuracy on the other half, and seconds of the training."""
+    """Return the accuracy on the other half and the training time."""
     halves = train_test_split(torch.arange(len(y)), test_size=0.5, random_state=seed, stratify=y)
     learn, test = halves
     started = time.perf_counter()
@@ -73,11 +73,11 @@ def accuracy(X, y, settings, seed):
 
 
 def main():
-    """Print a row for each network, as soon as it is there."""
+    """Print one row per network."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--halves", type=int, default=3)
-    parser.add_argument("--only", help="names of rows")
+    parser.add_argument("--only", help="names of the rows to compute")
     arguments = parser.parse_args()
     X, labels = motion(arguments.folder / "cmu27_joints.npz")
     X, y = torch.tensor(X), torch.tensor(LabelEncoder().fit_transform(labels))

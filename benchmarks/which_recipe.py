@@ -1,14 +1,15 @@
-"""Which training recipe is the best default?
+"""Compare training recipes for the default.
 
-On each data set, half of the data (stratified) is the training half; the candidates are scored by
-three-fold cross-validation inside it, so that the test half is never looked at. Beside them stands
-the log-Euclidean logistic regression on the same folds.
+The candidates are evaluated by three-fold cross-validation on a stratified half of each data set,
+and compared with log-Euclidean logistic regression on the same folds. The other half, the test
+half, is not used.
 
     python benchmarks/which_recipe.py [--motion FOLDER] [--halves 5] [--jobs 2]
                                       [--sets digits,cmu27,hdm05] [--only NAME,NAME]
 
-FOLDER holds ``cmu27_joints.npz`` and ``hdm05_11_joints.npz`` with ``frames (sumT, 31, 3)``,
-``lengths`` and ``label``; without it only the digits are used. The deviation is that of the halves.
+FOLDER contains ``cmu27_joints.npz`` and ``hdm05_11_joints.npz`` with ``frames (sumT, 31, 3)``,
+``lengths`` and ``label``; without it only the digits are used. The standard deviation is over the
+halves.
 """
 
 import argparse
@@ -25,7 +26,7 @@ from spdnet.baselines import LogEuclideanClassifier
 from spdnet.data import load_digits_spd
 
 BASELINE = "log-Euclidean logistic regression"
-CANDIDATES = {  # each differs from the default in one thing
+CANDIDATES = {  # each differs from the default in one respect
     BASELINE: None,
     "default": {},
     "lr 0.003": {"lr": 0.003},
@@ -34,8 +35,8 @@ CANDIDATES = {  # each differs from the default in one thing
     "label smoothing 0.2": {"label_smoothing": 0.2},
     "30 epochs": {"epochs": 30},
     "120 epochs": {"epochs": 120},
-    "affine-invariant centre": {"center": "affine_invariant"},
-    "no centre": {"center": "none"},
+    "affine-invariant center": {"center": "affine_invariant"},
+    "no center": {"center": "none"},
     "no BiMap": {"dims": 0},
     "one BiMap": {"dims": 1},
     "shrinking": {"dims": (0.75, 0.5)},
@@ -45,7 +46,7 @@ CANDIDATES = {  # each differs from the default in one thing
 
 
 def motion(path, root=0):
-    """Joint covariances of clips, relative to a root joint, or in absolute positions."""
+    """Compute joint covariances, relative to a root joint or of absolute positions."""
     file = np.load(path)
     ends = np.cumsum(file["lengths"])
     clips = np.split(file["frames"].astype(np.float64), ends[:-1])
@@ -54,14 +55,14 @@ def motion(path, root=0):
 
 
 def load(name, folder):
-    """Matrices and labels of a data set."""
+    """Load the matrices and labels of a data set."""
     if name == "digits":
         return load_digits_spd()
     return motion(folder / {"cmu27": "cmu27_joints.npz", "hdm05": "hdm05_11_joints.npz"}[name])
 
 
 def classifier(settings, n, seed):
-    """A candidate for matrices of size n; dims are a number of BiMaps, or shares of n."""
+    """Build a candidate; dims is the number of BiMaps or their sizes as fractions of n."""
     settings = dict(settings)
     if "dims" in settings:
         rule = settings["dims"]
@@ -71,7 +72,7 @@ def classifier(settings, n, seed):
 
 
 def score(settings, X, y, train, val, seed):
-    """Validation accuracy of a candidate on one fold, and the seconds that it took."""
+    """Return the validation accuracy of a candidate on one fold, and the time."""
     torch.set_num_threads(1)
     started = time.perf_counter()
     if settings is None:
@@ -83,7 +84,7 @@ def score(settings, X, y, train, val, seed):
 
 
 def folds(y, halves):
-    """Three folds of each training half: half, training and validation indices."""
+    """Yield the seed, training and validation indices of three folds of each half."""
     for seed in range(halves):
         half, _ = train_test_split(np.arange(len(y)), test_size=0.5, stratify=y, random_state=seed)
         three = StratifiedKFold(3, shuffle=True, random_state=seed)
@@ -92,7 +93,7 @@ def folds(y, halves):
 
 
 def main():
-    """Print one table for each data set."""
+    """Print one table per data set."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--motion", type=Path)
     parser.add_argument("--halves", type=int, default=5)

@@ -1,4 +1,4 @@
-"""The blocks of code of a page, run in order, and what they print: for the tests and the site."""
+"""Run the code blocks of a page and capture their output, for the tests and the site."""
 
 import contextlib
 import io
@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 FENCE = re.compile(r"^```(?P<language>[^\n]*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
 NOT_RUN = re.compile(r"<!--\s*not run(?P<reason>[^>]*)-->")
-WIDTH = "86"  # characters in a line of the site
+WIDTH = "86"  # characters per line on the site
 
 
 class Block(NamedTuple):
-    """A block of a page: its language and text, where it is, and whether it is left out."""
+    """A code block: language, text, position, and whether it is skipped."""
 
     language: str
     text: str
@@ -26,7 +26,7 @@ class Block(NamedTuple):
 
 
 def blocks(page):
-    """The blocks of a page in order; directives of the site are not among them."""
+    """Return the code blocks of a page in order, without Sphinx directives."""
     found = []
     for match in FENCE.finditer(page):
         before = page[: match.start()]
@@ -39,16 +39,16 @@ def blocks(page):
 
 
 def commands(block):
-    """The words of each command of a shell block."""
+    """Return the words of each command of a shell block."""
     lines = block.text.replace("\\\n", " ").splitlines()
     return [words for line in lines if (words := shlex.split(line, comments=True))]
 
 
 class Session:
-    """Runs the blocks of a page: ``python`` in one namespace, ``sh`` command by command.
+    """Runner of code blocks: ``python`` in one namespace, ``sh`` command by command.
 
-    A ``toml`` block becomes the file that its first line names. Of commands that are not ours,
-    ``others`` is called with the words.
+    A ``toml`` block is written to the file named in its first line. ``others`` is called with the
+    words of commands other than spdnet and torchrun.
     """
 
     def __init__(self, others=lambda words: None):
@@ -56,7 +56,7 @@ class Session:
         self.others = others
 
     def run(self, block):
-        """Run one block in the current folder; what it printed."""
+        """Run one block in the current folder and return its output."""
         if block.language == "python":
             code = compile("\n" * block.line + block.text, "<page>", "exec")
             with contextlib.redirect_stdout(io.StringIO()) as printed:
@@ -64,7 +64,7 @@ class Session:
             return printed.getvalue()
         if block.language == "toml":
             file = re.match(r"# (\w+\.toml)\n", block.text)
-            assert file, "expected the name of the file in the first line, # my.toml"
+            assert file, "expected the file name in the first line, such as # my.toml"
             Path(file[1]).write_text(block.text)
         if block.language != "sh":
             return ""
@@ -75,13 +75,13 @@ class Session:
         return "\n".join(f"$ {shlex.join(words)}\n{text}" for words, text in said)
 
     def command(self, words):
-        """Run one command; what it printed."""
+        """Run one command and return its output."""
         program, *rest = words
         env = {"COLUMNS": WIDTH, "TERMINAL_WIDTH": WIDTH, "NO_COLOR": "1", "TERM": "dumb"}
         if program not in ("spdnet", "torchrun"):
             self.others(words)
             return ""
-        if program == "torchrun" or "--devices" in rest:  # starts other processes
+        if program == "torchrun" or "--devices" in rest:  # starts child processes
             module = {"torchrun": "torch.distributed.run", "spdnet": "spdnet"}[program]
             done = subprocess.run(
                 [sys.executable, "-m", module, *rest],

@@ -1,4 +1,4 @@
-"""What ``spdnet --help`` says, for every command, as one page; and the table of all settings."""
+"""Page with the help of every command, and table of all settings."""
 
 from typer.main import get_command
 from typer.testing import CliRunner
@@ -11,7 +11,7 @@ WIDTH = "79"
 
 
 def make(place):
-    """Write ``commands.md`` and ``settings.md`` into a folder."""
+    """Write ``commands.md`` and ``settings.md`` to a folder."""
     parts = []
     for path in [[], *paths(get_command(app))]:
         name = " ".join(["spdnet", *path])
@@ -23,7 +23,7 @@ def make(place):
 
 
 def settings_table():
-    """The settings of a run, with their defaults, as a table."""
+    """Return a table of the settings of a run with their defaults."""
     rows = [
         f"| `{name}` | {found.default_text} | {found.text()} |"
         for name, found in options(RunOptions).items()
@@ -32,7 +32,7 @@ def settings_table():
 
 
 def paths(group, above=()):
-    """The words of each command below a group, such as ``data info``."""
+    """Yield the words of each command of a group, such as ``data info``."""
     for name, command in group.commands.items():
         yield [*above, name]
         if hasattr(command, "commands"):
@@ -40,7 +40,7 @@ def paths(group, above=()):
 
 
 def help_of(path):
-    """The text, without colours."""
+    """Return the help of a command without colors."""
     env = {"COLUMNS": WIDTH, "TERMINAL_WIDTH": WIDTH, "NO_COLOR": "1", "TERM": "dumb"}
     found = CliRunner().invoke(app, [*path, "--help"], prog_name="spdnet", env=env)
     if found.exit_code != 0:

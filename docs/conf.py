@@ -1,4 +1,4 @@
-"""The site, built by ``make docs``: nothing is fetched, and what is shown is made by the build."""
+"""Sphinx configuration; the build runs offline and generates all outputs and figures."""
 
 import os
 import re
@@ -42,7 +42,7 @@ myst_enable_extensions = ["amsmath", "attrs_block", "colon_fence", "deflist", "d
 myst_heading_anchors = 3
 html_math_renderer = "mathml"
 
-# the look
+# theme
 
 html_theme = "furo"
 html_title = "spdnet"
@@ -60,20 +60,20 @@ pygments_dark_style = "monokai"
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 
-# the reference
+# API reference
 
 autodoc_default_options = {
     "members": True,
     "member-order": "bysource",
-    "exclude-members": "Fabric",  # of Lightning
+    "exclude-members": "Fabric",  # belongs to Lightning
 }
-autodoc_inherit_docstrings = False  # those of torch and scikit-learn are theirs
-autodoc_typehints = "none"  # the docstrings say it for people
+autodoc_inherit_docstrings = False  # skip those of torch and scikit-learn
+autodoc_typehints = "none"  # types are in the docstrings
 autosummary_generate = False
 numpydoc_show_class_members = False
 numpydoc_class_members_toctree = False
 
-# the gallery
+# gallery
 
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
@@ -88,20 +88,20 @@ sphinx_gallery_conf = {
     "write_computation_times": False,
 }
 
-#: names that users import from the top, and where they are described
+#: top-level names and the modules that document them
 HOMES = {
     "spdnet.SPDNet": "spdnet.models.SPDNet",
     "spdnet.SPDNetClassifier": "spdnet.estimator.SPDNetClassifier",
 }
-ELSEWHERE = {
+EXTERNAL = {
     "numpy": "https://numpy.org/doc/stable/reference/generated/{}.html",
     "sklearn": "https://scikit-learn.org/stable/modules/generated/{}.html",
     "torch": "https://docs.pytorch.org/docs/stable/generated/{}.html",
 }
 
 
-def find_elsewhere(app, env, node, contnode):
-    """Names of the top, and those of other libraries, whose pages have their names."""
+def resolve_external(app, env, node, contnode):
+    """Resolve top-level names and names of other libraries."""
     name = node.get("reftarget", "")
     for short, home in HOMES.items():
         if name == short or name.startswith(f"{short}."):
@@ -110,14 +110,14 @@ def find_elsewhere(app, env, node, contnode):
             return domain.resolve_xref(
                 env, node["refdoc"], app.builder, node["reftype"], node["reftarget"], node, contnode
             )
-    url = ELSEWHERE.get(name.partition(".")[0])
+    url = EXTERNAL.get(name.partition(".")[0])
     if url is None or node.get("refdomain") != "py":
         return None
     return nodes.reference("", "", contnode, internal=False, refuri=url.format(name))
 
 
 def add_summary(app, what, name, obj, options, lines):
-    """Below the first words about a module, all that it offers, a line each."""
+    """Append a summary table of the public names to a module docstring."""
     if what != "module":
         return
     public = getattr(obj, "__all__", None)
@@ -128,7 +128,7 @@ def add_summary(app, what, name, obj, options, lines):
             if not key.startswith("_") and getattr(value, "__module__", None) == name
         ]
     public = [n for n in public if n != "Fabric" and callable(getattr(obj, n))]
-    for i, line in enumerate(lines):  # headings inside a page would not be alone there
+    for i, line in enumerate(lines):  # section headings are not allowed inside a page
         if i and re.fullmatch("-{3,}", line):
             lines[i - 1 : i + 1] = [f".. rubric:: {lines[i - 1]}", ""]
     if public:
@@ -137,18 +137,18 @@ def add_summary(app, what, name, obj, options, lines):
 
 
 def skip_foreign(app, what, name, obj, skip, options):
-    """Fields of named tuples, and what scikit-learn adds, have no words of ours."""
+    """Skip named-tuple fields and methods that scikit-learn generates."""
     ours = not str(getattr(obj, "__doc__", "")).startswith("Alias for field")
     return None if ours and not re.fullmatch(r"set_\w+_request", name) else True
 
 
-def put_outputs_in(app, docname, source):
-    """Below each block, what it printed."""
+def insert_outputs(app, docname, source):
+    """Insert the output of each code block below it."""
     source[0] = outputs.insert(HERE / "_made" / "outputs", docname, source[0])
 
 
-def point_into_the_site(app, docname, source):
-    """Links to files of the repository, which the code host shows, as links to their pages."""
+def rewrite_links(app, docname, source):
+    """Rewrite links to repository files as links to pages of the site."""
     up = "(" + "../" * (docname.count("/") + 1)
     text = source[0].replace(f"{up}examples/README.md", "(/gallery/index.rst")
     text = re.sub(re.escape(f"{up}examples/") + r"(\w+)\.py", r"(/gallery/\1.rst", text)
@@ -158,10 +158,10 @@ def point_into_the_site(app, docname, source):
 
 
 def setup(app):
-    """Connect the above."""
-    app.connect("missing-reference", find_elsewhere)
+    """Connect the event handlers."""
+    app.connect("missing-reference", resolve_external)
     app.connect("autodoc-process-docstring", add_summary, priority=900)
     app.connect("autodoc-skip-member", skip_foreign)
-    app.connect("source-read", put_outputs_in)
-    app.connect("source-read", point_into_the_site)
+    app.connect("source-read", insert_outputs)
+    app.connect("source-read", rewrite_links)
     return {"parallel_read_safe": True}

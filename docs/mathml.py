@@ -1,4 +1,4 @@
-"""Formulas as MathML, which browsers show by themselves: no script, no network."""
+"""Render formulas as MathML, which browsers display without scripts."""
 
 import re
 
@@ -7,29 +7,29 @@ from docutils.utils.math.latex2mathml import tex2mathml
 
 
 def setup(app):
-    """Offer the renderer ``mathml``."""
+    """Register the renderer ``mathml``."""
     app.add_html_math_renderer("mathml", (inline, None), (block, None))
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
 def mathml(text, **settings):
-    """A formula, where docutils needs help with fractions and with the room around names."""
-    # it wants braces around the two single signs of a fraction
+    """Convert a formula, correcting fractions and operator spacing of docutils."""
+    # docutils requires braces around single-character arguments of a fraction
     text = re.sub(r"\\([tdc]?frac)\s*(\w)\s*(\w)", r"\\\1{\2}{\3}", text)
-    # it makes an operator of max, which browsers set apart from its bracket
+    # docutils renders max as an operator, which browsers separate from its bracket
     return tex2mathml(text, **settings).replace(
         "<mo>max</mo>", '<mo lspace="0.17em" rspace="0">max</mo>'
     )
 
 
 def inline(writer, node):
-    """A formula in a line."""
+    """Write an inline formula."""
     writer.body.append(mathml(node.astext()))
     raise nodes.SkipNode
 
 
 def block(writer, node):
-    """A formula by itself, with its number where it has one."""
+    """Write a display formula with its number, if any."""
     text = node.astext().strip()
     if r"\\" in text and r"\begin" not in text:
         text = rf"\begin{{aligned}}{text}\end{{aligned}}"

@@ -1,4 +1,4 @@
-"""Below each block of a page, what it printed when the site was built."""
+"""Insert the output of each code block below it when the site is built."""
 
 import hashlib
 import json
@@ -11,12 +11,12 @@ from pathlib import Path
 from blocks import Session, blocks
 from pictures import sources
 
-#: pages whose blocks make all that they use
+#: pages whose blocks need no other files
 PAGES = ("start", "concepts", "mathematics", "guide/*")
 
 
 def make(docs, place):
-    """Run the pages, and write what their blocks printed below a folder; known ones stay."""
+    """Run the pages that changed and write the output of their blocks to a folder."""
     place.mkdir(exist_ok=True)
     for page in sorted(page for name in PAGES for page in docs.glob(f"{name}.md")):
         known = stamp(page)
@@ -38,12 +38,12 @@ def make(docs, place):
 
 
 def stamp(page):
-    """Of a page and of all the code behind it."""
+    """Return a hash of a page and of all code it depends on."""
     return hashlib.sha256(sources() + page.read_bytes()).hexdigest()
 
 
 def insert(place, docname, text):
-    """The text of a page with the outputs put in."""
+    """Return the text of a page with the outputs inserted."""
     file = place / f"{docname.replace('/', '-')}.json"
     if not file.is_file():
         return text
@@ -57,7 +57,7 @@ def insert(place, docname, text):
 
 
 def shortened(text):
-    """Without most of the epochs of a training."""
+    """Shorten a training log to its first and last epochs."""
     kept, epochs = [], 0
     lines = text.rstrip().splitlines()
     for line, following in zip(lines, [*lines[1:], ""], strict=True):
@@ -70,7 +70,7 @@ def shortened(text):
 
 
 def printed_by(page):
-    """What each block of a page prints, by its line."""
+    """Run a page and return the output of each block by its line."""
     session = Session()
     return {b.line: session.run(b) for b in blocks(page.read_text()) if not b.skipped}
 

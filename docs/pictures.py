@@ -1,4 +1,4 @@
-"""The pictures of the pages, from one real run: what ``spdnet train digits`` finds."""
+"""Figures of the pages, from one run of ``spdnet train digits``."""
 
 import hashlib
 import shutil
@@ -23,7 +23,7 @@ HERE = Path(__file__).parent
 
 
 def make(place):
-    """Write the run, its pictures and its report below a folder, unless they are there already."""
+    """Write the run, its figures and its report to a folder, unless they are up to date."""
     stamp = hashlib.sha256(sources()).hexdigest()
     if (place / "stamp").is_file() and (place / "stamp").read_text() == stamp:
         return
@@ -48,7 +48,7 @@ def make(place):
 
 
 def sources():
-    """All the code that a page may depend on, but for the gallery, which has stamps of its own."""
+    """Return all code that a page may depend on; the gallery has its own stamps."""
     files = sorted([*(HERE.parent / "src").rglob("*.py"), *HERE.rglob("*.py")])
     return b"".join(file.read_bytes() for file in files)
 
@@ -61,7 +61,7 @@ def run(command, place):
 
 
 def first(folder):
-    """Matrices in their cone; and digits in the plane, after training."""
+    """Plot 2 by 2 covariance matrices in the cone, and outputs of the trained network."""
     rng = np.random.default_rng(0)
     signals = rng.normal(size=(60, 2, 12))
     y = np.arange(60) % 2
@@ -69,7 +69,7 @@ def first(folder):
     trained = TrainedModel.load(folder.path, device="cpu")
     X, digits = load_digits_spd()
     test = np.sort(trained.data["parts"]["test"])
-    test = test[np.isin(digits[test], (0, 1, 4, 6, 7))]  # all ten do not fit into a plane
+    test = test[np.isin(digits[test], (0, 1, 4, 6, 7))]  # ten classes would overlap in the plane
     with torch.no_grad():
         outputs = trained.model.eval()(torch.from_numpy(X[test]))
     with matplotlib.rc_context(plots.STYLE):
@@ -80,13 +80,13 @@ def first(folder):
     ways = np.where(y, "rising", "falling")
     plots.cone(covariance.sample_covariance(signals), ways, ax=left)
     plots.embedding(outputs, digits[test], ax=right)
-    left.set_title("2 by 2 covariances in their cone")
-    right.set_title("five digits that SPDNet has not seen: its outputs")
+    left.set_title("2 by 2 covariance matrices in the SPD cone")
+    right.set_title("SPDNet outputs for five digits of the test set")
     return figure
 
 
 def curves(history, best):
-    """Loss and accuracy over the epochs."""
+    """Plot loss and accuracy per epoch."""
     left, right = plots.panels(1, 2, size=(9.6, 3.6))
     plots.learning_curves(history, "loss", best_epoch=best, ax=left)
     plots.learning_curves(history, "accuracy", best_epoch=best, ax=right)
@@ -94,7 +94,7 @@ def curves(history, best):
 
 
 def confusion(found):
-    """Which classes are taken for which."""
+    """Plot the confusion matrix."""
     (ax,) = plots.panels(size=(5.2, 5.0))
     counts = Confusion.read(found["confusion"], len(found["classes"]))
     plots.confusion(counts.dense(), found["classes"], ax=ax)
@@ -102,7 +102,7 @@ def confusion(found):
 
 
 def spectra(layers):
-    """Eigenvalues after each layer that has some."""
+    """Plot the eigenvalues after each layer."""
     rows = -(-len(layers) // 3)
     axes = plots.panels(rows, 3, size=(9.6, 2.8 * rows))
     for ax, layer in zip(axes, layers, strict=False):

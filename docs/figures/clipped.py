@@ -1,4 +1,4 @@
-"""The share of eigenvalues that each ReEig raises, in networks trained on handwritten digits."""
+"""Fraction of eigenvalues that each ReEig raises, in networks trained on the digits."""
 
 import sys
 from pathlib import Path
@@ -21,7 +21,7 @@ X, y = (torch.as_tensor(part[:600]) for part in load_digits_spd())
 
 
 def trained(eps: float | str) -> SPDNet:
-    """A network after a short training."""
+    """Train a network for a few steps."""
     torch.manual_seed(0)
     model = SPDNet(DIMS, 10, eps=eps, dtype=torch.float64)
     optimizer = RiemannianAdam(model.parameters(), lr=0.02)
@@ -35,7 +35,7 @@ def trained(eps: float | str) -> SPDNet:
 
 @torch.no_grad()
 def clipped(model: SPDNet) -> list[float]:
-    """For each ReEig, the share of the eigenvalues it receives that are below its threshold."""
+    """Return the fraction of input eigenvalues below the threshold of each ReEig."""
     shares = []
     Y = X
     for bimap, reeig in zip(model.bimaps, model.reeigs, strict=False):
@@ -65,8 +65,8 @@ with matplotlib.rc_context({**plots.STYLE, "font.size": 12, "svg.hashsalt": "spd
     ax.figure.savefig(folder / "clipped.svg", metadata={"Date": None})
 
 rows = [
-    f"SPDNets of sizes {', '.join(map(str, DIMS))}, after {STEPS} steps of training on {len(X)} "
-    "covariances of handwritten digits:\n"
+    f"SPDNets with sizes {', '.join(map(str, DIMS))} after {STEPS} training steps on {len(X)} "
+    "covariance matrices of handwritten digits:\n"
 ]
 rows += ["| `eps` | " + " | ".join(f"ReEig {i}" for i in layers.tolist()) + " |"]
 rows.append("|---|" + "---|" * len(layers))

@@ -1,4 +1,4 @@
-"""What BiMap, ReEig and LogEig do to points of the cone of 2 by 2 SPD matrices."""
+"""Effect of BiMap, ReEig and LogEig on 2 by 2 matrices in the SPD cone."""
 
 import math
 import sys
@@ -20,17 +20,17 @@ ANGLE, EPS = 40, 0.8
 
 
 def rotation(degrees: float) -> torch.Tensor:
-    """The matrix that turns the plane."""
+    """Return a rotation matrix of the plane."""
     c, s = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
     return torch.tensor([[c, -s], [s, c]], dtype=torch.float64)
 
 
 def save(axes: object, name: str) -> None:
-    """Write the figure of some axes."""
+    """Save the figure of the axes."""
     axes.figure.savefig(folder / f"{name}.svg", bbox_inches="tight", metadata={"Date": None})
 
 
-# two classes: covariances of points that spread along one direction or along another
+# two classes: covariance matrices of points that vary along one of two directions
 X = []
 for degrees in (0.0, 60.0):
     spread = torch.tensor([1.3, 0.4], dtype=torch.float64)
@@ -46,7 +46,7 @@ with torch.no_grad():
     after = {"bimap": bimap(X), "reeig": ReEig(eps=EPS)(X)}
 
 with matplotlib.rc_context(STYLE):
-    titles = {"bimap": f"W turns by {ANGLE} degrees", "reeig": f"eps = {EPS}"}
+    titles = {"bimap": f"rotation by {ANGLE} degrees", "reeig": f"eps = {EPS}"}
     for name, Y in after.items():
         ax = plots.panels(size=(4.6, 3.8), projection="3d")[0]
         plots.cone(torch.stack([X, Y]), y, ax=ax)
@@ -77,6 +77,6 @@ with matplotlib.rc_context(STYLE):
         line.set(lw=1.6, alpha=1.0)
     bottom.plot(0, 0, "o", color=plots.INK, ms=4)
     top.set_title("SPD matrices of determinant 1")
-    bottom.set_title("their logarithms, at even distances")
+    bottom.set_title("logarithms, evenly spaced")
     bottom.set(aspect="equal", xlabel="(a - c) / 2", ylabel="b")
     save(top, "cone_logeig")

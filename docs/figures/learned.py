@@ -1,4 +1,4 @@
-"""A linear classifier on logarithms and a small SPDNet, on two tasks made to tell them apart."""
+"""Comparison of a linear classifier on logarithms and a small SPDNet on two synthetic tasks."""
 
 import sys
 from pathlib import Path
@@ -22,15 +22,15 @@ torch.set_default_dtype(torch.float64)
 N, K, SIZES, TEST, SEEDS = 6, 2, (50, 200, 800), 2000, range(3)
 
 
-def still(count: int) -> tuple[Tensor, Tensor]:
-    """The same sources in every matrix, X = A V A^T; the class is whether the first is loud."""
+def fixed(count: int) -> tuple[Tensor, Tensor]:
+    """Generate X = A V A^T with fixed A; the class depends on the first source."""
     A = torch.randn(N, N)
     V = (2 * torch.randn(count, N)).exp()
     return A @ torch.diag_embed(V) @ A.mT, V[:, 0] > 1
 
 
 def turning(count: int) -> tuple[Tensor, Tensor]:
-    """Other axes in every matrix; the class is whether the variance w^T X w is large."""
+    """Generate matrices with random axes; the class depends on the variance w^T X w."""
     w = stiefel.random_point(N, 1)
     Q = stiefel.random_point(count, N, N)
     X = Q @ torch.diag_embed(torch.randn(count, N).exp()) @ Q.mT
@@ -39,7 +39,7 @@ def turning(count: int) -> tuple[Tensor, Tensor]:
 
 
 def train(X: Tensor, y: Tensor, seed: int, steps: int = 300) -> SPDNet:
-    """A BiMap to K by K, LogEig and a linear classifier."""
+    """Train a BiMap to K by K, LogEig and a linear classifier."""
     torch.manual_seed(seed)
     model = SPDNet((N, K), 2, bias=True)
     optimizer = RiemannianAdam(model.parameters(), lr=0.05)
@@ -54,7 +54,7 @@ def train(X: Tensor, y: Tensor, seed: int, steps: int = 300) -> SPDNet:
 
 
 METHODS = ("linear on logarithms", "SPDNet")
-TASKS = {"fixed axes": still, "turning axes": turning}
+TASKS = {"fixed axes": fixed, "turning axes": turning}
 scores: dict[tuple[str, str, int], list[float]] = {}
 for task, make in TASKS.items():
     for seed in SEEDS:
@@ -85,14 +85,14 @@ with matplotlib.rc_context({**plots.STYLE, "font.size": 12, "svg.hashsalt": "spd
         ax.minorticks_off()
         ax.set(ylabel="accuracy, %", ylim=(70, 101), title=task)
         ax.legend(loc="lower right")
-    axes[1].set_xlabel("matrices to learn from")
+    axes[1].set_xlabel("training matrices")
     axes[0].figure.savefig(folder / "learned.svg", metadata={"Date": None})
 
 rows = [
-    f"Matrices of {N} by {N}, a BiMap from {N} to {K}. Accuracy in percent on {TEST} other "
-    f"matrices, mean and deviation of {len(SEEDS)} repeats:\n"
+    f"Matrices of {N} by {N}, a BiMap from {N} to {K}. Accuracy in percent on {TEST} test "
+    f"matrices, mean and standard deviation of {len(SEEDS)} repeats:\n"
 ]
-rows += ["| task, matrices | " + " | ".join(METHODS) + " |", "|---|---|---|"]
+rows += ["| task, training matrices | " + " | ".join(METHODS) + " |", "|---|---|---|"]
 for task in TASKS:
     for size in SIZES:
         cells = (metrics.spread(scores[task, name, size]) for name in METHODS)

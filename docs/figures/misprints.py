@@ -1,4 +1,4 @@
-"""Slopes by Eq. 15 as printed and corrected, against finite differences, on random matrices."""
+"""Comparison of Eq. 15, as printed and corrected, with finite differences."""
 
 import sys
 from collections.abc import Callable
@@ -22,7 +22,7 @@ LAYERS: dict[str, tuple[ScalarFunction, Callable[[Tensor], Tensor]]] = {
     "LogEig": (Log(), torch.reciprocal),
     "ReEig": (Clamp(EPS), lambda s: (s > EPS).double()),
 }
-FORMS = ("printed", "without the 2", "with sym outside", "both: corrected")
+FORMS = ("printed", "without factor 2", "with sym moved", "corrected (both)")
 
 A = torch.randn(COUNT, N, 4 * N)
 X = A @ A.mT / (4 * N) + 0.3 * torch.eye(N)
@@ -32,14 +32,14 @@ P = 1 / (s[:, :, None] - s[:, None, :]).masked_fill(torch.eye(N, dtype=bool), to
 
 
 def slopes(f: ScalarFunction, df: Callable[[Tensor], Tensor]) -> dict[str, Tensor]:
-    """Derivatives of <G, f(X)> along E, by each form of Eq. 15 with Eqs. 16, 17, 19 and 20."""
+    """Compute the slope of <G, f(X)> along E by each form of Eq. 15."""
     dU = 2 * symmetrize(G) @ U * f.value(s)[:, None, :]
     dS = (df(s)[:, :, None] * (U.mT @ symmetrize(G) @ U)).diagonal(dim1=-2, dim2=-1)
     first = {
         "printed": 2 * P.mT * symmetrize(U.mT @ dU),
-        "without the 2": P.mT * symmetrize(U.mT @ dU),
-        "with sym outside": 2 * symmetrize(P.mT * (U.mT @ dU)),
-        "both: corrected": symmetrize(P.mT * (U.mT @ dU)),
+        "without factor 2": P.mT * symmetrize(U.mT @ dU),
+        "with sym moved": 2 * symmetrize(P.mT * (U.mT @ dU)),
+        "corrected (both)": symmetrize(P.mT * (U.mT @ dU)),
     }
     E_ = U.mT @ E @ U
     return {
@@ -48,7 +48,7 @@ def slopes(f: ScalarFunction, df: Callable[[Tensor], Tensor]) -> dict[str, Tenso
 
 
 def truth(f: ScalarFunction, h: float = 1e-4) -> Tensor:
-    """The same by finite differences of fourth order."""
+    """Compute the slope by fourth-order finite differences."""
 
     def loss(t: float) -> Tensor:
         return (G * spectral_map(X + t * E, f)).sum((-2, -1))
@@ -57,8 +57,7 @@ def truth(f: ScalarFunction, h: float = 1e-4) -> Tensor:
 
 
 rows = [
-    f"{COUNT} random matrices of {N} by {N}. The error of a slope relative to the size of the true "
-    "one, median:\n",
+    f"Median relative error of the slope for {COUNT} random matrices of {N} by {N}:\n",
     "| Eq. 15 | " + " | ".join(LAYERS) + " |",
     "|---|" + "---|" * len(LAYERS),
 ]
@@ -74,7 +73,7 @@ with matplotlib.rc_context({**plots.STYLE, "font.size": 12, "svg.hashsalt": "spd
     ax = plots.panels(size=(4.2, 4.0))[0]
     got, true = found["LogEig"]
     ax.plot(true, got["printed"], ".", color=plots.VAL, ms=5, alpha=0.6, label="as printed")
-    ax.plot(true, got["both: corrected"], ".", color=plots.TRAIN, ms=5, label="corrected")
+    ax.plot(true, got["corrected (both)"], ".", color=plots.TRAIN, ms=5, label="corrected")
     ax.set(xlabel="slope by finite differences", ylabel="slope by Eq. 15", aspect="equal")
     ax.set_title("LogEig", fontsize=12)
     ax.legend(loc="upper left")

@@ -1,4 +1,4 @@
-"""Three paths between two ellipses of one area: the straight one swells, the others do not."""
+"""Euclidean, log-Euclidean and affine-invariant paths between ellipses of equal area."""
 
 import math
 import sys
@@ -23,7 +23,7 @@ B = turn @ A @ turn.mT
 
 
 def straight(t: float) -> Tensor:
-    """The Euclidean path."""
+    """Return a point of the Euclidean path."""
     return (1 - t) * A + t * B
 
 
