@@ -6,12 +6,12 @@ INSTALL := $(BIN)/pip install --quiet --constraint constraints.txt
 
 .PHONY: help setup train test test-slow test-all lint docs format bench clean
 
-help:  ## Show these targets.
+help:  ## List the targets.
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
-setup: $(VENV)/dev  ## Make .venv with the package and everything it is developed with.
+setup: $(VENV)/dev  ## Create .venv with the package and the development tools.
 
-# torch by itself and first, so that its pinned build is the one that everything else meets
+# Install torch first, so that all other packages use its pinned build.
 $(VENV)/runtime: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(INSTALL) "setuptools>=77" torch
@@ -22,13 +22,13 @@ $(VENV)/dev: $(VENV)/runtime
 	$(INSTALL) --no-build-isolation --editable ".[dev]"
 	touch $@
 
-train: $(VENV)/runtime  ## Train on the embedded data; the report is in the folder that it names.
+train: $(VENV)/runtime  ## Train on the built-in digits and write a report to runs/digits.
 	$(BIN)/spdnet train digits
 
-test: setup  ## Run the tests, minutes on two cores.
+test: setup  ## Run the tests (minutes on two cores).
 	$(BIN)/pytest -n $(JOBS) -m "not slow"
 
-test-slow: setup  ## Run the slow tests only.
+test-slow: setup  ## Run only the slow tests.
 	$(BIN)/pytest -n $(JOBS) -m slow
 
 test-all: test test-slow  ## Run all tests.
@@ -39,13 +39,13 @@ lint: setup  ## Check style, types and spelling.
 	$(BIN)/mypy
 	$(BIN)/codespell
 
-docs: setup  ## Build the site, without a network, in build/docs; warnings are errors.
+docs: setup  ## Build the documentation in build/docs; warnings are errors.
 	$(BIN)/sphinx-build --fresh-env --fail-on-warning --keep-going docs build/docs
 
-bench: setup  ## Time a training step beside the peers that are installed.
+bench: setup  ## Time a training step, also of other installed libraries.
 	$(BIN)/python benchmarks/how_fast_is_a_training_step.py --seconds 8 --out benchmarks/step.json
 
-format: setup  ## Lay out the code.
+format: setup  ## Format the code.
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
