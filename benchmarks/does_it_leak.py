@@ -3,9 +3,10 @@
     python benchmarks/does_it_leak.py --minutes 60 --out soak.json --plot docs/soak.svg
 
 One process trains four networks in a loop, with checkpoints, baseline and report: a plain network
-on the digits, one with normalization, TSMNet on signals, and one trained from disk. Memory, open
-files and threads are counted after each round. The growth is the slope of a line fitted to the
-second half of the rounds, because the first rounds fill caches.
+on the digits, a network with normalization, TSMNet on signals, and a network trained from disk.
+After each round, the script records the resident memory and the number of open files and threads.
+The growth is the slope of a line fitted to the second half of the rounds, because the first rounds
+fill caches.
 """
 
 import argparse
@@ -28,7 +29,7 @@ from spdnet.runs.report import write_report
 
 
 def counts():
-    """Return the resident memory in MiB, open files and threads of this process."""
+    """Return the resident memory in MiB and the number of open files and threads."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return {
         "rss": pages * resource.getpagesize() / 2**20,
@@ -38,7 +39,7 @@ def counts():
 
 
 def make_data(folder):
-    """Write signals of three classes, and a file of matrices that is trained from disk."""
+    """Write a file of signals of three classes, and a file of matrices to train from disk."""
     rng = numpy.random.default_rng(0)
     y = numpy.arange(240) % 3
     signals = rng.standard_normal((240, 8, 200)) * (1 + y[:, None, None] * rng.random((8, 1)))
@@ -63,7 +64,7 @@ def rounds(folder):
 
 
 def growth(rows, what):
-    """Return the growth per round in the second half, and its standard error."""
+    """Return the growth per round in the second half of the rounds, and its standard error."""
     half = rows[len(rows) // 2 :]
     x = numpy.arange(len(half))
     (slope, _), covariance = numpy.polyfit(x, [row[what] for row in half], 1, cov=True)
@@ -121,7 +122,7 @@ def main():
         slope, error = growth(rows, what)
         first, last = rows[len(rows) // 2][what], rows[-1][what]
         print(
-            f"{unit}: {first:.1f} at half time, {last:.1f} at the end, {slope:+.4f} ± {error:.4f} "
+            f"{unit}: {first:.1f} halfway, {last:.1f} at the end, {slope:+.4f} ± {error:.4f} "
             "per round"
         )
     if arguments.plot:

@@ -2,10 +2,11 @@
 
     python benchmarks/how_does_the_cost_grow.py [--device cuda] [--out cost.json] [--plot cost.svg]
 
-Forward, backward and update of SPDNet in float32 with RiemannianSGD, on CUDA with graphs, and of
-spd_learn if it is installed: for matrices of 16 to 512 features, halved by each of two BiMaps, in
-batches of 30; and for 93-70-50-30 in batches of 1 to 4096. The data have full rank, and nothing is
-clipped. Sizes after a step of several seconds are skipped. The plots show sizes at which the cost
+Time the forward pass, backward pass and update in float32: SPDNet with RiemannianSGD (with CUDA
+graphs on a GPU), and spd_learn if it is installed. The first series has matrices of 16 to 512
+features in batches of 30, and two BiMaps that each halve the size. The second series has the
+network 93-70-50-30 and batches of 1 to 4096. The data have full rank, and nothing is clipped. A
+series ends after a step that takes more than four seconds. The plots reveal sizes at which the cost
 jumps.
 """
 
@@ -18,11 +19,11 @@ from how_fast_is_a_training_step import STEPS, clock, data, make_step
 
 SIZES = (16, 24, 32, 33, 48, 64, 65, 93, 128, 129, 192, 256, 257, 384, 512)
 BATCHES = (1, 2, 4, 8, 16, 30, 32, 64, 128, 256, 512, 1024, 2048, 4096)
-LIMIT = 4.0  # seconds of a step, after which larger sizes are skipped
+LIMIT = 4.0  # a series ends after a step that takes longer, in seconds
 
 
 def seconds_of(name, dims, batch, device):
-    """Return the median of a few steps, or None if the method is not installed."""
+    """Return the median time of a few steps, or None if the method is not installed."""
     X, y = data(dims, batch, torch.float32, "full", device)
     try:
         step = make_step(STEPS[name], dims, torch.float32, device, X, y)
@@ -35,7 +36,7 @@ def seconds_of(name, dims, batch, device):
 
 
 def measure(name, cases, device):
-    """Return pairs of a size and seconds, up to the limit."""
+    """Return pairs of size and seconds, up to the time limit."""
     found = []
     for size, dims, batch in cases:
         seconds = seconds_of(name, dims, batch, device)
@@ -49,7 +50,7 @@ def measure(name, cases, device):
 
 
 def plot(found, title, path):
-    """Plot both dependencies on logarithmic axes."""
+    """Plot the time against matrix size and batch size on logarithmic axes."""
     import matplotlib
 
     matplotlib.use("svg")
@@ -58,7 +59,7 @@ def plot(found, title, path):
 
     plt.rcParams["svg.fonttype"] = "none"
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained", sharey=True)
-    labels = {"size": "features of a matrix, batches of 30", "batch": "matrices in a batch"}
+    labels = {"size": "features per matrix, batches of 30", "batch": "batch size"}
     ticks = {"size": [2**i for i in range(4, 10)], "batch": [4**i for i in range(7)]}
     for ax, (key, lines) in zip(axes, found.items(), strict=True):
         for name, points in lines.items():
@@ -82,10 +83,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--out")
-    parser.add_argument("--plot", help="file of the plot")
-    parser.add_argument(
-        "--read", help="plot the results that --out has written instead of measuring"
-    )
+    parser.add_argument("--plot", help="write the plot to this file")
+    parser.add_argument("--read", help="plot results written by --out instead of measuring")
     arguments = parser.parse_args()
     if arguments.read:
         with open(arguments.read) as file:

@@ -1,16 +1,16 @@
-"""Measure how the training cost grows with samples, classes, dimension and processes.
+"""Measure how the training cost grows with samples, classes, features and processes.
 
     python benchmarks/how_does_training_grow.py [--device cuda] [--series samples ...]
         [--out grow.json] [--plot docs/grow.svg]
 
-Each point is a separate ``spdnet train`` process on a file of generated matrices of full rank: two
-epochs of the default recipe in float64, without validation. The seconds are those of the second
-epoch, and the memory is the peak of the process. The rest of the time is spent on reading and
-validating the matrices, the scores and the report. By default, the network is 93-70-50-30 on 3000
-matrices of ten classes.
+Each measurement is a separate ``spdnet train`` process on a file of generated matrices of full
+rank: two epochs of the default recipe in float64, without validation. The script reports the time
+of the second epoch, the time outside the epochs (startup, validation of the matrices, scores and
+report), and the peak memory of the process. Unless the series varies them, the network is
+93-70-50-30, with 3000 matrices of ten classes.
 
-``storage`` compares matrices in memory, and on disk in float64 and float32, for one and two
-processes.
+The series ``storage`` compares matrices in memory with matrices on disk, in float64 and float32,
+for one and two processes.
 """
 
 import argparse
@@ -78,7 +78,7 @@ SERIES = {
 
 
 def write(path, case):
-    """Write matrices of classes that differ in the scale of their features."""
+    """Write generated matrices; the classes differ in the scale of their features."""
     rng = numpy.random.default_rng(0)
     with StoreWriter(path, {"case": repr(case)}) as writer:
         for c in range(case.classes):
@@ -106,7 +106,7 @@ def measure(case, device, folder):
     """Run one case and return its times and peak memory."""
     data, out = folder / f"{case.series}.npz", folder / "run"
     write(data, case)
-    os.sync()  # so that writing does not disturb the measurement
+    os.sync()  # finish writing before the measurement
     environment = dict(os.environ)
     if case.threads:
         environment["OMP_NUM_THREADS"] = str(case.threads)
@@ -145,7 +145,7 @@ def measure(case, device, folder):
 
 
 def plot(found, path):
-    """Plot the cost against samples, classes, dimension and processes."""
+    """Plot the cost against the number of samples, classes, features and processes."""
     import matplotlib
 
     matplotlib.use("svg")
@@ -154,9 +154,9 @@ def plot(found, path):
 
     plt.rcParams["svg.fonttype"] = "none"
     names = {
-        "samples": ("matrices of 93 x 93", "epoch", "seconds per epoch"),
-        "classes": ("classes", "epoch", "seconds per epoch of 3000"),
-        "dimension": ("features of a matrix", "epoch", "seconds per epoch of 1500"),
+        "samples": ("matrices of 93 x 93", "epoch", "s per epoch"),
+        "classes": ("classes", "epoch", "s per epoch, 3000 matrices"),
+        "dimension": ("features per matrix", "epoch", "s per epoch, 1500 matrices"),
     }
     figure, axes = plt.subplots(1, 4, figsize=(11, 2.9), layout="constrained")
     for ax, (series, (across, what, up)) in zip(axes, names.items(), strict=False):
@@ -192,9 +192,9 @@ def main():
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--series", nargs="*", default=[s for s in SERIES if s != "batch"])
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--plot", type=Path, help="file of the plot")
+    parser.add_argument("--plot", type=Path, help="write the plot to this file")
     parser.add_argument(
-        "--read", type=Path, help="plot the results that --out has written instead of measuring"
+        "--read", type=Path, help="plot results written by --out instead of measuring"
     )
     parser.add_argument("--folder", type=Path, help="folder for the data (default: temporary)")
     arguments = parser.parse_args()

@@ -2,19 +2,20 @@
 
     python benchmarks/how_fast_is_a_training_step.py [--device cuda] [--out step.json]
 
-Forward, backward and update of the paper's networks: SPDNet with RiemannianSGD, on CUDA also with
-graphs; spd_learn with torch's SGD, if installed; and plain torch (autograd through
-``torch.linalg.eigh``, QR retraction by hand). Each method has its own process, and the processes
-take turns, so that noise affects all of them; times are medians. The lower bound is the time of the
-matrix products at the measured rate of torch's product, plus reading the input at the measured rate
-of a copy. Memory is the peak of a step beyond the memory before it, in torch's allocator, which
-excludes the workspace of libraries.
+The first table is the time of the forward pass, backward pass and update of the paper's networks:
+SPDNet with RiemannianSGD, on a GPU also with CUDA graphs; spd_learn with torch's SGD, if installed;
+and plain torch (autograd through ``torch.linalg.eigh``, hand-written QR retraction). Each method
+has its own process, and the processes take turns, so that noise affects all of them equally; times
+are medians. The lower bound is the time of the matrix products at the measured rate of torch's
+matrix product, plus reading the input at the measured rate of a copy. Memory is the peak of a step
+in torch's allocator, minus the memory allocated before the step; it excludes the workspaces of
+native libraries.
 
-The second table is the update alone, compared with geoopt's RiemannianSGD if installed.
+The second table is the time of the update alone, compared with geoopt's RiemannianSGD if installed.
 
-``clipped`` data are covariances of fewer frames than features, so that most eigenvalues are below
-the threshold; ``full`` data have none below it. A dash marks a method that is not installed or
-failed.
+``clipped`` data are covariance matrices of fewer frames than features, with most eigenvalues below
+the ReEig threshold; ``full`` data have no eigenvalue below it. A dash marks a method that is not
+installed or failed.
 """
 
 import argparse
@@ -80,7 +81,7 @@ def spd_learn(dims, dtype, device):
 
 
 class PlainStep:
-    """Straightforward implementation: autograd through eigh, QR of each weight."""
+    """Straightforward implementation: autograd through eigh, and QR of each weight."""
 
     def __init__(self, dims, dtype, device):
         where = {"dtype": dtype, "device": device}
@@ -107,7 +108,7 @@ class PlainStep:
 
     @torch.no_grad()
     def step(self):
-        """Make a step of SGD with a QR retraction."""
+        """Take an SGD step with a QR retraction."""
         self.classifier.weight.sub_(self.classifier.weight.grad, alpha=LR)
         for W in self.weights:
             G = stiefel.project_tangent(W, W.grad)
@@ -151,7 +152,7 @@ QUOTE = {"400": "1650 to 1950", "93": "145"}
 
 
 def make_step(method, dims, dtype, device, X, y):
-    """Return a function that makes one training step or one update."""
+    """Return a function that runs one training step or one update."""
     if method is graphed:
         step = method(dims, dtype, device)
         return lambda: step(X, y)
@@ -171,7 +172,7 @@ def make_step(method, dims, dtype, device, X, y):
 
 
 def clock(function, device):
-    """Return the seconds of one call."""
+    """Return the time of one call in seconds."""
     if device == "cuda":
         torch.cuda.synchronize()
     started = time.perf_counter()
@@ -183,7 +184,7 @@ def clock(function, device):
 
 @contextmanager
 def silence():
-    """Suppress standard error, also that of native libraries."""
+    """Suppress standard error, including that of native libraries."""
     before, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)
     try:
@@ -195,7 +196,7 @@ def silence():
 
 
 def memory(function, device):
-    """Return the peak memory of one call in bytes, beyond what is already allocated."""
+    """Return the peak memory of one call in bytes, minus the memory allocated before it."""
     if device != "cuda":
         with silence(), torch.profiler.profile(profile_memory=True) as profile:
             function()
@@ -228,13 +229,13 @@ def floor(dims, batch, dtype, device):
 
 
 def serve(pipe, what, name, dims, batch, dtype, kind, device):
-    """Measure one method in its own process, so that thread settings do not interfere."""
+    """Measure one method in its own process, unaffected by the thread settings of others."""
     X, y = data(dims, batch, dtype, kind, device)
     before = torch.cuda.memory_allocated() if device == "cuda" else 0
     try:
         step = make_step(METHODS[what][name], dims, dtype, device, X, y)
         latest = [clock(step, device) for _ in range(2)][-1]
-        if name == "graphed":  # includes what the captured graphs keep
+        if name == "graphed":  # includes the memory of the captured graphs
             bytes_needed = torch.cuda.max_memory_allocated() - before
         else:
             bytes_needed = memory(step, device)
@@ -250,7 +251,7 @@ def serve(pipe, what, name, dims, batch, dtype, kind, device):
 
 
 def measure(what, dims, batch, dtype, kind, device, seconds):
-    """Return the median seconds of each method; the processes take turns."""
+    """Return the median time of each method in seconds; the processes take turns."""
     context = multiprocessing.get_context("spawn")
     pipes, peak, times, failed, processes = {}, {}, {}, {}, []
     for name in METHODS[what]:
@@ -337,8 +338,8 @@ def main():
     parser.add_argument("--batches", default=None)
     parser.add_argument("--dtypes", default=None)
     parser.add_argument("--kinds", default="full,clipped")
-    parser.add_argument("--without", default="", help="methods to skip")
-    parser.add_argument("--seconds", type=float, default=12.0, help="measuring time per row")
+    parser.add_argument("--without", default="", help="comma-separated methods to skip")
+    parser.add_argument("--seconds", type=float, default=12.0, help="measurement time per row")
     parser.add_argument("--out")
     arguments = parser.parse_args()
     device, seconds = arguments.device, arguments.seconds

@@ -1,13 +1,14 @@
-"""Evaluate second-order pooling in a small ConvNet on the images of the digits.
+"""Compare second-order with first-order pooling in a small ConvNet on digit images.
 
     python benchmarks/how_good_are_second_order_convnets.py [--seeds 3]
 
-O2PNet and ConvSPDNet compared with first-order pooling (the mean of the same features): same
-backbone, optimizer and number of epochs, stratified halves of scikit-learn's 1797 images of 8 by 8.
-Accuracy on the other half, mean and standard deviation over seeds, and training time; for
-comparison, the log-Euclidean linear classifier on covariance descriptors of the same images and
-halves. Nothing is selected on the test halves: Adam with lr 0.003 and cosine decay, 30 epochs,
-batches of 50, otherwise defaults.
+O2PNet, ConvSPDNet and first-order pooling (the mean of the same features) are trained with the
+same backbone, optimizer and number of epochs on stratified halves of scikit-learn's 1797 images of
+8 x 8 pixels. For comparison, the log-Euclidean linear classifier is fitted to covariance
+descriptors of the same images and halves. The table gives the accuracy on the other half, as mean
+and standard deviation over seeds, and the training time. Nothing is selected on the test halves:
+all networks use Adam with lr 0.003 and cosine decay, 30 epochs, batches of 50, and defaults
+otherwise.
 """
 
 import argparse
@@ -49,7 +50,7 @@ def train(model, X, y, seed):
 
 
 def accuracy(name, seed):
-    """Return the accuracy on the other half and the training time."""
+    """Return the accuracy on the test half and the training time."""
     digits = load_digits()
     X = torch.tensor(digits.images, dtype=torch.float32)[:, None] / 8 - 1
     y = torch.tensor(digits.target)

@@ -2,7 +2,7 @@
 
     python benchmarks/how_good_on_the_digits.py
 
-Five stratified random splits, trained on one half and tested on the other.
+Both are trained on one half and tested on the other half of five stratified random splits.
 """
 
 import time
@@ -16,7 +16,7 @@ from spdnet.data import load_digits_spd
 
 
 def main():
-    """Print mean and standard deviation of both."""
+    """Print the mean and standard deviation of both accuracies."""
     X, y = load_digits_spd()
     scores, seconds = {"SPDNet": [], "log-Euclidean logistic regression": []}, []
     for seed in range(5):

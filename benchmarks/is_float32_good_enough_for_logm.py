@@ -1,9 +1,10 @@
-"""Measure the accuracy of the gradient of a matrix logarithm in float32.
+"""Measure the error of the gradient of the matrix logarithm in float32.
 
     python benchmarks/is_float32_good_enough_for_logm.py
 
-Half the eigenvalues are tied at 1e-3, the others are up to ``top``. Relative error compared with
-float64 on the same rounded matrix, worst of ten, with a float32 solver and with ``logm``.
+Half of the eigenvalues are 1e-3, and the others are between 1e-3 and ``top``. Each row gives the
+relative error compared with float64 on the same rounded matrix, for a float32 eigenvalue solver and
+for ``logm``, as the worst of ten matrices.
 """
 
 import torch

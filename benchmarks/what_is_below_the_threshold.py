@@ -2,10 +2,10 @@
 
     python benchmarks/what_is_below_the_threshold.py [--motion FOLDER]
 
-For the digits and the motion data in FOLDER (see which_recipe.py), relative to the root and in
-absolute positions: the smallest eigenvalue before and after centering, and the condition numbers.
-The last line is the fraction of a test half of the digits that is in the training halves of the
-four other splits that were used to choose the recipe.
+Print the smallest eigenvalue before and after centering, and the condition numbers, for the digits
+and for the motion data in FOLDER (see which_recipe.py), the latter with positions relative to the
+root and with absolute positions. The last line is the fraction of a test half of the digits that is
+also in the training halves of the four other splits used to choose the recipe.
 """
 
 import argparse
@@ -23,7 +23,7 @@ FILES = {"CMU-27": "cmu27_joints.npz", "HDM05-11": "hdm05_11_joints.npz"}
 
 
 def describe(name, X):
-    """Print one line about matrices."""
+    """Print one line of statistics of the matrices."""
     X = torch.from_numpy(X)
     centered = Center(X.shape[-1], "log_euclidean", dtype=X.dtype).fit(X)(X)
     s = torch.linalg.eigvalsh(X)
@@ -35,7 +35,7 @@ def describe(name, X):
 
 
 def overlap(y, seeds=5):
-    """Return the fraction of the first test half that is in another training half."""
+    """Return the fraction of the first test half that is also in another training half."""
     halves = [
         train_test_split(np.arange(len(y)), test_size=0.5, stratify=y, random_state=seed)
         for seed in range(seeds)
@@ -53,7 +53,7 @@ def main():
     for name, file in FILES.items() if folder else ():
         for root, what in ((0, "root"), (None, "absolute")):
             describe(f"{name}, {what}", motion(folder / file, root)[0])
-    print(f"digits of a test half that are in another training half: {100 * overlap(y):.0f} %")
+    print(f"digits of a test half that are also in another training half: {100 * overlap(y):.0f} %")
 
 
 if __name__ == "__main__":

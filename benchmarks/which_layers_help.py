@@ -4,9 +4,9 @@
 
 FOLDER contains ``cmu27_joints.npz`` with ``frames (sumT, 31, 3)``, ``lengths`` and ``label``. All
 networks use the sizes, optimizer, schedule, epochs and label smoothing of the default recipe and
-differ only in what the row names. Accuracy of networks and of the log-Euclidean linear classifier
-on stratified random halves, mean and standard deviation, and training time. Nothing is selected on
-the test halves.
+differ only in the layer named in the row. The table gives the accuracy of the networks and of the
+log-Euclidean linear classifier on stratified random halves, as mean and standard deviation, and the
+training time. Nothing is selected on the test halves.
 """
 
 import argparse
@@ -57,7 +57,7 @@ def train(X, y, n_classes, settings, seed):
 
 
 def accuracy(X, y, settings, seed):
-    """Return the accuracy on the other half and the training time."""
+    """Return the accuracy on the test half and the training time."""
     halves = train_test_split(torch.arange(len(y)), test_size=0.5, random_state=seed, stratify=y)
     learn, test = halves
     started = time.perf_counter()
@@ -77,14 +77,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--halves", type=int, default=3)
-    parser.add_argument("--only", help="names of the rows to compute")
+    parser.add_argument("--only", help="comma-separated names of the rows to compute")
     arguments = parser.parse_args()
     X, labels = motion(arguments.folder / "cmu27_joints.npz")
     X, y = torch.tensor(X), torch.tensor(LabelEncoder().fit_transform(labels))
     rows = {"log-Euclidean linear": None, **NETWORKS}
     if arguments.only:
         rows = {name: rows[name] for name in arguments.only.split(",")}
-    print(f"{len(X)} matrices of {X.shape[-1]} by {X.shape[-1]}, {int(y.max()) + 1} classes")
+    print(f"{len(X)} matrices of size {X.shape[-1]} x {X.shape[-1]}, {int(y.max()) + 1} classes")
     print(f"{'':34}accuracy, %      seconds", flush=True)
     for name, settings in rows.items():
         found = [accuracy(X, y, settings, seed) for seed in range(arguments.halves)]

@@ -1,4 +1,4 @@
-"""Compare training recipes for the default.
+"""Compare candidates for the default training recipe.
 
 The candidates are evaluated by three-fold cross-validation on a stratified half of each data set,
 and compared with log-Euclidean logistic regression on the same folds. The other half, the test
@@ -8,8 +8,8 @@ half, is not used.
                                       [--sets digits,cmu27,hdm05] [--only NAME,NAME]
 
 FOLDER contains ``cmu27_joints.npz`` and ``hdm05_11_joints.npz`` with ``frames (sumT, 31, 3)``,
-``lengths`` and ``label``; without it only the digits are used. The standard deviation is over the
-halves.
+``lengths`` and ``label``. Without FOLDER, only the digits are used. The standard deviation is taken
+over the halves.
 """
 
 import argparse
@@ -46,7 +46,7 @@ CANDIDATES = {  # each differs from the default in one respect
 
 
 def motion(path, root=0):
-    """Compute joint covariances, relative to a root joint or of absolute positions."""
+    """Compute covariances of joint positions, absolute or relative to a root joint."""
     file = np.load(path)
     ends = np.cumsum(file["lengths"])
     clips = np.split(file["frames"].astype(np.float64), ends[:-1])
@@ -62,7 +62,7 @@ def load(name, folder):
 
 
 def classifier(settings, n, seed):
-    """Build a candidate; dims is the number of BiMaps or their sizes as fractions of n."""
+    """Build a candidate; dims is the number of BiMaps, or their sizes as fractions of n."""
     settings = dict(settings)
     if "dims" in settings:
         rule = settings["dims"]
@@ -72,7 +72,7 @@ def classifier(settings, n, seed):
 
 
 def score(settings, X, y, train, val, seed):
-    """Return the validation accuracy of a candidate on one fold, and the time."""
+    """Return the validation accuracy of a candidate on one fold, and the time in seconds."""
     torch.set_num_threads(1)
     started = time.perf_counter()
     if settings is None:
@@ -84,7 +84,7 @@ def score(settings, X, y, train, val, seed):
 
 
 def folds(y, halves):
-    """Yield the seed, training and validation indices of three folds of each half."""
+    """Yield the seed, training indices and validation indices of three folds of each half."""
     for seed in range(halves):
         half, _ = train_test_split(np.arange(len(y)), test_size=0.5, stratify=y, random_state=seed)
         three = StratifiedKFold(3, shuffle=True, random_state=seed)
@@ -108,7 +108,8 @@ def main():
         counts = np.unique(y, return_counts=True)
         keep = np.isin(y, counts[0][counts[1] >= 6])  # a class needs members in every fold
         X, y = X[keep], y[keep]
-        print(f"\n{name}: {len(y)} matrices of {X.shape[-1]}, {len(set(y))} classes", flush=True)
+        n = X.shape[-1]
+        print(f"\n{name}: {len(y)} matrices of size {n} x {n}, {len(set(y))} classes", flush=True)
         parts = list(folds(y, arguments.halves))
         pool = Parallel(n_jobs=arguments.jobs, return_as="generator")
         results = pool(

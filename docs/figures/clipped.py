@@ -21,7 +21,7 @@ X, y = (torch.as_tensor(part[:600]) for part in load_digits_spd())
 
 
 def trained(eps: float | str) -> SPDNet:
-    """Train a network for a few steps."""
+    """Train a network for a few steps and return it in evaluation mode."""
     torch.manual_seed(0)
     model = SPDNet(DIMS, 10, eps=eps, dtype=torch.float64)
     optimizer = RiemannianAdam(model.parameters(), lr=0.02)
@@ -42,7 +42,7 @@ def clipped(model: SPDNet) -> list[float]:
         Y = bimap(Y)
         eps = float(reeig.eps) if reeig.share is None else float(reeig.threshold)
         s = torch.linalg.eigvalsh(Y)
-        shares.append(float((s < eps * (1 - 1e-9)).double().mean()))  # more than rounding
+        shares.append(float((s < eps * (1 - 1e-9)).double().mean()))  # ignore rounding errors
         Y = reeig(Y)
     return shares
 
@@ -65,8 +65,8 @@ with matplotlib.rc_context({**plots.STYLE, "font.size": 12, "svg.hashsalt": "spd
     ax.figure.savefig(folder / "clipped.svg", metadata={"Date": None})
 
 rows = [
-    f"SPDNets with sizes {', '.join(map(str, DIMS))} after {STEPS} training steps on {len(X)} "
-    "covariance matrices of handwritten digits:\n"
+    f"Eigenvalues raised by each ReEig, for SPDNets with sizes {', '.join(map(str, DIMS))} after "
+    f"{STEPS} training steps on {len(X)} covariance matrices of handwritten digits:\n"
 ]
 rows += ["| `eps` | " + " | ".join(f"ReEig {i}" for i in layers.tolist()) + " |"]
 rows.append("|---|" + "---|" * len(layers))

@@ -1,4 +1,4 @@
-"""Effect of BiMap, ReEig and LogEig on 2 by 2 matrices in the SPD cone."""
+"""Effect of BiMap, ReEig and LogEig on 2 x 2 matrices in the SPD cone."""
 
 import math
 import sys
@@ -20,7 +20,7 @@ ANGLE, EPS = 40, 0.8
 
 
 def rotation(degrees: float) -> torch.Tensor:
-    """Return a rotation matrix of the plane."""
+    """Return the matrix of a rotation of the plane."""
     c, s = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
     return torch.tensor([[c, -s], [s, c]], dtype=torch.float64)
 
@@ -52,10 +52,10 @@ with matplotlib.rc_context(STYLE):
         plots.cone(torch.stack([X, Y]), y, ax=ax)
         ax.set_box_aspect((1, 1, 0.8), zoom=1.0)
         ax.legend(loc="upper left", bbox_to_anchor=(-0.05, 1.0), handletextpad=0.2)
-        ax.set_title(f"{titles[name]}; ring: before, dot: after", fontsize=12)
+        ax.set_title(f"{titles[name]} (ring: before, dot: after)", fontsize=12)
         save(ax, f"cone_{name}")
 
-    # circles around the identity, all of determinant 1: evenly spaced after the logarithm
+    # circles of determinant 1 around the identity; their logarithms are evenly spaced
     angle = torch.linspace(0, 2 * math.pi, 97, dtype=torch.float64)
     radii = torch.tensor([0.5, 1.0, 1.5, 2.0], dtype=torch.float64)
     u, v = radii * angle.cos()[:, None], radii * angle.sin()[:, None]
@@ -77,6 +77,6 @@ with matplotlib.rc_context(STYLE):
         line.set(lw=1.6, alpha=1.0)
     bottom.plot(0, 0, "o", color=plots.INK, ms=4)
     top.set_title("SPD matrices of determinant 1")
-    bottom.set_title("logarithms, evenly spaced")
+    bottom.set_title("their logarithms, evenly spaced")
     bottom.set(aspect="equal", xlabel="(a - c) / 2", ylabel="b")
     save(top, "cone_logeig")

@@ -42,8 +42,9 @@ with matplotlib.rc_context({**plots.STYLE, "font.size": 12, "svg.hashsalt": "spd
     ax.figure.savefig(folder / "interlacing.svg", dpi=200, metadata={"Date": None})
 
 text = (
-    f"`X` is the {n} by {n} matrix of a handwritten digit; {draws} random `W` give {t.numel()} "
-    f"eigenvalues of {k} by {k} matrices, {outside} of them outside their intervals.\n"
+    f"`X` is the {n} x {n} covariance matrix of a handwritten digit. For {draws} random `W`, the "
+    f"{k} x {k} matrices have {t.numel()} eigenvalues in total; {outside} of them are outside "
+    "their intervals.\n"
 )
 (folder / "interlacing.md").write_text(text)
 print(text)

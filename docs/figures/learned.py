@@ -16,14 +16,14 @@ from spdnet.optim import RiemannianAdam
 matplotlib.use("agg")
 folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent.parent / "_made"
 folder.mkdir(parents=True, exist_ok=True)
-torch.set_num_threads(1)  # small matrices
+torch.set_num_threads(1)  # faster for small matrices
 torch.set_default_dtype(torch.float64)
 
 N, K, SIZES, TEST, SEEDS = 6, 2, (50, 200, 800), 2000, range(3)
 
 
 def fixed(count: int) -> tuple[Tensor, Tensor]:
-    """Generate X = A V A^T with fixed A; the class depends on the first source."""
+    """Generate X = A V A^T with fixed A; the class depends on the variance of the first source."""
     A = torch.randn(N, N)
     V = (2 * torch.randn(count, N)).exp()
     return A @ torch.diag_embed(V) @ A.mT, V[:, 0] > 1
@@ -39,7 +39,7 @@ def turning(count: int) -> tuple[Tensor, Tensor]:
 
 
 def train(X: Tensor, y: Tensor, seed: int, steps: int = 300) -> SPDNet:
-    """Train a BiMap to K by K, LogEig and a linear classifier."""
+    """Train an SPDNet that consists of a BiMap to size K x K, LogEig and a linear classifier."""
     torch.manual_seed(seed)
     model = SPDNet((N, K), 2, bias=True)
     optimizer = RiemannianAdam(model.parameters(), lr=0.05)
@@ -85,14 +85,14 @@ with matplotlib.rc_context({**plots.STYLE, "font.size": 12, "svg.hashsalt": "spd
         ax.minorticks_off()
         ax.set(ylabel="accuracy, %", ylim=(70, 101), title=task)
         ax.legend(loc="lower right")
-    axes[1].set_xlabel("training matrices")
+    axes[1].set_xlabel("number of training matrices")
     axes[0].figure.savefig(folder / "learned.svg", metadata={"Date": None})
 
 rows = [
-    f"Matrices of {N} by {N}, a BiMap from {N} to {K}. Accuracy in percent on {TEST} test "
-    f"matrices, mean and standard deviation of {len(SEEDS)} repeats:\n"
+    f"Accuracy in percent on {TEST} test matrices of size {N} x {N}, with a BiMap from {N} to {K} "
+    f"(mean and standard deviation over {len(SEEDS)} repeats):\n"
 ]
-rows += ["| task, training matrices | " + " | ".join(METHODS) + " |", "|---|---|---|"]
+rows += ["| task, number of training matrices | " + " | ".join(METHODS) + " |", "|---|---|---|"]
 for task in TASKS:
     for size in SIZES:
         cells = (metrics.spread(scores[task, name, size]) for name in METHODS)

@@ -1,4 +1,4 @@
-"""Comparison of Eq. 15, as printed and corrected, with finite differences."""
+"""Comparison of Eq. 15 as printed and as corrected with finite differences."""
 
 import sys
 from collections.abc import Callable
@@ -22,7 +22,7 @@ LAYERS: dict[str, tuple[ScalarFunction, Callable[[Tensor], Tensor]]] = {
     "LogEig": (Log(), torch.reciprocal),
     "ReEig": (Clamp(EPS), lambda s: (s > EPS).double()),
 }
-FORMS = ("printed", "without factor 2", "with sym moved", "corrected (both)")
+FORMS = ("as printed", "without the factor 2", "with sym moved", "corrected (both changes)")
 
 A = torch.randn(COUNT, N, 4 * N)
 X = A @ A.mT / (4 * N) + 0.3 * torch.eye(N)
@@ -36,10 +36,10 @@ def slopes(f: ScalarFunction, df: Callable[[Tensor], Tensor]) -> dict[str, Tenso
     dU = 2 * symmetrize(G) @ U * f.value(s)[:, None, :]
     dS = (df(s)[:, :, None] * (U.mT @ symmetrize(G) @ U)).diagonal(dim1=-2, dim2=-1)
     first = {
-        "printed": 2 * P.mT * symmetrize(U.mT @ dU),
-        "without factor 2": P.mT * symmetrize(U.mT @ dU),
+        "as printed": 2 * P.mT * symmetrize(U.mT @ dU),
+        "without the factor 2": P.mT * symmetrize(U.mT @ dU),
         "with sym moved": 2 * symmetrize(P.mT * (U.mT @ dU)),
-        "corrected (both)": symmetrize(P.mT * (U.mT @ dU)),
+        "corrected (both changes)": symmetrize(P.mT * (U.mT @ dU)),
     }
     E_ = U.mT @ E @ U
     return {
@@ -57,8 +57,8 @@ def truth(f: ScalarFunction, h: float = 1e-4) -> Tensor:
 
 
 rows = [
-    f"Median relative error of the slope for {COUNT} random matrices of {N} by {N}:\n",
-    "| Eq. 15 | " + " | ".join(LAYERS) + " |",
+    f"Median relative error of the slope for {COUNT} random matrices of size {N} x {N}:\n",
+    "| form of Eq. 15 | " + " | ".join(LAYERS) + " |",
     "|---|" + "---|" * len(LAYERS),
 ]
 found = {name: (slopes(f, df), truth(f)) for name, (f, df) in LAYERS.items()}
@@ -72,8 +72,8 @@ print(text)
 with matplotlib.rc_context({**plots.STYLE, "font.size": 12, "svg.hashsalt": "spdnet"}):
     ax = plots.panels(size=(4.2, 4.0))[0]
     got, true = found["LogEig"]
-    ax.plot(true, got["printed"], ".", color=plots.VAL, ms=5, alpha=0.6, label="as printed")
-    ax.plot(true, got["corrected (both)"], ".", color=plots.TRAIN, ms=5, label="corrected")
+    ax.plot(true, got["as printed"], ".", color=plots.VAL, ms=5, alpha=0.6, label="as printed")
+    ax.plot(true, got["corrected (both changes)"], ".", color=plots.TRAIN, ms=5, label="corrected")
     ax.set(xlabel="slope by finite differences", ylabel="slope by Eq. 15", aspect="equal")
     ax.set_title("LogEig", fontsize=12)
     ax.legend(loc="upper left")

@@ -1,4 +1,4 @@
-"""Euclidean, log-Euclidean and affine-invariant paths between ellipses of equal area."""
+"""Euclidean, log-Euclidean and affine-invariant paths between two ellipses of equal area."""
 
 import math
 import sys
@@ -23,7 +23,7 @@ B = turn @ A @ turn.mT
 
 
 def straight(t: float) -> Tensor:
-    """Return a point of the Euclidean path."""
+    """Return the point at t on the Euclidean path."""
     return (1 - t) * A + t * B
 
 
@@ -57,7 +57,8 @@ with matplotlib.rc_context(style):
     bottom.figure.get_layout_engine().set(hspace=0.06)
     bottom.figure.savefig(folder / "swelling.svg", metadata={"Date": None})
 
-rows = ["| t | " + " | ".join(PATHS) + " |", "|---|" + "---|" * len(PATHS)]
+rows = ["Determinant along each path:\n"]
+rows += ["| t | " + " | ".join(PATHS) + " |", "|---|" + "---|" * len(PATHS)]
 for t in (0.0, 0.25, 0.5, 0.75, 1.0):
     values = " | ".join(f"{path(t).det():.3f}" for path, _, _ in PATHS.values())
     rows.append(f"| {t:g} | {values} |")
