@@ -10,14 +10,7 @@ from spdnet._checks import require_number
 
 
 class Roc(NamedTuple):
-    """Receiver operating characteristic of a verification.
-
-    Attributes
-    ----------
-    far : array
-        False acceptance rates from 0 to 1, not decreasing.
-    rate : array
-        Verification rates from 0 to 1, not decreasing.
+    """Receiver operating characteristic: false acceptance and verification rates, not decreasing.
 
     Examples
     --------
@@ -84,14 +77,8 @@ def roc(scores: ArrayLike, same: ArrayLike) -> Roc:
 def verification_rate(scores: ArrayLike, same: ArrayLike, far: float = 0.01) -> float:
     """Compute the verification rate at a false acceptance rate.
 
-    It is interpolated between the points of the ROC, which pairs of equal score leave apart.
-
-    Parameters
-    ----------
-    scores, same
-        See :func:`roc`.
-    far : float
-        False acceptance rate.
+    The rate is interpolated between the points of the ROC. For ``scores`` and ``same`` see
+    :func:`roc`.
 
     Examples
     --------
@@ -111,10 +98,7 @@ def verification_rate(scores: ArrayLike, same: ArrayLike, far: float = 0.01) -> 
 def equal_error_rate(scores: ArrayLike, same: ArrayLike) -> float:
     """Compute the error rate at which false acceptances and false rejections are equally frequent.
 
-    Parameters
-    ----------
-    scores, same
-        See :func:`roc`.
+    For ``scores`` and ``same`` see :func:`roc`.
 
     Examples
     --------

@@ -103,7 +103,7 @@ def joint_covariance(
 
 @accept_arrays
 def image_features(images: Tensor) -> Tensor:
-    """Compute seventeen features of every pixel of gray images.
+    """Compute seventeen features ``(..., 17, height * width)`` of every pixel of gray images.
 
     With positions ``x, y`` from -1 to 1, intensity ``I`` and its differences: ``x, y, I, Ix, Iy,
     Ixx, Iyy, Ixy``, then ``I`` times ``x, y, xy, x^2, y^2``, and ``Ix, Iy`` times ``x, y``.
@@ -112,10 +112,6 @@ def image_features(images: Tensor) -> Tensor:
     ----------
     images : Tensor or array, shape (..., height, width)
         At least 3 by 3.
-
-    Returns
-    -------
-    Tensor or array, shape (..., 17, height * width)
 
     Examples
     --------

@@ -15,15 +15,8 @@ from spdnet.linalg.validate import require_finite
 def sample_covariance(X: Tensor) -> Tensor:
     r"""Compute the sample covariance :math:`\frac{1}{T - 1} \sum_t (x_t - m)(x_t - m)^\top`.
 
-    It is singular if there are no more observations than channels: see :func:`regularize`.
-
-    Parameters
-    ----------
-    X : Tensor or array, shape (..., channels, time)
-
-    Returns
-    -------
-    Tensor or array, shape (..., channels, channels)
+    ``X (..., channels, time)`` gives ``(..., channels, channels)``. The result is singular if there
+    are no more observations than channels: see :func:`regularize`.
 
     Examples
     --------
@@ -115,10 +108,6 @@ def estimate(
     estimator : {"sample", "ledoit_wolf", "oas"}
     reg, mode
         See :func:`regularize`.
-
-    Returns
-    -------
-    Tensor or array, shape (..., channels, channels)
 
     Examples
     --------

@@ -34,10 +34,6 @@ def congruence(X: Tensor, W: Tensor) -> Tensor:
     W : Tensor, shape (..., n, k)
         Any matrices with ``n`` rows; leading dimensions broadcast.
 
-    Returns
-    -------
-    Tensor, shape (..., k, k)
-
     Examples
     --------
     >>> import torch

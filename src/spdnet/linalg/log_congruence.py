@@ -26,22 +26,9 @@ from spdnet.linalg.spectral import map_decomposed
 def log_congruence(X: Tensor, W: Tensor, power: float = 1.0) -> Tensor:
     r"""Compute :math:`\log(W X^p W)` in float64, rounded to the dtype of ``X``.
 
-    Twice differentiable in reverse and forward mode. The input is not validated; a matrix that is
-    not positive definite gives NaN.
-
-    Parameters
-    ----------
-    X, W : Tensor, shape (..., n, n)
-        Symmetric positive definite; leading dimensions broadcast.
-    power : float
-        The exponent :math:`p`, not zero.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from spdnet.linalg.log_congruence import log_congruence
-    >>> log_congruence(torch.e * torch.eye(2), torch.eye(2), 3.0).diagonal().round(decimals=4)
-    tensor([3., 3.])
+    ``X`` and ``W`` are SPD ``(..., n, n)`` and broadcast; ``power`` is the exponent :math:`p`, not
+    zero. Twice differentiable in reverse and forward mode. The input is not validated; a matrix
+    that is not positive definite gives NaN.
     """
     K = cholesky(X.detach(), check=False)
     valid = (K.diagonal(dim1=-2, dim2=-1) > 0).all(-1)[..., None, None]

@@ -86,21 +86,9 @@ def pencil_sum(
 ) -> Tensor:
     r"""Compute :math:`\sum_k g(\log \lambda_k)` over the eigenvalues of :math:`X^{-1} Y`.
 
-    Twice differentiable in reverse and forward mode.
-
-    Parameters
-    ----------
-    X, Y : Tensor, shape (..., n, n)
-        Symmetric positive definite; leading dimensions broadcast.
-    g : LogSquare or LogCosh
-    check : bool
-        Raise a ValueError unless both are SPD and their eigenvalues exceed rounding errors.
-    who : str
-        Caller named in errors.
-
-    Returns
-    -------
-    Tensor, shape (...)
+    ``X`` and ``Y`` are SPD ``(..., n, n)`` and broadcast. Twice differentiable in reverse and
+    forward mode. ``check`` raises a ValueError unless both are SPD and their eigenvalues exceed
+    rounding errors.
     """
     L, K = cholesky_pair(constant(X), constant(Y), check=check, who=who)
     if not (_wants_derivative(X) or _wants_derivative(Y)):

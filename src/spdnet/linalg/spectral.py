@@ -34,9 +34,9 @@ def spectral_map(
 ) -> Tensor:
     r"""Apply a scalar function to the eigenvalues, :math:`f(X) = U f(S) U^\top`.
 
-    Twice differentiable in reverse and forward mode, with vmap and compilation; exact at repeated
-    eigenvalues; the result for one matrix does not depend on the others in the batch. A program of
-    torch.export has no derivative.
+    The result is exactly symmetric and twice differentiable in reverse and forward mode, with vmap
+    and compilation; exact at repeated eigenvalues; independent of the other matrices in the batch.
+    A program of torch.export has no derivative.
 
     Parameters
     ----------
@@ -50,17 +50,11 @@ def spectral_map(
     who, name : str
         Caller and argument named in errors.
 
-    Returns
-    -------
-    Tensor, shape (..., n, n)
-        Exactly symmetric.
-
     Examples
     --------
     >>> import torch
     >>> from spdnet.linalg import Power, spectral_map
-    >>> Y = spectral_map(torch.tensor([[2.0, 0.0], [0.0, 3.0]]), Power(2.0))
-    >>> Y.diagonal().round(decimals=4)
+    >>> spectral_map(torch.diag(torch.tensor([2.0, 3.0])), Power(2.0)).diagonal().round(decimals=4)
     tensor([4., 9.])
     """
     s, U = decompose(X, f, check=check, who=who, name=name)

@@ -15,12 +15,7 @@ def symmetrize(X: Tensor) -> Tensor: ...
 @overload
 def symmetrize(X: numpy.ndarray[Any, Any]) -> numpy.ndarray[Any, Any]: ...
 def symmetrize(X: Any) -> Any:
-    r"""Compute the symmetric part :math:`(X + X^\top) / 2`, exactly symmetric.
-
-    Parameters
-    ----------
-    X : Tensor or array, shape (..., n, n)
-        Real floating dtype.
+    r"""Compute the symmetric part :math:`(X + X^\top) / 2` of a tensor or array, exactly symmetric.
 
     Examples
     --------
@@ -65,16 +60,8 @@ def vech(X: Tensor) -> Tensor:
     r"""Vectorize the upper triangle row by row, with off-diagonal entries times :math:`\sqrt 2`.
 
     This is an isometry: :math:`\langle \mathrm{vech} A, \mathrm{vech} B \rangle = \mathrm{tr}(A B)`
-    for symmetric matrices. The order is that of :func:`torch.triu_indices`.
-
-    Parameters
-    ----------
-    X : Tensor, shape (..., n, n)
-        Only the upper triangle is read.
-
-    Returns
-    -------
-    Tensor, shape (..., n * (n + 1) / 2)
+    for symmetric matrices ``(..., n, n)``. The result has the shape ``(..., n * (n + 1) / 2)`` and
+    the order of :func:`torch.triu_indices`.
 
     Examples
     --------
@@ -90,11 +77,7 @@ def vech(X: Tensor) -> Tensor:
 
 
 def unvech(v: Tensor) -> Tensor:
-    """Return the symmetric matrix of a vector made by :func:`vech`.
-
-    Parameters
-    ----------
-    v : Tensor, shape (..., n * (n + 1) / 2)
+    """Return the symmetric matrices ``(..., n, n)`` of vectors made by :func:`vech`.
 
     Examples
     --------

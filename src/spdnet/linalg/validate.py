@@ -105,7 +105,6 @@ def find_faults(
     Parameters
     ----------
     chunks : iterable of Tensor, shape (k, n, n)
-        The matrices in order.
     count : int
         Total number of matrices.
     wanted : {"symmetric", "positive semi-definite", "positive definite"}
@@ -118,15 +117,6 @@ def find_faults(
     spectra : bool
         Compute the eigenvalues of all matrices without another fault. Otherwise only those that a
         Cholesky decomposition leaves in doubt are decomposed.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from spdnet.linalg.validate import FAULTS, find_faults
-    >>> X = torch.stack([torch.eye(2), -torch.eye(2), torch.ones(2, 2)])
-    >>> found = find_faults([X], 3, unit=2.0**-23, dtype=torch.float32)
-    >>> [FAULTS[i] for i in found.code if i >= 0]
-    ['indefinite', 'singular']
     """
     # allocated first: small results between large temporaries would fragment memory
     code = torch.full((count,), -1, device="cpu")

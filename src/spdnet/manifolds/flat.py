@@ -78,13 +78,6 @@ class FlatMetric(Metric):
         """Compute the coordinates of ``X (N, n, n)`` as vectors ``(N, n (n + 1) / 2)``.
 
         The vectors have the inner products of the coordinates. The input is not validated.
-
-        Examples
-        --------
-        >>> import torch
-        >>> from spdnet.manifolds import log_euclidean
-        >>> log_euclidean.vectors(torch.eye(3).expand(4, 3, 3)).shape
-        torch.Size([4, 6])
         """
         parts = X.split(_CHUNK)
         return torch.cat([self._vectorize(self.coordinates(part, check=False)) for part in parts])

@@ -119,7 +119,7 @@ class Metric:
         progress: Progress | None = None,
         check: bool = True,
     ) -> Tensor:
-        """Compute the squared distances between all points of two sets, in chunks.
+        """Compute the squared distances ``(N, M)`` between all points of two sets, in chunks.
 
         Not differentiable for every metric; use :meth:`squared_distance` for derivatives.
 
@@ -130,10 +130,6 @@ class Metric:
             Default: ``X``.
         progress : callable, optional
             Called with the number of finished rows and the total number of rows.
-
-        Returns
-        -------
-        Tensor, shape (N, M)
 
         Examples
         --------
@@ -294,7 +290,7 @@ class Metric:
     def logits(
         self, X: Tensor, S: Tensor, A: Tensor, *, power: float, alpha: float, beta: float
     ) -> Tensor:
-        """Compute the logits of :class:`spdnet.nn.SPDMLR`.
+        """Compute the logits ``(..., n_classes)`` of :class:`spdnet.nn.SPDMLR`.
 
         Parameters
         ----------
@@ -304,10 +300,6 @@ class Metric:
         A : Tensor, shape (n_classes, n, n)
             Symmetric normals.
         power, alpha, beta : float
-
-        Returns
-        -------
-        Tensor, shape (..., n_classes)
 
         Examples
         --------
@@ -322,10 +314,10 @@ class Metric:
     def sum_over_pairs(
         self, X: Tensor, i: Tensor, j: Tensor, weights: Tensor
     ) -> tuple[Tensor, Tensor]:
-        r"""Compute :math:`\sum_p w_p \, d^2(X_{i_p}, X_{j_p})` and its gradient.
+        r"""Compute :math:`\sum_p w_p \, d^2(X_{i_p}, X_{j_p})` and its gradient ``(N, n, n)``.
 
-        Only metrics that are invariant under congruence have this method;
-        :class:`spdnet.baselines.SPDML` requires it.
+        Only metrics that are invariant under congruence, as :class:`spdnet.baselines.SPDML`
+        requires, have this method.
 
         Parameters
         ----------
@@ -333,20 +325,14 @@ class Metric:
         i, j : Tensor of integers, shape (P,)
         weights : Tensor, shape (P,)
 
-        Returns
-        -------
-        value : Tensor, shape ()
-        gradient : Tensor, shape (N, n, n)
-
         Examples
         --------
         >>> import torch
         >>> from spdnet.manifolds import affine_invariant
         >>> X = torch.stack([torch.eye(2), torch.e * torch.eye(2)])
-        >>> first, second = torch.tensor([0]), torch.tensor([1])
-        >>> value, gradient = affine_invariant.sum_over_pairs(X, first, second, torch.ones(1))
-        >>> value.round(decimals=4), gradient.shape
-        (tensor(2.), torch.Size([2, 2, 2]))
+        >>> i, j = torch.tensor([0]), torch.tensor([1])
+        >>> affine_invariant.sum_over_pairs(X, i, j, torch.ones(1))[0].round(decimals=4)
+        tensor(2.)
         """
         self._lacks("sum_over_pairs")
 

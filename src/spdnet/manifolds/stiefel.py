@@ -1,7 +1,7 @@
 r"""The Stiefel manifold: matrices ``(n, k)`` with orthonormal columns, :math:`W^\top W = I`.
 
-All functions accept leading batch dimensions. The tangent space at ``W`` consists of the ``V``
-with :math:`W^\top V` skew-symmetric.
+Points ``W`` and tangent vectors, for which :math:`W^\top V` is skew-symmetric, have the shape
+``(..., n, k)``. ``metric`` is one of ``"embedded"``, ``"canonical"`` and ``"grassmann"``.
 """
 
 import math
@@ -113,10 +113,7 @@ def random_point(
 def project(A: Tensor) -> Tensor:
     r"""Compute the nearest point, the polar factor :math:`A (A^\top A)^{-1/2}`.
 
-    Parameters
-    ----------
-    A : Tensor, shape (..., n, k)
-        Full column rank, ``n >= k``.
+    ``A (..., n, k)`` must have full column rank.
 
     Examples
     --------
@@ -135,16 +132,11 @@ def project(A: Tensor) -> Tensor:
 def project_tangent(W: Tensor, V: Tensor) -> Tensor:
     r"""Project ``V`` to the tangent space at ``W``, :math:`V - W \, \mathrm{sym}(W^\top V)`.
 
-    Parameters
-    ----------
-    W, V : Tensor, shape (..., n, k)
-
     Examples
     --------
     >>> import torch
     >>> from spdnet.manifolds import stiefel
-    >>> W = torch.eye(3)[:, :2]
-    >>> stiefel.project_tangent(W, torch.ones(3, 2))
+    >>> stiefel.project_tangent(torch.eye(3)[:, :2], torch.ones(3, 2))
     tensor([[0., 0.],
             [0., 0.],
             [1., 1.]])
@@ -159,11 +151,6 @@ def inner(W: Tensor, U: Tensor, V: Tensor, metric: str = "embedded") -> Tensor:
 
     :math:`\mathrm{tr}(U^\top V)`, or for the canonical metric
     :math:`\mathrm{tr}(U^\top (I - \tfrac12 W W^\top) V)`.
-
-    Parameters
-    ----------
-    W, U, V : Tensor, shape (..., n, k)
-    metric : {"embedded", "canonical", "grassmann"}
 
     Examples
     --------
@@ -193,11 +180,6 @@ def riemannian_gradient(W: Tensor, G: Tensor, metric: str = "embedded") -> Tenso
     The Grassmann gradient never rotates the columns within their span; a later layer can absorb
     such a rotation.
 
-    Parameters
-    ----------
-    W, G : Tensor, shape (..., n, k)
-    metric : {"embedded", "canonical", "grassmann"}
-
     Examples
     --------
     >>> import torch
@@ -226,19 +208,11 @@ def retract(W: Tensor, V: Tensor, method: str = "qr") -> Tensor:
     The result is orthonormal to the precision of the dtype, so rounding errors do not accumulate
     over many steps; single precision is computed in double precision.
 
-    Parameters
-    ----------
-    W : Tensor, shape (..., n, k)
-    V : Tensor, shape (..., n, k)
-        Tangent vectors, including the step size.
-    method : {"qr", "polar", "cayley"}
-
     Examples
     --------
     >>> import torch
     >>> from spdnet.manifolds import stiefel
-    >>> W = torch.eye(3)[:, :1]
-    >>> stiefel.retract(W, torch.tensor([[0.0], [1.0], [0.0]]))
+    >>> stiefel.retract(torch.eye(3)[:, :1], torch.tensor([[0.0], [1.0], [0.0]]))
     tensor([[0.7071],
             [0.7071],
             [0.0000]])
@@ -263,11 +237,6 @@ def transport(W: Tensor, target: Tensor, V: Tensor, metric: str = "embedded") ->
 
     The Grassmann metric projects to horizontal vectors, which do not rotate the columns within
     their span.
-
-    Parameters
-    ----------
-    W, target, V : Tensor, shape (..., n, k)
-    metric : {"embedded", "canonical", "grassmann"}
 
     Examples
     --------
