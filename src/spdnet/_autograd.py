@@ -8,14 +8,19 @@ from torch._functorch.utils import unwrap_dead_wrappers
 from torch.autograd import Function, forward_ad
 
 
-def apply(function: type[Function], forward_mode: type[Function], *args: Any) -> Any:
-    """Apply a Function, or its variant with ``jvp``, which the compiler does not accept."""
+def without_jvp(function: type[Function]) -> type[Function]:
+    """Return a variant without ``jvp``, which the compiler rejects."""
+    return type(function.__name__, (function,), {"jvp": staticmethod(Function.jvp)})
+
+
+def apply(function: type[Function], compiled: type[Function], *args: Any) -> Any:
+    """Apply a Function, or its variant :func:`without_jvp` when compiling."""
     if not torch.compiler.is_compiling():
-        return apply_eager(forward_mode, *args)
+        return apply_eager(function, *args)
     tensors = (a for a in args if isinstance(a, Tensor))
     wanted = torch.is_grad_enabled() and any(a.requires_grad for a in tensors)
     if wanted and not is_exporting():
-        return function.apply(*args)
+        return compiled.apply(*args)
     # the compiler cannot trace a Function without a derivative
     return function.forward(*args)
 

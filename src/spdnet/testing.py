@@ -119,9 +119,8 @@ def check_layer(
     >>> from spdnet.testing import check_layer
     >>> check_layer(BiMap(3, 2, dtype=torch.float64), torch.eye(3).double().repeat(2, 1, 1))
     """
-    tolerances = [
-        _default_tolerance(p.dtype) for p in layer.parameters()
-    ]  # before the conversion to float64
+    # before the conversion to float64
+    tolerances = [_default_tolerance(p.dtype) for p in layer.parameters()]
     layer = copy.deepcopy(layer).to(torch.float64)
     with torch.no_grad():
         Y = layer(X)

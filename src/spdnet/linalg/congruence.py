@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from spdnet._autograd import apply_eager, batch_first
+from spdnet._autograd import apply_eager, batch_first, without_jvp
 from spdnet._precision import without_autocast, working_dtype
 from spdnet.linalg.symmetric import symmetrize
 
@@ -95,10 +95,6 @@ class _Congruence(Function):
             Q = W.mT[:, None] @ X
             return (symmetrize(Q @ W[:, None]), Q), (0, 0)
 
-
-class _ForwardCongruence(_Congruence):
-    """Variant with forward mode; separate because the compiler rejects a Function with ``jvp``."""
-
     @staticmethod
     def jvp(ctx: Any, dX: Tensor | None, dW: Tensor | None) -> tuple[Tensor, Tensor]:
         X, W, Q = ctx.saved_tensors
@@ -114,12 +110,15 @@ class _ForwardCongruence(_Congruence):
             return symmetrize(dY), dQ
 
 
+_CompiledCongruence = without_jvp(_Congruence)
+
+
 def _congruence(X: Tensor, W: Tensor) -> tuple[Tensor, Tensor]:
     if not torch.compiler.is_compiling():
-        return apply_eager(_ForwardCongruence, X, W)
+        return apply_eager(_Congruence, X, W)
     wanted = torch.is_grad_enabled() and (X.requires_grad or W.requires_grad)
     if wanted and not torch.compiler.is_exporting():
-        return _Congruence.apply(X, W)
+        return _CompiledCongruence.apply(X, W)
     return _Congruence.forward(X, W)  # plain products, because not every tracer accepts a Function
 
 

@@ -27,7 +27,14 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from spdnet._autograd import apply, batch_first, constant, is_concrete, is_differentiated
+from spdnet._autograd import (
+    apply,
+    batch_first,
+    constant,
+    is_concrete,
+    is_differentiated,
+    without_jvp,
+)
 from spdnet._checks import require_square
 from spdnet._precision import without_autocast
 from spdnet.linalg.cholesky import cholesky
@@ -96,7 +103,7 @@ def pencil_sum(
     x, P, Q = decompose_pencil(L, K, check=check, who=who)
     A = torch.linalg.solve_triangular(L.mT, P, upper=True)
     B = torch.linalg.solve_triangular(K.mT, Q, upper=True)
-    return apply(_Value, _ForwardValue, X.expand(P.shape), Y.expand(P.shape), x, A, B, g)
+    return apply(_Value, _CompiledValue, X.expand(P.shape), Y.expand(P.shape), x, A, B, g)
 
 
 def safe_sqrt(square: Tensor) -> Tensor:
@@ -189,25 +196,23 @@ class _Value(Function):
 
     @staticmethod
     def backward(ctx: Any, G: Tensor) -> tuple[Any, ...]:
-        dX, dY = apply(_Gradient, _ForwardGradient, *ctx.saved_tensors, ctx.g)
+        dX, dY = apply(_Gradient, _CompiledGradient, *ctx.saved_tensors, ctx.g)
         G = G[..., None, None]
         return G * dX, G * dY, None, None, None, None
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Tensor, int]:
-        args = tuple(batch_first(info.batch_size, in_dims, args))
-        return apply(_Value, _ForwardValue, *args), 0
-
-
-class _ForwardValue(_Value):
-    """Variant with forward mode; separate because the compiler rejects a Function with ``jvp``."""
+        return apply(_Value, _CompiledValue, *batch_first(info.batch_size, in_dims, args)), 0
 
     @staticmethod
     def jvp(ctx: Any, dX: Tensor | None, dY: Tensor | None, *_: Any) -> Tensor:
-        gradients = apply(_Gradient, _ForwardGradient, *ctx.saved_tensors, ctx.g)
+        gradients = apply(_Gradient, _CompiledGradient, *ctx.saved_tensors, ctx.g)
         pairs = zip(gradients, (dX, dY), strict=True)
         terms = [(G * D).sum((-2, -1)) for G, D in pairs if D is not None]
         return terms[0] + terms[1] if len(terms) == 2 else terms[0]
+
+
+_CompiledValue = without_jvp(_Value)
 
 
 class _Gradient(Function):
@@ -225,22 +230,23 @@ class _Gradient(Function):
 
     @staticmethod
     def backward(ctx: Any, E: Tensor, F: Tensor) -> tuple[Any, ...]:
-        dX, dY = apply(_Curvature, _ForwardCurvature, *ctx.saved_tensors, ctx.g, E, F)
+        dX, dY = apply(_Curvature, _CompiledCurvature, *ctx.saved_tensors, ctx.g, E, F)
         return dX, dY, None, None, None, None
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Any, tuple[int, int]]:
-        args = tuple(batch_first(info.batch_size, in_dims, args))
-        return apply(_Gradient, _ForwardGradient, *args), (0, 0)
+        moved = batch_first(info.batch_size, in_dims, args)
+        return apply(_Gradient, _CompiledGradient, *moved), (0, 0)
 
-
-class _ForwardGradient(_Gradient):
     @staticmethod
     def jvp(ctx: Any, dX: Tensor | None, dY: Tensor | None, *_: Any) -> tuple[Tensor, Tensor]:
         X, Y, *_rest = ctx.saved_tensors
         E = torch.zeros_like(X) if dX is None else dX
         F = torch.zeros_like(Y) if dY is None else dY
-        return apply(_Curvature, _ForwardCurvature, *ctx.saved_tensors, ctx.g, E, F)
+        return apply(_Curvature, _CompiledCurvature, *ctx.saved_tensors, ctx.g, E, F)
+
+
+_CompiledGradient = without_jvp(_Gradient)
 
 
 class _Curvature(Function):
@@ -268,16 +274,14 @@ class _Curvature(Function):
     def backward(ctx: Any, G: Tensor, H: Tensor) -> tuple[Any, ...]:
         if any(ctx.needs_input_grad[:2]):
             _refuse_third()
-        dE, dF = apply(_Curvature, _ForwardCurvature, *ctx.saved_tensors, ctx.g, G, H)
+        dE, dF = apply(_Curvature, _CompiledCurvature, *ctx.saved_tensors, ctx.g, G, H)
         return None, None, None, None, None, None, dE, dF
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Any, tuple[int, int]]:
-        args = tuple(batch_first(info.batch_size, in_dims, args))
-        return apply(_Curvature, _ForwardCurvature, *args), (0, 0)
+        moved = batch_first(info.batch_size, in_dims, args)
+        return apply(_Curvature, _CompiledCurvature, *moved), (0, 0)
 
-
-class _ForwardCurvature(_Curvature):
     @staticmethod
     def jvp(ctx: Any, dX: Tensor | None, dY: Tensor | None, *rest: Any) -> tuple[Tensor, Tensor]:
         if dX is not None or dY is not None:
@@ -286,7 +290,10 @@ class _ForwardCurvature(_Curvature):
         dE, dF = (
             torch.zeros_like(Z) if D is None else D for Z, D in zip((X, Y), rest[-2:], strict=True)
         )
-        return apply(_Curvature, _ForwardCurvature, *ctx.saved_tensors, ctx.g, dE, dF)
+        return apply(_Curvature, _CompiledCurvature, *ctx.saved_tensors, ctx.g, dE, dF)
+
+
+_CompiledCurvature = without_jvp(_Curvature)
 
 
 def _wants_derivative(X: Tensor) -> bool:

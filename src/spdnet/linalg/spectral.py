@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from spdnet._autograd import apply, batch_first, constant
+from spdnet._autograd import apply, batch_first, constant, without_jvp
 from spdnet._checks import require_square
 from spdnet._precision import accurate_dtype, without_autocast, working_dtype
 from spdnet.linalg import clamped
@@ -163,10 +163,6 @@ class _Derivative(Function):
         X, s, U, p, f, *directions = batch_first(info.batch_size, in_dims, args)
         return _derivative(X, s, U, f if p is None else f.bind(p), *directions), 0
 
-
-class _ForwardDerivative(_Derivative):
-    """Variant with forward mode; separate because the compiler rejects a Function with ``jvp``."""
-
     @staticmethod
     def jvp(ctx: Any, dX: Tensor | None, *rest: Any) -> Tensor:
         *point, directions = _saved(ctx)
@@ -177,11 +173,14 @@ class _ForwardDerivative(_Derivative):
         return torch.stack(terms).sum(0) if len(terms) > 1 else terms[0]
 
 
+_CompiledDerivative = without_jvp(_Derivative)
+
+
 def _derivative(X: Tensor, s: Tensor, U: Tensor, f: ScalarFunction, *directions: Tensor) -> Tensor:
     # pass the tensor of f separately, so that autograd and vmap see it
     p = f.parameter
     f = f if p is None else f.bind(None)
-    return apply(_Derivative, _ForwardDerivative, X, s, U, p, f, *directions)
+    return apply(_Derivative, _CompiledDerivative, X, s, U, p, f, *directions)
 
 
 def _saved(ctx: Any) -> tuple[Any, ...]:

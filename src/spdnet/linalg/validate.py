@@ -151,10 +151,8 @@ def _examine(
     code = torch.full(size.shape, -1, device=A.device)
     low, high = torch.full((2, *size.shape), torch.nan, dtype=accurate_dtype(A), device=A.device)
     asymmetric = _is_asymmetric(A, size, unit)
-    code[asymmetric], low[asymmetric] = (
-        FAULTS.index("asymmetric"),
-        (gap / size)[asymmetric].to(low.dtype),
-    )
+    code[asymmetric] = FAULTS.index("asymmetric")
+    low[asymmetric] = (gap / size)[asymmetric].to(low.dtype)
     if definite:
         code[size < limits.tiny / limits.eps] = FAULTS.index("too small")
         code[size == 0] = FAULTS.index("zero")

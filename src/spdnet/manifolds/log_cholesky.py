@@ -7,6 +7,7 @@ from spdnet._checks import require_square
 from spdnet._precision import in_float64
 from spdnet.linalg import cholesky, symmetrize
 from spdnet.linalg.cholesky import whiten
+from spdnet.linalg.pencil import cholesky_pair
 from spdnet.linalg.validate import require_tangent
 from spdnet.manifolds.flat import FlatMetric
 from spdnet.manifolds.metric import register_metric
@@ -62,14 +63,14 @@ class LogCholesky(FlatMetric):
     @in_float64
     def log(self, X: Tensor, Y: Tensor, *, check: bool = True) -> Tensor:
         r"""Compute :math:`D\varphi(X)^{-1}[\varphi(Y) - \varphi(X)]`."""
-        L, K = _cholesky_pair("log_cholesky.log", X, Y, check)
+        L, K = cholesky_pair(X, Y, check=check, who="log_cholesky.log")
         return _pull_back(L, _to_coordinates(K) - _to_coordinates(L))
 
     @in_float64
     def transport(self, X: Tensor, Y: Tensor, V: Tensor, *, check: bool = True) -> Tensor:
         r"""Compute :math:`D\varphi(Y)^{-1}[D\varphi(X)[V]]`."""
         who = "log_cholesky.transport"
-        L, K = _cholesky_pair(who, X, Y, check)
+        L, K = cholesky_pair(X, Y, check=check, who=who)
         return _pull_back(K, _push_forward(who, L, V, "V", check))
 
     def project_coordinates(self, S: Tensor) -> Tensor:
@@ -86,12 +87,6 @@ class LogCholesky(FlatMetric):
 
 log_cholesky = LogCholesky()
 register_metric(log_cholesky)
-
-
-def _cholesky_pair(who: str, X: Tensor, Y: Tensor, check: bool) -> tuple[Tensor, Tensor]:
-    require_square(who, Y, "Y", n=X.shape[-1])
-    L = cholesky(X, check=check, who=who)
-    return L, cholesky(Y, check=check, who=who, name="Y")
 
 
 def _to_coordinates(L: Tensor) -> Tensor:

@@ -134,7 +134,7 @@ class SPDNet(nn.Module):
         require_choice("SPDNet", "vectorize", vectorize, ("full", "vech"))
         require_choice("SPDNet", "init", init, INITS)
         if head != "linear":
-            head = get_metric(head, "logits", who="SPDNet", name="head", besides=("linear",))
+            head = get_metric(head, "logits", who="SPDNet", name="head", extra=("linear",))
         settings = None if norm is None else norm_settings("SPDNet", norm)
         if norm is not None and len(dims) < 2:
             raise ValueError(
