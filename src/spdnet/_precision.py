@@ -23,13 +23,18 @@ def accurate_dtype(X: Tensor) -> torch.dtype:
 
 
 def in_float64(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Run a function or method of tensors in float64, and round to the dtype of the first."""
+    """Run a function or method of tensors in float64, and round to the dtype of the first.
+
+    An object with ``uses_float64 = False`` runs the method in the dtype of the input.
+    """
     names = list(signature(function).parameters)
     position = int(names[0] == "self")
     first = names[position]
 
     @wraps(function)
     def lifted(*args: Any, **kwargs: Any) -> Tensor:
+        if position and not getattr(args[0], "uses_float64", True):
+            return function(*args, **kwargs)
         X = args[position] if len(args) > position else kwargs.get(first)
         if not isinstance(X, Tensor) or not X.dtype.is_floating_point:
             return function(*args, **kwargs)  # raises the error

@@ -71,22 +71,17 @@ def _library() -> Any:
         except OSError:
             continue
         if hasattr(library, "cusolverDnXsyevBatched"):
-            _declare(library)
-            return library
-    return None
-
-
-def _declare(library: Any) -> None:
-    """Declare argument types, without which ctypes truncates 64 bits to 32."""
+            break
+    else:
+        return None
+    # ctypes truncates 64 bits to 32 without the argument types
     library.cusolverDnCreate.argtypes = (_POINTER,)
     library.cusolverDnCreateParams.argtypes = (_POINTER,)
     library.cusolverDnSetStream.argtypes = (_POINTER, _POINTER)
-    size = ctypes.POINTER(_SIZE)
+    size, buffers = ctypes.POINTER(_SIZE), (_POINTER, _SIZE, _POINTER, _SIZE, _POINTER, _INT64)
     library.cusolverDnXsyevBatched_bufferSize.argtypes = (*_MATRICES, size, size, _INT64)
-    library.cusolverDnXsyevBatched.argtypes = (
-        *_MATRICES,
-        *(_POINTER, _SIZE, _POINTER, _SIZE, _POINTER, _INT64),
-    )
+    library.cusolverDnXsyevBatched.argtypes = (*_MATRICES, *buffers)
+    return library
 
 
 def _call(name: str, *args: Any) -> None:

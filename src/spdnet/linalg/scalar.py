@@ -312,7 +312,8 @@ class Softplus(ScalarFunction):
     def _first(a: Tensor, b: Tensor) -> Tensor:
         gap = a - b
         growth = torch.sigmoid(b) * _phi1(gap.clamp(max=1))
-        close = _log1p_ratio(growth * gap) * growth
+        t = growth * gap
+        close = _ratio(torch.log1p(t), t, torch.ones_like(t)) * growth
         apart = torch.logaddexp(
             gap + torch.nn.functional.logsigmoid(b), torch.nn.functional.logsigmoid(-b)
         )
@@ -377,11 +378,6 @@ def _ratio(numerator: Tensor, denominator: Tensor, limit: Tensor) -> Tensor:
 def _log_ratio(hi: Tensor, lo: Tensor) -> Tensor:
     """Compute ``log(hi / lo)`` for ``hi >= lo > 0`` without cancellation or overflow."""
     return torch.where(hi > 2 * lo, hi.log() - lo.log(), torch.log1p((hi - lo) / lo))
-
-
-def _log1p_ratio(t: Tensor) -> Tensor:
-    """Compute ``log1p(t) / t``, 1 at zero."""
-    return _ratio(torch.log1p(t), t, torch.ones_like(t))
 
 
 def _phi1(t: Tensor) -> Tensor:

@@ -32,7 +32,6 @@ FAULTS = ("not finite", "zero", "too small", "asymmetric", "indefinite", "singul
 #: rounding unit of float64
 UNIT = torch.finfo(torch.float64).eps
 _FLOAT32_UNIT = torch.finfo(torch.float32).eps
-_CHUNK_BYTES = {"cuda": 2**28, "cpu": 2**22}  # examined together: fills a GPU, fits a cache
 
 _REGULARIZE = "; regularize it, for example with spdnet.covariance.regularize({name}){lost}"
 _LOST = (
@@ -77,7 +76,8 @@ def singular_ratio(n: int, unit: float) -> float:
 
 def chunk_size(n: int, device: torch.device) -> int:
     """Return the number of matrices of size ``n`` to examine together, to bound memory."""
-    return max(1, _CHUNK_BYTES.get(device.type, 2**22) // (8 * n * n + 1))
+    size = 2**28 if device.type == "cuda" else 2**22  # bytes: fills a GPU, fits a cache
+    return max(1, size // (8 * n * n + 1))
 
 
 def rounding_unit(dtype: numpy.dtype[Any]) -> float:

@@ -1,9 +1,5 @@
 """Metrics that are Euclidean in some coordinates."""
 
-from collections.abc import Callable
-from functools import wraps
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -17,17 +13,6 @@ from spdnet.manifolds.normalization import FlatNormalization, Normalization, pow
 from spdnet.manifolds.pairs import Progress, euclidean
 
 _CHUNK = 1024
-
-
-def _in_chosen_precision(method: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Run a method in float64 if its metric asks for it."""
-    lifted = in_float64(method)
-
-    @wraps(method)
-    def chosen(self: "FlatMetric", *args: Any, **kwargs: Any) -> Tensor:
-        return (lifted if self.uses_float64 else method)(self, *args, **kwargs)
-
-    return chosen
 
 
 class FlatMetric(Metric):
@@ -62,13 +47,13 @@ class FlatMetric(Metric):
 
     uses_float64 = True
 
-    @_in_chosen_precision
+    @in_float64
     def distance(self, X: Tensor, Y: Tensor, *, check: bool = True) -> Tensor:
         r"""Compute :math:`\lVert \varphi(X) - \varphi(Y) \rVert_F`."""
         C, D = self._coordinates_of_pair("distance", X, Y, check)
         return (C - D).flatten(-2).norm(dim=-1)
 
-    @_in_chosen_precision
+    @in_float64
     def squared_distance(self, X: Tensor, Y: Tensor, *, check: bool = True) -> Tensor:
         r"""Compute :math:`\lVert \varphi(X) - \varphi(Y) \rVert_F^2`."""
         C, D = self._coordinates_of_pair("squared_distance", X, Y, check)
@@ -86,14 +71,14 @@ class FlatMetric(Metric):
         A = self.vectors(X)
         return euclidean(A, A if Y is None else self.vectors(Y)).square()
 
-    @_in_chosen_precision
+    @in_float64
     def geodesic(self, X: Tensor, Y: Tensor, t: float | Tensor, *, check: bool = True) -> Tensor:
         r"""Compute :math:`\varphi^{-1}((1 - t) \varphi(X) + t \varphi(Y))`."""
         C, D = self._coordinates_of_pair("geodesic", X, Y, check)
         t = t[..., None, None] if isinstance(t, Tensor) else t
         return self.from_coordinates(C + t * (D - C))
 
-    @_in_chosen_precision
+    @in_float64
     def mean(self, X: Tensor, weights: Tensor | None = None, *, check: bool = True) -> Tensor:
         r"""Compute the weighted Frechet mean :math:`\varphi^{-1}(\sum_i w_i \varphi(X_i))`."""
         who = f"{self.name}.mean"

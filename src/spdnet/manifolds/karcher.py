@@ -133,7 +133,9 @@ def _evaluate(L: Tensor, F: Tensor, w: Tensor) -> _Estimate:
     sigma = torch.linalg.svdvals(L)
     condition = (sigma[..., 0] / sigma[..., -1])[..., None, None]
     unit = 8 * L.shape[-1] * torch.finfo(L.dtype).eps
-    return _Estimate(L, g, s, U, _norm(g), unit * torch.maximum((w * ratio).sum(-3), condition))
+    return _Estimate(
+        L, g, s, U, _dot(g, g).sqrt(), unit * torch.maximum((w * ratio).sum(-3), condition)
+    )
 
 
 def _whiten_factors(L: Tensor, F: Tensor) -> Tensor:
@@ -236,10 +238,6 @@ def _conjugate_gradients(B: Tensor, K: Tensor, U: Tensor, *, tolerance: float) -
         rho, old = torch.where(active, _dot(R, R), rho), rho
         P = torch.where(active, R + rho / old * P, P)
     return symmetrize(S)
-
-
-def _norm(A: Tensor) -> Tensor:
-    return _dot(A, A).sqrt()
 
 
 def _dot(A: Tensor, B: Tensor) -> Tensor:

@@ -1,6 +1,9 @@
-"""Operations of Riemannian batch normalization: coordinates, mean, centering, scaling, bias."""
+"""Operations of Riemannian batch normalization, on coordinates ``F (..., n, n)``.
 
-from typing import TYPE_CHECKING, Protocol
+Coordinates need not be flat: those of the affine-invariant metric are powers of the matrices.
+"""
+
+from typing import TYPE_CHECKING, TypeAlias
 
 import torch
 from torch import Tensor
@@ -12,37 +15,6 @@ if TYPE_CHECKING:
     from spdnet.manifolds.metric import Metric
 
 
-class Normalization(Protocol):
-    """Operations of batch normalization in a metric, on coordinates ``F (..., n, n)``.
-
-    Coordinates need not be flat: those of the affine-invariant metric are powers of the matrices.
-    """
-
-    def coordinates(self, X: Tensor, *, check: bool, who: str) -> Tensor:
-        """Compute coordinates; ``check`` raises a ValueError for matrices that are not SPD."""
-
-    def from_coordinates(self, F: Tensor) -> Tensor:
-        """Compute the matrices with the coordinates ``F``."""
-
-    def origin(self, like: Tensor) -> Tensor:
-        """Return the coordinates ``(n, n)`` of the identity."""
-
-    def mean(self, F: Tensor) -> Tensor:
-        """Compute the mean ``(n, n)`` of ``(N, n, n)``."""
-
-    def interpolate(self, M: Tensor, target: Tensor, t: float) -> Tensor:
-        """Compute the point at the fraction ``t`` of the way from ``M`` to ``target``."""
-
-    def frame(self, M: Tensor) -> Tensor:
-        """Compute the function of the mean that ``logs`` and ``normalized`` need."""
-
-    def logs(self, F: Tensor, frame: Tensor) -> Tensor:
-        """Compute tangent vectors at the mean, whose norm is the distance times the power."""
-
-    def normalized(self, F: Tensor, frame: Tensor, f: Tensor | None, S: Tensor | None) -> Tensor:
-        """Scale the distances from the mean by ``f`` and move the mean to the bias ``S``."""
-
-
 class FlatNormalization:
     """Normalization in the coordinates of a flat metric, of powers of the matrices."""
 
@@ -51,27 +23,35 @@ class FlatNormalization:
         self.power = power
 
     def coordinates(self, X: Tensor, *, check: bool, who: str) -> Tensor:
+        """Compute coordinates; ``check`` raises a ValueError for matrices that are not SPD."""
         return self.metric.coordinates(power_of(X, self.power, check), check=check, who=who)
 
     def from_coordinates(self, F: Tensor) -> Tensor:
+        """Compute the matrices with the coordinates ``F``."""
         return power_of(self.metric.from_coordinates(F), 1 / self.power)
 
     def origin(self, like: Tensor) -> Tensor:
+        """Return the coordinates ``(n, n)`` of the identity."""
         return torch.zeros_like(like)
 
     def mean(self, F: Tensor) -> Tensor:
+        """Compute the mean ``(n, n)`` of ``(N, n, n)``."""
         return F.mean(0)
 
     def interpolate(self, M: Tensor, target: Tensor, t: float) -> Tensor:
+        """Compute the point at the fraction ``t`` of the way from ``M`` to ``target``."""
         return torch.lerp(M, target, t)
 
     def frame(self, M: Tensor) -> Tensor:
+        """Compute the function of the mean that ``logs`` and ``normalized`` need."""
         return M
 
     def logs(self, F: Tensor, frame: Tensor) -> Tensor:
+        """Compute tangent vectors at the mean, whose norm is the distance times the power."""
         return F - frame
 
     def normalized(self, F: Tensor, frame: Tensor, f: Tensor | None, S: Tensor | None) -> Tensor:
+        """Scale the distances from the mean by ``f`` and move the mean to the bias ``S``."""
         F = F - frame
         F = F if f is None else f * F
         return F if S is None else F + self.metric.project_coordinates(S)
@@ -145,3 +125,6 @@ class CongruenceNormalization:
 def power_of(X: Tensor, power: float, check: bool = False) -> Tensor:
     """Compute the power of matrices; return ``X`` itself for the power 1."""
     return X if power == 1 else powm(X, power, check=check)
+
+
+Normalization: TypeAlias = FlatNormalization | CongruenceNormalization

@@ -52,7 +52,7 @@ def is_stiefel(p: Any) -> bool:
     return isinstance(p, StiefelParameter) or getattr(p, "is_sharded_stiefel", False)
 
 
-def mark(p: torch.nn.Parameter) -> None:
+def mark_stiefel(p: torch.nn.Parameter) -> None:
     """Mark a parameter that torch created in place of a Stiefel parameter.
 
     An attribute marks a DTensor, as created by ``fully_shard``, because it has its own class.
@@ -60,9 +60,9 @@ def mark(p: torch.nn.Parameter) -> None:
     Examples
     --------
     >>> import torch
-    >>> from spdnet.manifolds.stiefel import is_stiefel, mark
+    >>> from spdnet.manifolds.stiefel import is_stiefel, mark_stiefel
     >>> p = torch.nn.Parameter(torch.eye(3, 2))
-    >>> mark(p)
+    >>> mark_stiefel(p)
     >>> is_stiefel(p)
     True
     """

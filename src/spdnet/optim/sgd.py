@@ -68,8 +68,8 @@ class RiemannianSGD(RiemannianOptimizer):
         metric: str = "embedded",
         retraction: str = "qr",
     ) -> None:
-        defaults = {"lr": lr, "momentum": momentum, "nesterov": nesterov, "maximize": maximize}
-        defaults |= {"weight_decay": weight_decay, "dampening": dampening}
+        defaults = {"lr": lr, "momentum": momentum, "nesterov": nesterov}
+        defaults |= {"weight_decay": weight_decay, "dampening": dampening, "maximize": maximize}
         super().__init__(params, defaults | {"metric": metric, "retraction": retraction})
 
     def _check_group(self, group: dict[str, Any]) -> None:
