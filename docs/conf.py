@@ -1,5 +1,6 @@
 """Sphinx configuration; the build runs offline and generates all outputs and figures."""
 
+import inspect
 import os
 import re
 import sys
@@ -14,6 +15,8 @@ import commands  # noqa: E402
 import outputs  # noqa: E402
 import pictures  # noqa: E402
 from docutils import nodes  # noqa: E402
+
+from spdnet.manifolds import Metric  # noqa: E402
 
 pictures.make(HERE / "_made")
 commands.make(HERE / "_made")
@@ -136,6 +139,18 @@ def add_summary(app, what, name, obj, options, lines):
         lines += ["", ".. autosummary::", "   :nosignatures:", "", *names, ""]
 
 
+def inherit_parameters(app, what, name, obj, options, lines):
+    """Append the parameters that a method of a metric shares with the method it overrides."""
+    kind = getattr(sys.modules.get(getattr(obj, "__module__", "")), name.split(".")[-2], None)
+    if what != "method" or not (isinstance(kind, type) and issubclass(kind, Metric)):
+        return
+    for base in kind.__mro__[1:]:
+        text = inspect.getdoc(vars(base).get(name.split(".")[-1])) or ""
+        if "Parameters" not in lines and "\nParameters\n" in text:
+            text = text[text.index("\nParameters\n") :].partition("\nExamples\n")[0]
+            lines += ["", *text.strip().splitlines(), ""]
+
+
 def skip_foreign(app, what, name, obj, skip, options):
     """Skip named-tuple fields and methods that scikit-learn generates."""
     ours = not str(getattr(obj, "__doc__", "")).startswith("Alias for field")
@@ -160,6 +175,7 @@ def rewrite_links(app, docname, source):
 def setup(app):
     """Connect the event handlers."""
     app.connect("missing-reference", resolve_external)
+    app.connect("autodoc-process-docstring", inherit_parameters, priority=100)  # before numpydoc
     app.connect("autodoc-process-docstring", add_summary, priority=900)
     app.connect("autodoc-skip-member", skip_foreign)
     app.connect("source-read", insert_outputs)

@@ -434,7 +434,7 @@ BAD = {
     ),
     "a setting of another type": (
         lambda p: toml(p, 'data = "digits"\nepochs = "many"'),
-        "expected epochs to be a whole number, got 'many'",
+        "expected epochs to be an integer, got 'many'",
     ),
     "data of another type": (lambda p: toml(p, "data = 3"), "expected data to be text, got 3"),
     "a folder that is not empty": (

@@ -211,7 +211,7 @@ CASES = {
     "indefinite": (
         lambda: LogEig()(indefinite),
         ValueError,
-        r"LogEig: .*X\[1\] is not positive definite \(eigenvalues from -0.5 to 2\).*regularise",
+        r"LogEig: .*X\[1\] is not positive definite \(eigenvalues from -0.5 to 2\).*regularize",
     ),
     "singular": (lambda: LogEig()(singular), ValueError, r"X\[3\] is not positive definite"),
     "zero matrix": (lambda: logm(torch.zeros(3, 3)), ValueError, "logm: .*not positive definite"),
@@ -272,7 +272,7 @@ CASES = {
         "BiMap: .*never grow, got 3 -> 5.*orthonormal",
     ),
     "empty bimap": (lambda: BiMap(3, 0), ValueError, "BiMap: .*>= 1, got 0"),
-    "float bimap": (lambda: BiMap(3.0, 2), TypeError, "BiMap: .*whole number, got 3.0"),
+    "float bimap": (lambda: BiMap(3.0, 2), TypeError, "BiMap: .*integer, got 3.0"),
     "bimap init": (
         lambda: BiMap(3, 2, init="random"),
         ValueError,

@@ -296,8 +296,8 @@ def test_sizes_of_a_signal_net():
     ("call", "kind", "message"),
     [
         (lambda: SignalNet(0, 2), ValueError, "n_chans >= 1"),
-        (lambda: SignalNet(4, 2.5), TypeError, "n_outputs to be a whole number"),
-        (lambda: SignalNet(4, 2, "50"), TypeError, "n_times to be a whole number"),
+        (lambda: SignalNet(4, 2.5), TypeError, "n_outputs to be an integer"),
+        (lambda: SignalNet(4, 2, "50"), TypeError, "n_times to be an integer"),
         (lambda: SignalNet(4, 2, model="eegnet"), ValueError, "'tsmnet', 'spdnet', got 'eegnet'"),
         (lambda: SignalNet(4, 2, dims=(4, 3, 2)), ValueError, "two dims .* got \\(4, 3, 2\\)"),
         (lambda: SignalNet(4, 2, gain=0), ValueError, "gain > 0"),

@@ -51,7 +51,7 @@ _HOMES = {"SPDNet": "spdnet.models", "SPDNetClassifier": "spdnet.estimator"}
 
 
 def __getattr__(name: str) -> Any:
-    # each part is loaded when it is first asked for: torch, scikit-learn and the others are slow
+    # load each package on first access, because torch, scikit-learn and others are slow to import
     if name == "__version__":
         return import_module("importlib.metadata").version("spdnet")
     if name in _HOMES:

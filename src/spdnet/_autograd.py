@@ -1,4 +1,4 @@
-"""What custom autograd functions share."""
+"""Helpers of custom autograd functions."""
 
 from typing import Any, NoReturn
 
@@ -8,8 +8,25 @@ from torch._functorch.utils import unwrap_dead_wrappers
 from torch.autograd import Function, forward_ad
 
 
-def apply(function: type[Function], *args: Any) -> Any:
-    """``function.apply(*args)``, all arguments given, in half the time for small tensors.
+def without_jvp(function: type[Function]) -> type[Function]:
+    """Return a variant without ``jvp``, which the compiler rejects."""
+    return type(function.__name__, (function,), {"jvp": staticmethod(Function.jvp)})
+
+
+def apply(function: type[Function], compiled: type[Function], *args: Any) -> Any:
+    """Apply a Function, or its variant :func:`without_jvp` when compiling."""
+    if not torch.compiler.is_compiling():
+        return apply_eager(function, *args)
+    tensors = (a for a in args if isinstance(a, Tensor))
+    wanted = torch.is_grad_enabled() and any(a.requires_grad for a in tensors)
+    if wanted and not is_exporting():
+        return compiled.apply(*args)
+    # the compiler cannot trace a Function without a derivative
+    return function.forward(*args)
+
+
+def apply_eager(function: type[Function], *args: Any) -> Any:
+    """Call ``function.apply`` with all arguments, in half the time for small tensors.
 
     torch inspects the signature of ``forward`` at every call, to fill in default arguments.
     """
@@ -19,24 +36,24 @@ def apply(function: type[Function], *args: Any) -> Any:
 
 
 def is_transformed(x: Tensor) -> bool:
-    """Whether ``x`` is inside a transform of torch.func, such as vmap or grad."""
+    """Return whether ``x`` is inside a transform of torch.func, such as vmap or grad."""
     return torch._C._functorch.is_functorch_wrapped_tensor(x)
 
 
 def is_exporting() -> bool:
-    """Whether torch.export is at work.
+    """Return whether torch.export is running.
 
-    ``torch.compiler.is_exporting()`` is true in ``torch.compile`` as well, before torch 2.13.
+    Before torch 2.13, ``torch.compiler.is_exporting()`` is also true in ``torch.compile``.
     """
     return torch.compiler._is_exporting_flag
 
 
 def constant(X: Tensor) -> Tensor:
-    """Return ``X`` as a constant, to be decomposed by a caller that adds the derivative itself.
+    """Return ``X`` as a constant, for callers that define the derivative themselves.
 
-    A program of torch.export consists of operators of torch only and cannot hold that derivative.
-    There every gradient through ``X`` is NaN, because one without this part would be wrong and go
-    unnoticed: the root of zero has the slope infinity.
+    A program of torch.export consists of torch operators and cannot contain that derivative. There,
+    every gradient through ``X`` is NaN (the square root has infinite slope at zero), because a
+    gradient without this part would be silently wrong.
     """
     return X + (X - X).sqrt() if is_exporting() else X.detach()
 
@@ -50,7 +67,7 @@ def refuse_tracing() -> None:
 
 
 def refuse_format(who: str) -> NoReturn:
-    """Raise an error that says how to save a network instead."""
+    """Raise an error that tells how to save a network instead."""
     raise NotImplementedError(
         f"{who}: not available for spdnet, because TorchScript does not take its Python code and "
         "ONNX has no eigendecomposition; use torch.export.export and torch.export.save, whose "
@@ -62,12 +79,12 @@ def _is_onnx_export() -> bool:
     return torch.onnx.is_in_onnx_export()
 
 
-# to be called by torch.export(strict=True) too, which takes the function above to be false
+# otherwise torch.export(strict=True) assumes that the function returns False
 _is_onnx_export._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def is_concrete(X: Tensor) -> bool:
-    """Whether the values of ``X`` can be looked at: not in compilation, export, vmap, on meta."""
+    """Return whether ``X`` has values: not in compilation, export, vmap or on meta."""
     refuse_tracing()
     return not (
         torch.compiler.is_compiling()
@@ -78,20 +95,20 @@ def is_concrete(X: Tensor) -> bool:
 
 
 def can_branch(X: Tensor) -> bool:
-    """Whether the values of ``X`` may decide what is done: concrete, not captured in a graph."""
+    """Return whether values of ``X`` may steer control flow: concrete, not in graph capture."""
     if X.numel() == 0 or not is_concrete(X):
         return False
     return X.device.type != "cuda" or not torch.cuda.is_current_stream_capturing()
 
 
 def is_differentiated(x: Tensor) -> bool:
-    """Whether a derivative with respect to ``x`` may be wanted, in reverse or in forward mode."""
+    """Return whether ``x`` may be differentiated, in reverse or forward mode."""
     dual = forward_ad._current_level >= 0 and forward_ad.unpack_dual(x).tangent is not None
     return (torch.is_grad_enabled() and x.requires_grad) or dual or is_transformed(x)
 
 
 def batch_first(size: int, in_dims: tuple[Any, ...], args: tuple[Any, ...]) -> list[Any]:
-    """Every tensor of ``args`` with the batch of vmap as its first dimension."""
+    """Move the batch dimension of vmap to the front of every tensor in ``args``."""
 
     def moved(x: Any, dim: int | None) -> Any:
         if not isinstance(x, Tensor):

@@ -1,7 +1,7 @@
-"""Checks of shapes, types and settings, which do not look at the data.
+"""Validation of shapes, types and settings, without looking at the data.
 
-Each message says who complains, what was expected, what came, and what to do. The checks of the
-values of matrices are in :mod:`spdnet.linalg.validate`.
+Messages have the form "who: expected ..., got ...; what to do". The values of matrices are
+validated in :mod:`spdnet.linalg.validate`.
 """
 
 import difflib
@@ -19,7 +19,7 @@ from spdnet._precision import HALF
 
 
 def as_array(who: str, values: Any, name: str = "X") -> NDArray[Any]:
-    """Convert to a plain array; refuse masked entries, whose values mean nothing."""
+    """Convert to a plain array; raise a ValueError for masked entries."""
     parts = values if isinstance(values, list | tuple) else [values]
     if any(isinstance(part, numpy.ma.MaskedArray) and numpy.ma.is_masked(part) for part in parts):
         count = sum(numpy.ma.count_masked(part) for part in parts)
@@ -31,7 +31,7 @@ def as_array(who: str, values: Any, name: str = "X") -> NDArray[Any]:
 
 
 def bands_hint(X: NDArray[Any]) -> str:
-    """What to do with several symmetric matrices for each sample; empty for other arrays."""
+    """Return advice for several symmetric matrices per sample; empty for other arrays."""
     if X.ndim != 4 or X.shape[-1] != X.shape[-2] or not X.size or X.dtype.kind not in "iuf":
         return ""
     some = X[:8]
@@ -45,7 +45,7 @@ def bands_hint(X: NDArray[Any]) -> str:
 
 
 def require_tensor(who: str, X: Any, name: str = "X") -> None:
-    """``X`` is a torch tensor."""
+    """Raise a TypeError unless ``X`` is a torch tensor."""
     if not isinstance(X, Tensor):
         kind = f"{type(X).__module__}.{type(X).__qualname__}".removeprefix("builtins.")
         raise TypeError(
@@ -54,7 +54,7 @@ def require_tensor(who: str, X: Any, name: str = "X") -> None:
 
 
 def require_square(who: str, X: Tensor, name: str = "X", n: int | None = None) -> None:
-    """``X`` is ``(..., n, n)`` with a real floating dtype."""
+    """Raise an error unless ``X`` is ``(..., n, n)`` with a real floating dtype."""
     require_tensor(who, X, name)
     size = "n" if n is None else n
     rows, cols = X.shape[-2:] if X.ndim >= 2 else (0, 0)
@@ -67,7 +67,7 @@ def require_square(who: str, X: Tensor, name: str = "X", n: int | None = None) -
 
 
 def require_tall(who: str, W: Tensor, name: str = "W") -> None:
-    """``W`` is ``(..., n, k)`` with ``n >= k >= 1`` and a real floating dtype."""
+    """Raise an error unless ``W`` is ``(..., n, k)``, ``n >= k >= 1``, of a floating dtype."""
     require_tensor(who, W, name)
     rows, cols = W.shape[-2:] if W.ndim >= 2 else (0, 0)
     if rows < cols or cols == 0:
@@ -79,7 +79,7 @@ def require_tall(who: str, W: Tensor, name: str = "W") -> None:
 
 
 def require_same_shape(who: str, **tensors: Tensor) -> None:
-    """All are tensors of the shape of the first."""
+    """Raise an error unless all are tensors of the shape of the first."""
     (first, X), *rest = tensors.items()
     require_tensor(who, X, first)
     for name, Y in rest:
@@ -92,7 +92,7 @@ def require_same_shape(who: str, **tensors: Tensor) -> None:
 
 
 def require_floating(who: str, X: Tensor, name: str = "X") -> None:
-    """``X`` has a real floating dtype."""
+    """Raise a TypeError unless ``X`` has a real floating dtype."""
     if not X.dtype.is_floating_point:
         raise TypeError(
             f"{who}: expected {name} with a real floating dtype, got {X.dtype}; "
@@ -101,7 +101,7 @@ def require_floating(who: str, X: Tensor, name: str = "X") -> None:
 
 
 def require_same_dtype(who: str, X: Tensor, weight: Tensor) -> None:
-    """``X`` has the dtype of the weights, or a half type that is lifted to it."""
+    """Raise a TypeError unless ``X`` has the dtype of the weights, or half precision."""
     if X.dtype != weight.dtype and X.dtype not in HALF:
         raise TypeError(
             f"{who}: expected X with the dtype of the weights, {weight.dtype}, got {X.dtype}; "
@@ -110,7 +110,7 @@ def require_same_dtype(who: str, X: Tensor, weight: Tensor) -> None:
 
 
 def require_choice(who: str, name: str, got: Any, choices: Iterable[str]) -> None:
-    """``got`` is one of the named choices."""
+    """Raise a ValueError unless ``got`` is one of the choices."""
     choices = list(choices)
     if got not in choices:
         raise ValueError(
@@ -120,7 +120,7 @@ def require_choice(who: str, name: str, got: Any, choices: Iterable[str]) -> Non
 
 
 def did_you_mean(got: Any, choices: Iterable[str]) -> str:
-    """The nearest of the choices, as the end of a message; nothing where none is near."""
+    """Return the closest choice as the end of a message, or an empty string."""
     near = difflib.get_close_matches(got, choices, n=1) if isinstance(got, str) else []
     return f"; did you mean {near[0]!r}?" if near else ""
 
@@ -135,12 +135,12 @@ def require_number(
     at_most: float = math.inf,
     below: float = math.inf,
 ) -> None:
-    """``got`` is a finite number within the bounds."""
+    """Raise an error unless ``got`` is a finite number within the bounds."""
     if isinstance(got, bool) or not isinstance(got, Real):
         raise TypeError(f"{who}: expected {name} to be a number, got {got!r}")
     try:
         value = float(got)
-    except OverflowError:  # a whole number of hundreds of digits
+    except OverflowError:  # an integer with hundreds of digits
         value = math.inf
     bounds = {">": above, ">=": at_least, "<=": at_most, "<": below}
     inside = above < value < below and at_least <= value <= at_most
@@ -151,15 +151,15 @@ def require_number(
 
 
 def require_count(who: str, name: str, got: Any) -> None:
-    """``got`` is a whole number of at least 1."""
+    """Raise an error unless ``got`` is an integer of at least 1."""
     if isinstance(got, bool) or not isinstance(got, Integral):
-        raise TypeError(f"{who}: expected {name} to be a whole number, got {got!r}")
+        raise TypeError(f"{who}: expected {name} to be an integer, got {got!r}")
     if got < 1:
         raise ValueError(f"{who}: expected {name} >= 1, got {got}")
 
 
 def require_shrinking(who: str, dims: Any) -> tuple[int, ...]:
-    """The sizes as a tuple, after checking that they are whole, positive and never grow."""
+    """Return the sizes as a tuple if they are positive integers that never grow."""
     if isinstance(dims, str) or not hasattr(dims, "__len__") or len(dims) == 0:
         raise TypeError(
             f"{who}: expected dims to be a sequence of matrix sizes such as (93, 70, 50, 30), "
@@ -173,7 +173,7 @@ def require_shrinking(who: str, dims: Any) -> tuple[int, ...]:
 
 
 def require_reducing(who: str, before: int, after: int, where: str) -> None:
-    """A BiMap from size ``before`` to ``after`` can have orthonormal columns."""
+    """Raise a ValueError if a BiMap of these sizes cannot have orthonormal columns."""
     if after > before:
         raise ValueError(
             f"{who}: expected sizes that never grow, got {before} -> {after} {where}; a BiMap with "
@@ -182,7 +182,7 @@ def require_reducing(who: str, before: int, after: int, where: str) -> None:
 
 
 def require_threshold(who: str, eps: Any) -> float | None:
-    """Check a threshold; the share of a percentage such as ``"10%"``, None for a number."""
+    """Validate a threshold; return the fraction of a percentage, or None for a number."""
     if not isinstance(eps, str):
         require_number(who, "eps", eps, at_least=0)
         return None
@@ -200,7 +200,7 @@ def require_threshold(who: str, eps: Any) -> float | None:
 
 
 def require_channels(who: str, X: Tensor, n: int, name: str = "X") -> None:
-    """``X`` is ``(..., n, m, m)``: so many matrices for each sample."""
+    """Raise a ValueError unless ``X`` is ``(..., n, m, m)``, with ``n`` matrices per sample."""
     if X.ndim < 3 or X.shape[-3] != n:
         raise ValueError(
             f"{who}: expected {name} of shape (..., {n}, m, m), {n} matrices for each sample, got "

@@ -16,7 +16,14 @@ from torch import Tensor
 
 from spdnet._checks import as_array, bands_hint, require_square
 from spdnet.linalg import symmetrize
-from spdnet.linalg.validate import UNIT, as_float64, find_faults, piece_size, refuse_first, unit_of
+from spdnet.linalg.validate import (
+    UNIT,
+    as_float64,
+    chunk_size,
+    find_faults,
+    raise_first_fault,
+    rounding_unit,
+)
 
 
 def checked_matrices(
@@ -59,7 +66,7 @@ def checked_matrices(
     require_square(who, found, n=n)
     where = device if device.type == "cuda" else torch.device("cpu")
     unit = max(unit, torch.finfo(dtype).eps)
-    size = piece_size(values.shape[-1], where)
+    size = chunk_size(values.shape[-1], where)
 
     def converted() -> Iterator[Tensor]:
         for start in range(0, len(values), size):
@@ -68,7 +75,7 @@ def checked_matrices(
             found[part] = symmetrize(matrices).to(device, dtype)
             yield matrices
 
-    refuse_first(who, find_faults(converted(), len(values), unit=unit, dtype=dtype), unit)
+    raise_first_fault(who, find_faults(converted(), len(values), unit=unit, dtype=dtype), unit)
     return found
 
 
@@ -161,4 +168,4 @@ def _numbers(who: str, X: Any, shape: str, hint: str = "") -> tuple[NDArray[Any]
         raise ValueError(f"{who}: expected at least one matrix, got none")
     if not numpy.issubdtype(values.dtype, numpy.number) or numpy.iscomplexobj(values):
         raise TypeError(f"{who}: expected X with real numbers, got dtype {values.dtype}")
-    return values, max(unit, unit_of(values.dtype))
+    return values, max(unit, rounding_unit(values.dtype))

@@ -1,4 +1,4 @@
-"""Locks that keep other processes out of a folder or a file."""
+"""Locks that keep other processes out of a folder or file."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,22 +11,14 @@ LOCK = ".lock"
 
 
 class LockedError(ValueError):
-    """Another process holds the lock."""
+    """Error raised if another process holds the lock."""
 
 
 def acquire(path: Path, message: str) -> BaseFileLock:
     """Acquire a lock file without waiting; the lock ends with the process.
 
-    Parameters
-    ----------
-    path : Path
-        The lock file. It is created if needed and stays when the lock is released.
-    message : str
-        Text of the error if another process holds the lock.
-
-    Raises
-    ------
-    LockedError
+    The file is created if needed and stays when the lock is released. If another process holds the
+    lock, a LockedError with ``message`` is raised.
     """
     lock = FileLock(path, timeout=0)
     try:

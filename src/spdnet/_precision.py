@@ -1,4 +1,4 @@
-"""Which precision a computation runs in: half types lifted, autocast kept out."""
+"""Precision of computations: half precision in float32, and no autocast."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -13,26 +13,31 @@ HALF = (torch.float16, torch.bfloat16)
 
 
 def working_dtype(dtype: torch.dtype) -> torch.dtype:
-    """The dtype a computation on ``dtype`` runs in: float32 for the half types, else itself."""
+    """Return float32 for half precision, and otherwise ``dtype`` itself."""
     return torch.float32 if dtype in HALF else dtype
 
 
 def accurate_dtype(X: Tensor) -> torch.dtype:
-    """float64 where the device has it, else the working dtype."""
+    """Return float64 if the device supports it, and otherwise the working dtype."""
     return working_dtype(X.dtype) if X.device.type == "mps" else torch.float64
 
 
-def accurately(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Run a function or method of tensors in float64, and round to the dtype of the first."""
+def in_float64(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Run a function or method of tensors in float64, and round to the dtype of the first.
+
+    An object with ``uses_float64 = False`` runs the method in the dtype of the input.
+    """
     names = list(signature(function).parameters)
-    place = int(names[0] == "self")
-    first = names[place]
+    position = int(names[0] == "self")
+    first = names[position]
 
     @wraps(function)
     def lifted(*args: Any, **kwargs: Any) -> Tensor:
-        X = args[place] if len(args) > place else kwargs.get(first)
+        if position and not getattr(args[0], "uses_float64", True):
+            return function(*args, **kwargs)
+        X = args[position] if len(args) > position else kwargs.get(first)
         if not isinstance(X, Tensor) or not X.dtype.is_floating_point:
-            return function(*args, **kwargs)  # which will refuse it
+            return function(*args, **kwargs)  # raises the error
         dtype = accurate_dtype(X)
         args = tuple([a.to(dtype) if isinstance(a, Tensor) else a for a in args])
         for name, a in kwargs.items():
@@ -43,9 +48,9 @@ def accurately(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return lifted
 
 
-def unlowered(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Keep autocast out of a function of tensors."""
-    first = _first_name(function)
+def disable_autocast(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Disable autocast in a function of tensors."""
+    first = next(iter(signature(function).parameters))
 
     @wraps(function)
     def plain(*args: Any, **kwargs: Any) -> Tensor:
@@ -55,12 +60,8 @@ def unlowered(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return plain
 
 
-def _first_name(function: Callable[..., Any]) -> str:
-    return next(iter(signature(function).parameters))
-
-
 def without_autocast(X: Tensor | None) -> AbstractContextManager[object]:
-    """A context in which autocast does not lower products on the device of ``X``."""
+    """Return a context that disables autocast on the device of ``X``."""
     kind = X.device.type if isinstance(X, Tensor) else "meta"
     if kind == "meta" or not torch.is_autocast_enabled(kind):
         return nullcontext()

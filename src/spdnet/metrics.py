@@ -1,4 +1,4 @@
-"""Scores of verification, and of repeats."""
+"""Scores of verification, and statistics of repeated runs."""
 
 from typing import NamedTuple
 
@@ -10,14 +10,7 @@ from spdnet._checks import require_number
 
 
 class Roc(NamedTuple):
-    """The receiver operating characteristic of a verification, a line of points.
-
-    Attributes
-    ----------
-    far : array
-        False acceptance rates, from 0 to 1, never falling.
-    rate : array
-        Verification rates, from 0 to 1, never falling.
+    """Receiver operating characteristic: false acceptance and verification rates, not decreasing.
 
     Examples
     --------
@@ -31,9 +24,9 @@ class Roc(NamedTuple):
 
 
 class Spread(NamedTuple):
-    r"""Mean :math:`\bar x`, and deviation :math:`\sqrt{\sum_i (x_i - \bar x)^2 / (n - 1)}`.
+    r"""Mean :math:`\bar x` and standard deviation :math:`\sqrt{\sum_i (x_i - \bar x)^2 / (n - 1)}`.
 
-    Of a single value the deviation is not a number.
+    The standard deviation of a single value is NaN.
 
     Examples
     --------
@@ -47,21 +40,17 @@ class Spread(NamedTuple):
 
 
 def roc(scores: ArrayLike, same: ArrayLike) -> Roc:
-    r"""Verification rate against false acceptance rate.
+    r"""Compute the verification rate against the false acceptance rate.
 
-    At a threshold :math:`\tau` these are the shares of genuine pairs and of others whose score is
-    at least :math:`\tau`.
+    At a threshold :math:`\tau` these are the fractions of genuine and of impostor pairs with a
+    score of at least :math:`\tau`.
 
     Parameters
     ----------
     scores : array, any shape
-        How alike the two of each pair are; larger is more alike.
+        Similarity of each pair.
     same : array of bool, the same shape
-        Whether they are of one person.
-
-    Returns
-    -------
-    Roc
+        True for genuine pairs, which belong to one person.
 
     Examples
     --------
@@ -86,20 +75,10 @@ def roc(scores: ArrayLike, same: ArrayLike) -> Roc:
 
 
 def verification_rate(scores: ArrayLike, same: ArrayLike, far: float = 0.01) -> float:
-    """The share of genuine pairs that is accepted when no more than ``far`` of the others is, too.
+    """Compute the verification rate at a false acceptance rate.
 
-    Between the points of the ROC, which pairs of equal score leave, it is interpolated.
-
-    Parameters
-    ----------
-    scores, same
-        See :func:`roc`.
-    far : float
-        False acceptance rate.
-
-    Returns
-    -------
-    float
+    The rate is interpolated between the points of the ROC. For ``scores`` and ``same`` see
+    :func:`roc`.
 
     Examples
     --------
@@ -109,7 +88,7 @@ def verification_rate(scores: ArrayLike, same: ArrayLike, far: float = 0.01) -> 
     """
     require_number("verification_rate", "far", far, at_least=0, at_most=1)
     x, y = roc(scores, same)
-    i = int(numpy.searchsorted(x, far, side="right")) - 1  # the highest point that is not beyond
+    i = int(numpy.searchsorted(x, far, side="right")) - 1  # the last point at or before far
     if x[i] == far:
         return float(y[i])
     t = (far - x[i]) / (x[i + 1] - x[i])
@@ -117,16 +96,9 @@ def verification_rate(scores: ArrayLike, same: ArrayLike, far: float = 0.01) -> 
 
 
 def equal_error_rate(scores: ArrayLike, same: ArrayLike) -> float:
-    r"""Where as many genuine pairs are refused as others are accepted: ``far = 1 - rate``.
+    """Compute the error rate at which false acceptances and false rejections are equally frequent.
 
-    Parameters
-    ----------
-    scores, same
-        See :func:`roc`.
-
-    Returns
-    -------
-    float
+    For ``scores`` and ``same`` see :func:`roc`.
 
     Examples
     --------
@@ -142,15 +114,7 @@ def equal_error_rate(scores: ArrayLike, same: ArrayLike) -> float:
 
 
 def spread(values: ArrayLike) -> Spread:
-    """Mean and deviation of the scores of repeats.
-
-    Parameters
-    ----------
-    values : array, shape (n,)
-
-    Returns
-    -------
-    Spread
+    """Compute the mean and standard deviation of the scores of repeated runs.
 
     Examples
     --------

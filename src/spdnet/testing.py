@@ -1,4 +1,4 @@
-"""The law kit: what every layer and manifold of this library has to satisfy, for yours too.
+"""Test kit: the laws that every layer and manifold satisfies, also for your own.
 
 >>> import torch
 >>> from spdnet.nn import ReEig
@@ -23,7 +23,7 @@ from spdnet.manifolds.stiefel import StiefelParameter
 
 
 def assert_symmetric(X: Tensor) -> None:
-    """Every matrix of ``(..., n, n)`` is finite and equals its transpose exactly.
+    """Assert that every matrix of ``(..., n, n)`` is finite and exactly symmetric.
 
     Examples
     --------
@@ -40,7 +40,7 @@ def assert_symmetric(X: Tensor) -> None:
 
 
 def assert_spd(X: Tensor) -> None:
-    """Every matrix of ``(..., n, n)`` is finite, exactly symmetric and positive definite.
+    """Assert that every matrix of ``(..., n, n)`` is exactly symmetric and positive definite.
 
     Examples
     --------
@@ -56,10 +56,10 @@ def assert_spd(X: Tensor) -> None:
 
 
 def assert_on_stiefel(W: Tensor, *, tol: float | None = None) -> None:
-    r"""The columns of every matrix ``(..., n, k)`` are orthonormal.
+    r"""Assert that the columns of every matrix ``(..., n, k)`` are orthonormal.
 
-    :math:`\lVert W^\top W - I \rVert` is at most ``tol``: 1e-12 for float64 and 1e-5 for float32
-    when not given.
+    :math:`\lVert W^\top W - I \rVert` is at most ``tol``, by default 1e-12 for float64 and 1e-5 for
+    float32.
 
     Examples
     --------
@@ -67,7 +67,7 @@ def assert_on_stiefel(W: Tensor, *, tol: float | None = None) -> None:
     >>> from spdnet.testing import assert_on_stiefel
     >>> assert_on_stiefel(stiefel.random_point(5, 3))
     """
-    tol = _orthonormality(W.dtype) if tol is None else tol
+    tol = _default_tolerance(W.dtype) if tol is None else tol
     A = W.detach().double()
     error = (A.mT @ A - torch.eye(A.shape[-1], dtype=A.dtype, device=A.device)).norm(dim=(-2, -1))
     if not (error <= tol).all():
@@ -75,7 +75,7 @@ def assert_on_stiefel(W: Tensor, *, tol: float | None = None) -> None:
 
 
 def assert_tangent(W: Tensor, V: Tensor, *, tol: float = 1e-12) -> None:
-    r"""``V`` is tangent to the Stiefel manifold at ``W``: :math:`W^\top V` is skew-symmetric.
+    r"""Assert that ``V`` is tangent at ``W``: :math:`W^\top V` is skew-symmetric.
 
     Examples
     --------
@@ -93,23 +93,24 @@ def assert_tangent(W: Tensor, V: Tensor, *, tol: float = 1e-12) -> None:
 def check_layer(
     layer: nn.Module, X: Tensor, *, spd: bool = True, second: bool = True, gradients: bool = True
 ) -> None:
-    """Check the laws of a layer on SPD matrices; raise an AssertionError where one fails.
+    """Check the laws of a layer on SPD matrices; raise an AssertionError for the first that fails.
 
-    SPD in, SPD out; any leading shape; no influence between the matrices of a batch, to the last
-    bit; first and second derivatives in reverse and forward mode; vmap; whole after ``deepcopy``,
-    pickling and a ``state_dict`` round trip, with Stiefel parameters on the manifold.
+    The output of SPD matrices is SPD; any leading shape works; matrices of a batch do not influence
+    each other, to the last bit; first and second derivatives are right in reverse and forward mode;
+    vmap works; ``deepcopy``, pickling and a ``state_dict`` round trip preserve the layer; Stiefel
+    parameters are on the manifold.
 
     Parameters
     ----------
     layer : Module
         In the state to be tested; layers with running statistics in evaluation mode.
     X : Tensor, shape (B, n, n) or (B, C, n, n)
-        Float64, at least one matrix, where the layer is differentiable; with ``C`` matrices for
-        each sample where the layer wants that.
+        Float64, at least one matrix, where the layer is differentiable; with ``C`` matrices per
+        sample if the layer expects them.
     spd : bool
         Whether the output is SPD; otherwise it only has to be finite.
     second, gradients : bool
-        Leave out second derivatives, or all.
+        Whether to check second derivatives, and derivatives at all.
 
     Examples
     --------
@@ -118,7 +119,8 @@ def check_layer(
     >>> from spdnet.testing import check_layer
     >>> check_layer(BiMap(3, 2, dtype=torch.float64), torch.eye(3).double().repeat(2, 1, 1))
     """
-    tolerances = [_orthonormality(p.dtype) for p in layer.parameters()]  # before it is widened
+    # before the conversion to float64
+    tolerances = [_default_tolerance(p.dtype) for p in layer.parameters()]
     layer = copy.deepcopy(layer).to(torch.float64)
     with torch.no_grad():
         Y = layer(X)
@@ -127,7 +129,7 @@ def check_layer(
         _check_shapes(layer, X, Y)
         torch.testing.assert_close(torch.func.vmap(layer)(X), Y)
         _check_copies(layer, X, Y)
-    _check_alone(layer, X)
+    _check_batch_independence(layer, X)
     if gradients:
         _check_gradients(layer, X, second)
     for parameter, tol in zip(layer.parameters(), tolerances, strict=True):
@@ -136,12 +138,12 @@ def check_layer(
 
 
 def check_manifold(manifold: Metric, X: Tensor, Y: Tensor, V: Tensor) -> None:
-    """Check the laws of a manifold of SPD matrices; raise an AssertionError where one fails.
+    """Check the laws of a metric of SPD matrices; raise an AssertionError for the first that fails.
 
     Parameters
     ----------
     manifold : Metric
-        With ``inner``, ``geodesic``, ``exp`` and ``log``; ``transport`` is checked if it has it.
+        With ``inner``, ``geodesic``, ``exp`` and ``log``; ``transport`` is checked if available.
     X, Y : Tensor, shape (B, n, n)
         Points, float64.
     V : Tensor, shape (B, n, n)
@@ -180,7 +182,7 @@ def check_manifold(manifold: Metric, X: Tensor, Y: Tensor, V: Tensor) -> None:
     close(manifold.mean(X[:1]), X[0])
 
 
-def _orthonormality(dtype: torch.dtype) -> float:
+def _default_tolerance(dtype: torch.dtype) -> float:
     return 1e-12 if dtype == torch.float64 else 1e-5
 
 
@@ -194,8 +196,8 @@ def _check_shapes(layer: nn.Module, X: Tensor, Y: Tensor) -> None:
             raise AssertionError(f"expected {(*batch, *tail)} for an empty batch, got {out.shape}")
 
 
-def _check_alone(layer: nn.Module, X: Tensor) -> None:
-    """A matrix has the same output and gradient, to the last bit, whatever shares its batch."""
+def _check_batch_independence(layer: nn.Module, X: Tensor) -> None:
+    """Check that output and gradient of a matrix do not depend on its batch, to the last bit."""
     strange = torch.eye(X.shape[-1], dtype=X.dtype, device=X.device) * 1e3
     out, grad = _output_and_gradient(layer, X)
     for i in range(len(X)):

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from spdnet.data import examine, load_digits_spd, treat
-from spdnet.linalg.validate import find_faults, unit_of
+from spdnet.linalg.validate import find_faults, rounding_unit
 from spdnet.testing import assert_spd
 from tests.cases import random_spd, with_spectrum
 
@@ -100,7 +100,7 @@ def test_the_quick_look_finds_the_same_faults(dtype):
     X = np.concatenate([matrices(dtype), np.array(spectra, dtype=dtype)])
     pieces, settings = (
         [torch.from_numpy(X).double()],
-        {"unit": unit_of(X.dtype), "dtype": torch.float64},
+        {"unit": rounding_unit(X.dtype), "dtype": torch.float64},
     )
     quick = find_faults(pieces, len(X), **settings).code
     exact = find_faults(pieces, len(X), **settings, spectra=True).code

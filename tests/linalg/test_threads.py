@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from spdnet.linalg import eigh, threads
-from spdnet.linalg.threads import over_slices
+from spdnet.linalg.threads import parallel_for
 from tests.cases import random_spd
 
 X = random_spd(9, 6)
@@ -27,7 +27,7 @@ def parts_of(batch):
         with lock:
             seen.append((part.start, part.stop, threading.current_thread().name))
 
-    over_slices(work, batch, cost=1e9)
+    parallel_for(work, batch, cost=1e9)
     return sorted(seen)
 
 
@@ -57,7 +57,7 @@ def kind(request, monkeypatch):
 
 def test_on_two_threads_at_once(two_threads, kind):
     together = threading.Barrier(2, timeout=30)  # each waits for the other
-    over_slices(lambda part: together.wait(), 2, cost=1e9)
+    parallel_for(lambda part: together.wait(), 2, cost=1e9)
 
 
 def test_modes_are_those_of_the_caller(two_threads, kind):
@@ -67,10 +67,10 @@ def test_modes_are_those_of_the_caller(two_threads, kind):
         assert not torch.is_grad_enabled()
         target[part] = 1
 
-    over_slices(work, 4, cost=1e9)
+    parallel_for(work, 4, cost=1e9)
     with torch.inference_mode():
         target = torch.zeros(4)
-        over_slices(work, 4, cost=1e9)
+        parallel_for(work, 4, cost=1e9)
         assert target.sum() == 4
         eigh(X)
 
@@ -80,13 +80,13 @@ def test_an_interrupt_comes_through(two_threads, kind):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        over_slices(interrupted, 8, cost=1e9)
+        parallel_for(interrupted, 8, cost=1e9)
     assert len(parts_of(8)) == 8
 
 
 def test_little_work_is_for_one_thread(two_threads):
     seen = []
-    over_slices(seen.append, 30, cost=10)
+    parallel_for(seen.append, 30, cost=10)
     assert seen == [slice(0, 30)]
 
 
@@ -106,7 +106,7 @@ def test_errors_come_through(two_threads):
         raise ArithmeticError(f"in {part.start}")
 
     with pytest.raises(ArithmeticError, match="in 0"):
-        over_slices(fail, 9, cost=1e9)
+        parallel_for(fail, 9, cost=1e9)
 
 
 def test_gradients_and_modes_of_the_caller(two_threads):

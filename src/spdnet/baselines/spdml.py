@@ -124,7 +124,7 @@ class SPDML(TransformerMixin, SPDClassifier):  # type: ignore[misc]
 
     def _metric(self) -> Metric:
         named = "affine_invariant" if self.metric == "aim" else self.metric
-        return get_metric(named, "sum_over_pairs", who="SPDML", besides=("aim",))
+        return get_metric(named, "sum_over_pairs", who="SPDML", extra=("aim",))
 
     def _learn(self, X: Tensor, codes: NDArray[numpy.int64]) -> None:
         self.metric_ = self._metric()

@@ -1,8 +1,8 @@
-r"""From signals, frames, skeletons and images to SPD matrices.
+"""SPD matrices from signals, frames, skeletons and images.
 
 Observations are columns: signals are ``(..., channels, time)``, features of a video
-``(..., features, frames)``. Every function takes a tensor or an array of any leading shape and
-gives back the same kind and floating dtype; whole numbers and long doubles become float64.
+``(..., features, frames)``. Every function accepts a tensor or an array with any leading shape and
+returns the same type and floating dtype; integers and long doubles become float64.
 
 >>> import numpy
 >>> from spdnet import covariance
@@ -11,18 +11,15 @@ gives back the same kind and floating dtype; whole numbers and long doubles beco
 (10, 4, 4)
 """
 
-from spdnet.covariance.estimators import (
-    ESTIMATORS,
-    estimate,
-    ledoit_wolf,
-    oas,
-    sample_covariance,
+from spdnet.covariance.descriptors import (
+    gaussian_embedding,
+    image_features,
+    joint_covariance,
+    region_covariance,
 )
-from spdnet.covariance.gaussian import gaussian_embedding
-from spdnet.covariance.images import image_features, region_covariance
+from spdnet.covariance.estimators import ESTIMATORS, estimate, ledoit_wolf, oas, sample_covariance
 from spdnet.covariance.regularization import REGULARIZERS, correlation, regularize
 from spdnet.covariance.segments import segment
-from spdnet.covariance.skeletons import joint_covariance
 
 __all__ = [
     "ESTIMATORS",

@@ -1,4 +1,4 @@
-"""Functions of one tensor that take an array too, and give an array back."""
+"""Array support for functions of tensors."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -12,8 +12,8 @@ from torch import Tensor
 from spdnet._checks import as_array
 
 
-def same_kind(function: Callable[..., Tensor]) -> Callable[..., Any]:
-    """Let a function whose first argument is a tensor take an array, and give an array back."""
+def accept_arrays(function: Callable[..., Tensor]) -> Callable[..., Any]:
+    """Let a function whose first argument is a tensor also accept and return an array."""
     who, first = function.__name__, next(iter(signature(function).parameters))
 
     @wraps(function)
@@ -23,18 +23,18 @@ def same_kind(function: Callable[..., Tensor]) -> Callable[..., Any]:
         elif first in kwargs:
             X, rest = kwargs.pop(first), []
         else:
-            return function(**kwargs)  # which will miss it
+            return function(**kwargs)  # raises for the missing argument
         if isinstance(X, Tensor):
             if X.dtype.is_complex:
-                raise _complex(who, first, X.dtype)
+                raise _complex_error(who, first, X.dtype)
             return function(X if X.dtype.is_floating_point else X.double(), *rest, **kwargs)
-        return function(_tensor(who, first, X), *rest, **kwargs).numpy()
+        return function(_to_tensor(who, first, X), *rest, **kwargs).numpy()
 
     return wrapped
 
 
-def _tensor(who: str, name: str, X: Any) -> Tensor:
-    """A tensor that has the values of an array, or of what numpy makes one of."""
+def _to_tensor(who: str, name: str, X: Any) -> Tensor:
+    """Convert an array, or a sequence that numpy can convert, to a tensor."""
     try:
         A = as_array(who, X, name)
     except (TypeError, ValueError):
@@ -49,7 +49,7 @@ def _tensor(who: str, name: str, X: Any) -> Tensor:
             f"{stack}([spdnet.covariance.{who}(x) for x in {name}])"
         ) from None
     if numpy.iscomplexobj(A):
-        raise _complex(who, name, A.dtype)
+        raise _complex_error(who, name, A.dtype)
     native = A.dtype.newbyteorder("=")
     if native not in (numpy.float16, numpy.float32, numpy.float64):
         native = numpy.dtype(numpy.float64)
@@ -58,14 +58,14 @@ def _tensor(who: str, name: str, X: Any) -> Tensor:
 
 
 def _shapes(X: Any) -> list[tuple[int, ...]]:
-    """Of the items of a sequence; none where they have none themselves."""
+    """Return the shapes of the items of a sequence, or an empty list if they have none."""
     try:
         return [tuple(numpy.shape(x)) for x in X] if isinstance(X, (list, tuple)) else []
     except (TypeError, ValueError):
         return []
 
 
-def _complex(who: str, name: str, dtype: Any) -> TypeError:
+def _complex_error(who: str, name: str, dtype: Any) -> TypeError:
     return TypeError(
         f"{who}: expected {name} with real numbers, got {dtype}; give real and imaginary parts as "
         f"channels, or the modulus: abs({name})"

@@ -1,28 +1,22 @@
-"""Estimators of the covariance of signals."""
+"""Covariance estimators for signals."""
 
 import torch
 from torch import Tensor
 
 from spdnet._checks import require_choice
-from spdnet.covariance.arrays import same_kind
-from spdnet.covariance.regularization import regularize, shrunk, trace
+from spdnet.covariance.arrays import accept_arrays
+from spdnet.covariance.regularization import regularize, shrink
 from spdnet.linalg import symmetrize
+from spdnet.linalg.symmetric import trace
 from spdnet.linalg.validate import require_finite
 
 
-@same_kind
+@accept_arrays
 def sample_covariance(X: Tensor) -> Tensor:
-    r"""Sample covariance :math:`\frac{1}{T - 1} \sum_t (x_t - m)(x_t - m)^\top`.
+    r"""Compute the sample covariance :math:`\frac{1}{T - 1} \sum_t (x_t - m)(x_t - m)^\top`.
 
-    Singular when there are not more observations than channels: see :func:`regularize`.
-
-    Parameters
-    ----------
-    X : Tensor or array, shape (..., channels, time)
-
-    Returns
-    -------
-    Tensor or array, shape (..., channels, channels)
+    ``X (..., channels, time)`` gives ``(..., channels, channels)``. The result is singular if there
+    are no more observations than channels: see :func:`regularize`.
 
     Examples
     --------
@@ -35,22 +29,14 @@ def sample_covariance(X: Tensor) -> Tensor:
     return symmetrize(X @ X.mT) / (T - 1)
 
 
-@same_kind
+@accept_arrays
 def ledoit_wolf(X: Tensor) -> Tensor:
-    r"""Covariance shrunk towards a multiple of the identity, by the rule of Ledoit and Wolf.
+    r"""Compute the covariance with Ledoit-Wolf shrinkage towards a multiple of the identity.
 
-    :math:`(1 - \rho) C + \rho \mu I` with :math:`\mu = \mathrm{tr} C / n` and the :math:`\rho`
-    that minimises the expected squared error, estimated from the data: :math:`\rho = \frac1{T^2}
-    \sum_t \lVert x_t x_t^\top - C \rVert^2 / \lVert C - \mu I \rVert^2`, at most 1, where
-    :math:`C` has the denominator ``T``. Few samples give much shrinkage, many give none.
-
-    Parameters
-    ----------
-    X : Tensor or array, shape (..., channels, time)
-
-    Returns
-    -------
-    Tensor or array, shape (..., channels, channels)
+    :math:`(1 - \rho) C + \rho \mu I` with :math:`\mu = \mathrm{tr} C / n` and the :math:`\rho` that
+    minimizes the expected squared error, estimated from the data: :math:`\rho = \frac1{T^2} \sum_t
+    \lVert x_t x_t^\top - C \rVert^2 / \lVert C - \mu I \rVert^2`, at most 1, where :math:`C` has
+    the denominator ``T``. Parameters and return value as in :func:`sample_covariance`.
 
     References
     ----------
@@ -68,31 +54,23 @@ def ledoit_wolf(X: Tensor) -> Tensor:
     n = X.shape[-2]
     C = symmetrize(X @ X.mT) / T
     mu = trace(C) / n
-    # mean squared distances: of the observations' outer products from C, and of C from mu I
+    # mean squared distances of the outer products of observations from C, and of C from mu I
     spread = X.square().sum(-2).square().sum(-1) / T - C.square().sum((-2, -1))
     distance = C.square().sum((-2, -1)) - n * mu**2
-    return shrunk(C, _share(spread / T, distance))
+    return shrink(C, _clipped_ratio(spread / T, distance))
 
 
-@same_kind
+@accept_arrays
 def oas(X: Tensor) -> Tensor:
-    r"""Covariance shrunk towards a multiple of the identity, oracle approximating shrinkage.
+    r"""Compute the covariance with oracle approximating shrinkage.
 
-    As :func:`ledoit_wolf`, with a :math:`\rho` that approximates the best one for Gaussian data,
+    As :func:`ledoit_wolf`, with a :math:`\rho` that approximates the optimum for Gaussian data,
 
     .. math:: \rho = \frac{\mathrm{tr}(C^2) + \mathrm{tr}^2 C}
                        {(T + 1) (\mathrm{tr}(C^2) - \mathrm{tr}^2 C / n)},
 
-    at most 1. This is scikit-learn's form: it leaves out terms with :math:`2 / n` of the original,
-    which shrinks more where channels are few (below some ten).
-
-    Parameters
-    ----------
-    X : Tensor or array, shape (..., channels, time)
-
-    Returns
-    -------
-    Tensor or array, shape (..., channels, channels)
+    at most 1. This is scikit-learn's form: it omits terms with :math:`2 / n` of the original, which
+    means more shrinkage for fewer than about ten channels.
 
     References
     ----------
@@ -111,29 +89,25 @@ def oas(X: Tensor) -> Tensor:
     C = symmetrize(X @ X.mT) / T
     mean_square, mu2 = C.square().mean((-2, -1)), (trace(C) / n) ** 2
     excess = (T + 1) * (mean_square - mu2 / n)
-    return shrunk(C, _share(mean_square + mu2, excess))
+    return shrink(C, _clipped_ratio(mean_square + mu2, excess))
 
 
 ESTIMATORS = {"sample": sample_covariance, "ledoit_wolf": ledoit_wolf, "oas": oas}
 
 
-@same_kind
+@accept_arrays
 def estimate(
     X: Tensor, estimator: str = "sample", *, reg: float = 1e-3, mode: str = "mean"
 ) -> Tensor:
-    """Covariance by a named estimator, regularised so that it is positive definite.
+    """Compute a covariance with a named estimator, regularized to be positive definite.
 
     Parameters
     ----------
     X : Tensor or array, shape (..., channels, time)
-        Signals of unequal length are estimated one by one.
+        Estimate signals of unequal length one by one.
     estimator : {"sample", "ledoit_wolf", "oas"}
     reg, mode
         See :func:`regularize`.
-
-    Returns
-    -------
-    Tensor or array, shape (..., channels, channels)
 
     Examples
     --------
@@ -147,7 +121,7 @@ def estimate(
 
 
 def _centered(who: str, X: Tensor) -> tuple[Tensor, int]:
-    """The signals without their mean, and how many observations there are."""
+    """Return the centered signals and the number of observations."""
     if X.ndim < 2 or X.shape[-1] < 2 or X.shape[-2] < 1:
         raise ValueError(
             f"{who}: expected X of shape (..., channels, time) with at least 2 observations, got "
@@ -157,7 +131,7 @@ def _centered(who: str, X: Tensor) -> tuple[Tensor, int]:
     return X - X.mean(-1, keepdim=True), X.shape[-1]
 
 
-def _share(part: Tensor, whole: Tensor) -> Tensor:
-    """``part / whole`` between 0 and 1, and 1 where ``whole`` is zero; so are its derivatives."""
+def _clipped_ratio(part: Tensor, whole: Tensor) -> Tensor:
+    """Compute ``part / whole`` clipped to [0, 1]; 1 if ``whole`` is zero, with derivatives."""
     less = (part < whole) & (whole > 0)
     return torch.where(less, (part / torch.where(less, whole, 1.0)).clamp(min=0), 1.0)

@@ -1,26 +1,27 @@
-"""Covariance matrices made positive definite, and scaled to correlations."""
+"""Regularization of covariance matrices, and correlations."""
 
 import torch
 from torch import Tensor
 
 from spdnet._autograd import is_concrete
 from spdnet._checks import require_choice, require_number, require_square
-from spdnet.covariance.arrays import same_kind
+from spdnet.covariance.arrays import accept_arrays
+from spdnet.linalg.symmetric import trace
 from spdnet.linalg.validate import require_symmetric
 
 REGULARIZERS = ("trace", "mean", "absolute", "shrinkage", "none")
 
 
-@same_kind
+@accept_arrays
 def regularize(C: Tensor, reg: float = 1e-3, mode: str = "mean") -> Tensor:
     r"""Make covariance matrices positive definite.
 
     =============  ==========================================================
     ``mean``       :math:`C + r \frac{\mathrm{tr} C}{n} I`, relative to the mean eigenvalue
-    ``trace``      :math:`C + r \, \mathrm{tr}(C) I`, the custom in action and face recognition
+    ``trace``      :math:`C + r \, \mathrm{tr}(C) I`, common in action and face recognition
     ``absolute``   :math:`C + r I`, which also repairs a zero matrix
-    ``shrinkage``  :math:`(1 - r) C + r \frac{\mathrm{tr} C}{n} I`, which keeps the trace
-    ``none``       :math:`C` as it is
+    ``shrinkage``  :math:`(1 - r) C + r \frac{\mathrm{tr} C}{n} I`, which preserves the trace
+    ``none``       :math:`C` unchanged
     =============  ==========================================================
 
     Parameters
@@ -29,10 +30,6 @@ def regularize(C: Tensor, reg: float = 1e-3, mode: str = "mean") -> Tensor:
     reg : float
         The factor :math:`r`.
     mode : {"mean", "trace", "absolute", "shrinkage", "none"}
-
-    Returns
-    -------
-    Tensor or array, shape (..., n, n)
 
     Examples
     --------
@@ -55,22 +52,18 @@ def regularize(C: Tensor, reg: float = 1e-3, mode: str = "mean") -> Tensor:
     if mode == "none":
         return C
     if mode == "shrinkage":
-        return shrunk(C, torch.full_like(trace(C), reg))
+        return shrink(C, torch.full_like(trace(C), reg))
     return C + (reg * size[mode]())[..., None, None] * eye(C)
 
 
-@same_kind
+@accept_arrays
 def correlation(C: Tensor) -> Tensor:
-    r"""Correlation matrix :math:`C_{ij} / \sqrt{C_{ii} C_{jj}}` of a covariance matrix.
+    r"""Compute the correlation matrix :math:`C_{ij} / \sqrt{C_{ii} C_{jj}}` of a covariance matrix.
 
     Parameters
     ----------
     C : Tensor or array, shape (..., n, n)
         With a positive diagonal.
-
-    Returns
-    -------
-    Tensor or array, shape (..., n, n)
 
     Examples
     --------
@@ -86,24 +79,19 @@ def correlation(C: Tensor) -> Tensor:
         index = tuple((variance <= 0).nonzero()[0].tolist())
         raise ValueError(
             f"correlation: expected a positive variance of every channel, got "
-            f"{variance[index].item():.3g} at {index}; drop that channel or regularise"
+            f"{variance[index].item():.3g} at {index}; drop that channel or regularize"
         )
     scale = variance.rsqrt()
     R = C * (scale[..., :, None] * scale[..., None, :])
-    return R - torch.diag_embed(R.diagonal(dim1=-2, dim2=-1)) + eye(R)  # ones exactly
-
-
-def trace(C: Tensor) -> Tensor:
-    """Traces ``(...)`` of matrices ``(..., n, n)``."""
-    return C.diagonal(dim1=-2, dim2=-1).sum(-1)
+    return R - torch.diag_embed(R.diagonal(dim1=-2, dim2=-1)) + eye(R)  # exact ones
 
 
 def eye(C: Tensor) -> Tensor:
-    """The identity of the size of ``C (..., n, n)``."""
+    """Return the identity of the size of ``C (..., n, n)``."""
     return torch.eye(C.shape[-1], dtype=C.dtype, device=C.device)
 
 
-def shrunk(C: Tensor, rho: Tensor) -> Tensor:
-    """``C (..., n, n)`` moved by the shares ``rho (...)`` towards a multiple of the identity."""
+def shrink(C: Tensor, rho: Tensor) -> Tensor:
+    """Shrink ``C (..., n, n)`` by the factors ``rho (...)`` towards a multiple of the identity."""
     mu = trace(C) / C.shape[-1]
     return (1 - rho)[..., None, None] * C + (rho * mu)[..., None, None] * eye(C)

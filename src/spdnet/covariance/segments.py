@@ -1,4 +1,4 @@
-"""Sequences cut into windows."""
+"""Windows of sequences."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,18 +15,18 @@ def segment(
     """Cut a sequence into windows along its first dimension.
 
     Split into training and test sequences first, and cut the training sequences only: windows of
-    one sequence on both sides would leak.
+    one sequence on both sides would leak information.
 
     Parameters
     ----------
     frames : sequence, Tensor or array, shape (frames, ...)
     length : int
-        Frames of a window.
+        Number of frames in a window.
     stride : int, optional
-        Frames from one window to the next; ``length`` when not given, so that they do not overlap.
+        Number of frames from one window to the next. Default: ``length``, without overlap.
     min_length : int, optional
-        A shorter window at the end, or a sequence shorter than ``length``, is kept if it has this
-        many frames; ``length`` when not given, so that all windows are whole.
+        Keep a shorter last window, or a shorter sequence, if it has at least this many frames.
+        Default: ``length``.
 
     Returns
     -------

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from spdnet._checks import as_array, require_choice
 from spdnet.data.store import StoredArray
-from spdnet.linalg.validate import FAULTS, as_float64, find_faults, piece_size, unit_of
+from spdnet.linalg.validate import FAULTS, as_float64, chunk_size, find_faults, rounding_unit
 
 MENDABLE = ("asymmetric", "singular")
 REMEDIES = ("refuse", "drop", "repair")
@@ -97,7 +97,7 @@ def examine(
     1 zero: 2; 1 indefinite: 1
     """
     X = X if isinstance(X, StoredArray) else as_array("examine", X)
-    return _find(X, unit_of(X.dtype), torch.float64, on_matrix, spectra=True)
+    return _find(X, rounding_unit(X.dtype), torch.float64, on_matrix, spectra=True)
 
 
 def _find(
@@ -112,7 +112,7 @@ def _find(
     if X.ndim != 3 or X.shape[-1] != X.shape[-2]:
         raise ValueError(f"examine: expected X of shape (N, n, n), got {X.shape}")
     where = torch.device("cpu")
-    size = piece_size(X.shape[-1], where)
+    size = chunk_size(X.shape[-1], where)
 
     def pieces() -> Iterator[Tensor]:
         for start in range(0, len(X), size):
@@ -173,9 +173,9 @@ def treat(
     """
     require_choice("treat", "remedy", remedy, REMEDIES)
     X = X if isinstance(X, StoredArray) else as_array("treat", X)
-    unit, computing = unit_of(X.dtype), torch.float64
+    unit, computing = rounding_unit(X.dtype), torch.float64
     if dtype is not None:
-        unit, computing = max(unit, unit_of(numpy.dtype(dtype))), getattr(torch, dtype)
+        unit, computing = max(unit, rounding_unit(numpy.dtype(dtype))), getattr(torch, dtype)
     found = _find(X, unit, computing, on_matrix)
     X = X if dtype is None else X.astype(dtype)
     everything = numpy.arange(len(X))

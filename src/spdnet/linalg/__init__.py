@@ -1,4 +1,4 @@
-"""Functions of symmetric matrices: no parameters, no manifolds."""
+"""Functions of symmetric matrices."""
 
 from spdnet.linalg.cholesky import cholesky
 from spdnet.linalg.congruence import congruence
@@ -17,8 +17,7 @@ from spdnet.linalg.scalar import (
     Sqrt,
 )
 from spdnet.linalg.spectral import spectral_derivative, spectral_map
-from spdnet.linalg.symmetric import symmetrize
-from spdnet.linalg.vech import unvech, vech
+from spdnet.linalg.symmetric import symmetrize, unvech, vech
 
 __all__ = [
     "Clamp",

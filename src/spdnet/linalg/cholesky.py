@@ -1,4 +1,4 @@
-"""The batched Cholesky factor of SPD matrices."""
+"""Batched Cholesky factors of SPD matrices."""
 
 import torch
 from torch import Tensor
@@ -11,21 +11,17 @@ from spdnet.linalg.validate import require_positive_eigenvalues, require_symmetr
 
 
 def cholesky(X: Tensor, *, check: bool = True, who: str = "cholesky", name: str = "X") -> Tensor:
-    r"""Lower triangular :math:`L` with a positive diagonal and :math:`L L^\top = X`.
+    r"""Compute the lower triangular :math:`L` with a positive diagonal and :math:`L L^\top = X`.
 
     Parameters
     ----------
     X : Tensor, shape (..., n, n)
         Symmetric positive definite.
     check : bool
-        Refuse input that is not finite, symmetric and positive definite; without it the factor of
-        such a matrix is meaningless.
+        Raise a ValueError unless ``X`` is finite, symmetric and positive definite; without the
+        check, the factor of such a matrix is meaningless.
     who, name : str
-        The caller and the argument that an error names.
-
-    Returns
-    -------
-    Tensor, shape (..., n, n)
+        Caller and argument named in errors.
 
     Examples
     --------
@@ -47,6 +43,6 @@ def cholesky(X: Tensor, *, check: bool = True, who: str = "cholesky", name: str 
 
 
 def whiten(L: Tensor, V: Tensor) -> Tensor:
-    r""":math:`L^{-1} V L^{-\top}`: ``V`` seen from :math:`L L^\top`, which becomes the identity."""
+    r"""Compute :math:`L^{-1} V L^{-\top}`, which maps :math:`L L^\top` to the identity."""
     half = torch.linalg.solve_triangular(L, V, upper=False)
     return symmetrize(torch.linalg.solve_triangular(L, half.mT, upper=False))

@@ -1,13 +1,13 @@
-r"""Raised eigenvalues with only the eigenvectors on one side of the threshold.
+r"""Clamped eigenvalues from the eigenvectors on one side of the threshold.
 
 ``max(eps, s)`` is ``s`` plus a function that vanishes above the threshold, and ``eps`` plus one
-that vanishes below it. With the eigenvectors :math:`V` of the side that has fewer,
+that vanishes below it. With the eigenvectors :math:`V` of the smaller side,
 
 .. math::
     Y = X + V (\epsilon - S_V) V^\top \quad\text{or}\quad
     Y = \epsilon I + V (S_V - \epsilon) V^\top,
 
-and the derivative is four products with :math:`V`, too. That is a fraction of the work of
+and the derivative is four products with :math:`V`. That is a fraction of the work of
 :math:`U f(S) U^\top` for a matrix of low rank, and never more than half of it.
 """
 
@@ -20,31 +20,31 @@ from spdnet._autograd import is_concrete
 from spdnet.linalg.scalar import Clamp
 from spdnet.linalg.symmetric import symmetrize
 
-#: matrices smaller than this are not worth sorting by the number of eigenvectors
-_SMALLEST = 24
-#: eigenvectors are taken by this part of their number, or there would be too many groups
-_PART = 8
+#: smaller matrices are not worth grouping by the number of eigenvectors
+_MIN_SIZE = 24
+#: number of group widths, to keep the groups few
+_N_WIDTHS = 8
 
 
-def is_worth_it(s: Tensor) -> bool:
-    """Whether values may decide what is done, and the decision costs less than it saves."""
-    return s.shape[-1] >= _SMALLEST and s.device.type == "cpu" and s.numel() > 0 and is_concrete(s)
+def is_faster(s: Tensor) -> bool:
+    """Return whether values may steer the computation and doing so saves time."""
+    return s.shape[-1] >= _MIN_SIZE and s.device.type == "cpu" and s.numel() > 0 and is_concrete(s)
 
 
 def value(X: Tensor, s: Tensor, U: Tensor, f: Clamp) -> Tensor:
-    """``U f(S) U^T``, given ``X (..., n, n)`` and its decomposition."""
+    """Compute ``U f(S) U^T`` from ``X (..., n, n)`` and its decomposition."""
     return _by_group(_value, X, s, U, f)
 
 
 def first(s: Tensor, U: Tensor, f: Clamp, G: Tensor) -> Tensor:
-    """The derivative of :func:`value` in the direction ``G (..., n, n)``."""
+    """Compute the derivative of :func:`value` in the direction ``G (..., n, n)``."""
     return _by_group(_first, G, s, U, f)
 
 
 def _value(X: Tensor, s: Tensor, U: Tensor, eps: Tensor, side: slice) -> Tensor:
     V, s = U[..., side], s[..., side]
     low = side.start == 0
-    weight = torch.clamp(eps - s if low else s - eps, min=0) / 2  # 0 for those of the other side
+    weight = torch.clamp(eps - s if low else s - eps, min=0) / 2  # 0 on the other side
     Y = (V * weight[:, None, :]) @ V.mT
     Y = Y + Y.mT
     if low:
@@ -59,7 +59,7 @@ def _first(G: Tensor, s: Tensor, U: Tensor, eps: Tensor, side: slice) -> Tensor:
     c = Clamp(eps[:, 0]).first(s[..., side, None], s[..., None, :])  # (B, few, n)
     if low:
         c -= 1
-    c[..., side] /= 2  # in both terms of the sum below
+    c[..., side] /= 2  # counted in both terms of the sum below
     G = symmetrize(G)
     K = (V.mT @ G @ U).mul_(c)
     if low:
@@ -70,7 +70,7 @@ def _first(G: Tensor, s: Tensor, U: Tensor, eps: Tensor, side: slice) -> Tensor:
 
 
 def _by_group(function: Callable[..., Tensor], X: Tensor, s: Tensor, U: Tensor, f: Clamp) -> Tensor:
-    """A function of matrices of which the same eigenvectors are wanted."""
+    """Apply a function to groups of matrices that need the same eigenvectors."""
     shape, n = X.shape, X.shape[-1]
     X, U = X.reshape(-1, n, n), U.reshape(-1, n, n)
     eps = torch.as_tensor(f.threshold(s), dtype=s.dtype).expand(*s.shape[:-1], 1).reshape(-1, 1)
@@ -85,12 +85,12 @@ def _by_group(function: Callable[..., Tensor], X: Tensor, s: Tensor, U: Tensor, 
 
 
 def _groups(s: Tensor, eps: Tensor) -> Iterator[tuple[Tensor, slice]]:
-    """Which matrices, and which of their eigenvectors; it depends on each matrix alone."""
+    """Yield matrix indices and the slice of their eigenvectors; each matrix decides for itself."""
     n = s.shape[-1]
     n_low = (s < eps).sum(-1)
     low = 2 * n_low <= n
     few = torch.where(low, n_low, n - n_low)
-    part = -(-n // _PART)
+    part = -(-n // _N_WIDTHS)
     width = part * ((few + part - 1) // part).clamp(min=1)
     width = torch.where(low, width, -width)
     for w in width.unique().tolist():

@@ -1,4 +1,4 @@
-r"""The congruence :math:`W^\top X W`, with the derivative that symmetry makes cheap.
+r"""The congruence :math:`W^\top X W`, with a derivative that uses the symmetry of :math:`X`.
 
 For symmetric :math:`X`, and the symmetric part :math:`\tilde G` of the gradient of the result,
 
@@ -6,8 +6,8 @@ For symmetric :math:`X`, and the symmetric part :math:`\tilde G` of the gradient
     \frac{\partial L}{\partial W} = 2 (W^\top X)^\top \tilde G, \qquad
     \frac{\partial L}{\partial X} = W \tilde G W^\top .
 
-:math:`W^\top X` is there from the forward pass, so that the gradient of a weight is one product,
-summed over the batch, where automatic differentiation would multiply by :math:`X` once more.
+:math:`W^\top X` is known from the forward pass, so the gradient of a weight is one product, summed
+over the batch; automatic differentiation would multiply by :math:`X` once more.
 """
 
 from typing import Any
@@ -16,28 +16,23 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from spdnet._autograd import apply, batch_first
+from spdnet._autograd import apply_eager, batch_first, without_jvp
 from spdnet._precision import without_autocast, working_dtype
 from spdnet.linalg.symmetric import symmetrize
 
 
 def congruence(X: Tensor, W: Tensor) -> Tensor:
-    r"""Congruence :math:`W^\top X W`, exactly symmetric for symmetric ``X``.
+    r"""Compute the congruence :math:`W^\top X W`, exactly symmetric for symmetric ``X``.
 
-    The product is formed as ``(W.mT @ X) @ W``, the cheap order for a ``W`` that
-    reduces the dimension, and never in half precision: a matrix rounded to eight
-    bits is no longer positive definite.
+    Half precision is computed in float32: a matrix rounded to eight bits is no longer positive
+    definite.
 
     Parameters
     ----------
     X : Tensor, shape (..., n, n)
         Symmetric matrices.
     W : Tensor, shape (..., n, k)
-        Any matrices with ``n`` rows; the leading shapes broadcast.
-
-    Returns
-    -------
-    Tensor, shape (..., k, k)
+        Any matrices with ``n`` rows; leading dimensions broadcast.
 
     Examples
     --------
@@ -50,7 +45,7 @@ def congruence(X: Tensor, W: Tensor) -> Tensor:
     out_dtype = torch.promote_types(X.dtype, W.dtype)
     dtype = working_dtype(out_dtype)
     X, W = X.to(dtype), W.to(dtype)
-    if W.ndim == 2 and X.ndim == 3:  # many matrices, one weight: what a layer does
+    if W.ndim == 2 and X.ndim == 3:  # the case of a layer: many matrices, one weight
         Y, _ = _congruence(X, W)
     else:
         with without_autocast(X):
@@ -64,8 +59,8 @@ class _Congruence(Function):
     @staticmethod
     def forward(X: Tensor, W: Tensor) -> tuple[Tensor, Tensor]:
         with without_autocast(X):
-            Q = _left(W.mT, X)
-            Y = _right(Q, W / 2)
+            Q = _left_multiply(W.mT, X)
+            Y = _right_multiply(Q, W / 2)
             return Y + Y.mT, Q
 
     @staticmethod
@@ -82,11 +77,15 @@ class _Congruence(Function):
         with without_autocast(X):
             if G is not None:
                 G = G + G.mT
-                dX = _left(W / 2, _right(G, W.mT)) if ctx.needs_input_grad[0] else None
+                dX = (
+                    _left_multiply(W / 2, _right_multiply(G, W.mT))
+                    if ctx.needs_input_grad[0]
+                    else None
+                )
                 dW = _sum_of_products(G, Q).mT if ctx.needs_input_grad[1] else None
-            if H is not None:  # of the second result, where a second derivative is taken
-                dX = _plus(dX, _left(W, H)) if ctx.needs_input_grad[0] else None
-                dW = _plus(dW, (X @ H.mT).sum(0)) if ctx.needs_input_grad[1] else None
+            if H is not None:  # gradient of the second result, for second derivatives
+                dX = _add_optional(dX, _left_multiply(W, H)) if ctx.needs_input_grad[0] else None
+                dW = _add_optional(dW, (X @ H.mT).sum(0)) if ctx.needs_input_grad[1] else None
         return dX, dW
 
     @staticmethod
@@ -96,49 +95,49 @@ class _Congruence(Function):
             Q = W.mT[:, None] @ X
             return (symmetrize(Q @ W[:, None]), Q), (0, 0)
 
-
-class _ForwardCongruence(_Congruence):
-    """With forward mode: apart, because the compiler refuses a Function that defines ``jvp``."""
-
     @staticmethod
     def jvp(ctx: Any, dX: Tensor | None, dW: Tensor | None) -> tuple[Tensor, Tensor]:
         X, W, Q = ctx.saved_tensors
         with without_autocast(X):
-            dQ = _plus(
-                None if dX is None else _left(W.mT, dX), None if dW is None else _left(dW.mT, X)
+            dQ = _add_optional(
+                None if dX is None else _left_multiply(W.mT, dX),
+                None if dW is None else _left_multiply(dW.mT, X),
             )
-            assert dQ is not None  # called with at least one of them
-            dY = _right(dQ, W)
+            assert dQ is not None  # at least one is given
+            dY = _right_multiply(dQ, W)
             if dW is not None:
-                dY = dY + _right(Q, dW)
+                dY = dY + _right_multiply(Q, dW)
             return symmetrize(dY), dQ
+
+
+_CompiledCongruence = without_jvp(_Congruence)
 
 
 def _congruence(X: Tensor, W: Tensor) -> tuple[Tensor, Tensor]:
     if not torch.compiler.is_compiling():
-        return apply(_ForwardCongruence, X, W)
+        return apply_eager(_Congruence, X, W)
     wanted = torch.is_grad_enabled() and (X.requires_grad or W.requires_grad)
     if wanted and not torch.compiler.is_exporting():
-        return _Congruence.apply(X, W)
-    return _Congruence.forward(X, W)  # not every tracer takes a Function; these are plain products
+        return _CompiledCongruence.apply(X, W)
+    return _Congruence.forward(X, W)  # plain products, because not every tracer accepts a Function
 
 
-# torch's matmul copies a transposed batch; these forms have nothing to copy
+# torch's matmul copies a transposed batch; these forms do not
 
 
-def _left(A: Tensor, X: Tensor) -> Tensor:
-    """``A X_b`` of ``(m, n)`` and ``(B, n, k)``."""
+def _left_multiply(A: Tensor, X: Tensor) -> Tensor:
+    """Compute ``A X_b`` of ``(m, n)`` and ``(B, n, k)``."""
     return torch.bmm(A.expand(X.shape[0], *A.shape), X)
 
 
-def _right(X: Tensor, A: Tensor) -> Tensor:
-    """``X_b A`` of ``(B, m, n)`` and ``(n, k)``: one product."""
+def _right_multiply(X: Tensor, A: Tensor) -> Tensor:
+    """Compute ``X_b A`` of ``(B, m, n)`` and ``(n, k)`` as one product."""
     B, m, n = X.shape
     return (X.reshape(B * m, n) @ A).view(B, m, A.shape[-1])
 
 
 def _sum_of_products(A: Tensor, B: Tensor) -> Tensor:
-    """``sum_b A_b^T B_b`` of ``(B, k, m)`` and ``(B, k, n)``: one long product for each thread."""
+    """Compute ``sum_b A_b^T B_b`` of ``(B, k, m)`` and ``(B, k, n)``, one product per thread."""
     A, B = A.flatten(0, 1), B.flatten(0, 1)
     threads = 1
     if A.device.type == "cpu" and not torch.compiler.is_compiling():
@@ -148,7 +147,7 @@ def _sum_of_products(A: Tensor, B: Tensor) -> Tensor:
     return (A.unflatten(0, (threads, -1)).mT @ B.unflatten(0, (threads, -1))).sum(0)
 
 
-def _plus(a: Tensor | None, b: Tensor | None) -> Tensor | None:
+def _add_optional(a: Tensor | None, b: Tensor | None) -> Tensor | None:
     if a is None or b is None:
         return b if a is None else a
     return a + b

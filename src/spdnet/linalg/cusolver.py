@@ -1,8 +1,8 @@
-"""The binding to cuSOLVER's batched eigensolver (CUDA only).
+"""Binding to the batched eigensolver of cuSOLVER (CUDA only).
 
 ``torch.linalg.eigh`` decomposes a batch of matrices above 32 by 32 one after the other.
-``cusolverDnXsyevBatched``, in the library that torch has loaded anyway, takes them all at once. It
-is called here on torch's own memory and current stream, through ctypes: nothing is compiled.
+``cusolverDnXsyevBatched``, in the library that torch has already loaded, solves them together. It
+is called through ctypes on torch's memory and current stream; nothing is compiled.
 """
 
 import ctypes
@@ -15,34 +15,34 @@ from torch import Tensor
 _SONAMES = ("libcusolver.so.12", "libcusolver.so.11")
 _VECTORS, _LOWER = 1, 0  # CUSOLVER_EIG_MODE_VECTOR, CUBLAS_FILL_MODE_LOWER
 _TYPES = {torch.float32: 0, torch.float64: 1}  # CUDA_R_32F, CUDA_R_64F
-#: bytes of workspace that are always granted, and else as many times those of the matrices
-_ENOUGH, _TIMES = 192 * 2**20, 9
+#: workspace limit: this many bytes, or this many times the matrices if that is more
+_MIN_LIMIT, _MAX_RATIO = 192 * 2**20, 9
 _SIZE, _INT64, _POINTER, _INT = ctypes.c_size_t, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int
 _MATRICES = (_POINTER, _POINTER, _INT, _INT, _INT64, _INT, _POINTER, _INT64, _INT, _POINTER, _INT)
 
 
 @cache
 def is_available() -> bool:
-    """Whether the solver is there: from CUDA 12.6 on, not on ROCm."""
+    """Return whether the solver is available: CUDA 12.6 or later, not ROCm."""
     return _library() is not None
 
 
 def syev_batched(X: Tensor) -> tuple[Tensor, Tensor]:
-    """Eigenvalues ascending and eigenvectors of symmetric ``X (B, n, n)``, float32 or float64.
+    """Compute eigenvalues (ascending) and eigenvectors of symmetric ``X (B, n, n)``.
 
-    ``X`` may be overwritten. Nothing waits for the device. A matrix that the solver cannot
-    decompose, such as one with NaN, has NaN for all its eigenvalues. A large batch is decomposed in
-    parts: the solver would like up to a hundred times the memory of its matrices.
+    ``X`` is float32 or float64 and may be overwritten. Nothing waits for the device. A matrix that
+    the solver cannot decompose, such as one with NaN, gets NaN eigenvalues. A large batch is split,
+    because the solver requests up to a hundred times the memory of its matrices.
     """
     B, n, _ = X.shape
-    A = X.contiguous()  # the eigenvectors come here
+    A = X.contiguous()  # overwritten by the eigenvectors
     s = X.new_empty(B, n)
     info = torch.empty(B, dtype=torch.int32, device=X.device)
     with torch.cuda.device(X.device):
         handle, params = _handle(X.device.index)
         kind = _TYPES[X.dtype]
         wanted, _ = _workspace(X.device.index, kind, n, B)
-        parts = max(1, -(-wanted // max(_ENOUGH, _TIMES * X.nbytes)))
+        parts = max(1, -(-wanted // max(_MIN_LIMIT, _MAX_RATIO * X.nbytes)))
         part = -(-B // parts)
         on_device, on_host = _workspace(X.device.index, kind, n, part)
         buffer = torch.empty(on_device, dtype=torch.uint8, device=X.device)
@@ -57,7 +57,7 @@ def syev_batched(X: Tensor) -> tuple[Tensor, Tensor]:
                 *(flags.data_ptr(), len(matrices)),
             )
     s = torch.where((info == 0)[:, None], s, torch.nan)
-    return s, A.mT  # the library's columns are torch's rows
+    return s, A.mT  # the library is column-major
 
 
 @cache
@@ -71,22 +71,17 @@ def _library() -> Any:
         except OSError:
             continue
         if hasattr(library, "cusolverDnXsyevBatched"):
-            _declare(library)
-            return library
-    return None
-
-
-def _declare(library: Any) -> None:
-    """Argument types: ctypes would cut 64 bits to 32 without them."""
+            break
+    else:
+        return None
+    # ctypes truncates 64 bits to 32 without the argument types
     library.cusolverDnCreate.argtypes = (_POINTER,)
     library.cusolverDnCreateParams.argtypes = (_POINTER,)
     library.cusolverDnSetStream.argtypes = (_POINTER, _POINTER)
-    size = ctypes.POINTER(_SIZE)
+    size, buffers = ctypes.POINTER(_SIZE), (_POINTER, _SIZE, _POINTER, _SIZE, _POINTER, _INT64)
     library.cusolverDnXsyevBatched_bufferSize.argtypes = (*_MATRICES, size, size, _INT64)
-    library.cusolverDnXsyevBatched.argtypes = (
-        *_MATRICES,
-        *(_POINTER, _SIZE, _POINTER, _SIZE, _POINTER, _INT64),
-    )
+    library.cusolverDnXsyevBatched.argtypes = (*_MATRICES, *buffers)
+    return library
 
 
 def _call(name: str, *args: Any) -> None:
@@ -97,7 +92,7 @@ def _call(name: str, *args: Any) -> None:
 
 @cache
 def _handle(device: int) -> tuple[ctypes.c_void_p, ctypes.c_void_p]:
-    """A handle and default parameters, made once for each device."""
+    """Create a handle and default parameters, once per device."""
     handle, params = _POINTER(), _POINTER()
     _call("cusolverDnCreate", ctypes.byref(handle))
     _call("cusolverDnCreateParams", ctypes.byref(params))
@@ -106,7 +101,7 @@ def _handle(device: int) -> tuple[ctypes.c_void_p, ctypes.c_void_p]:
 
 @cache
 def _workspace(device: int, kind: int, n: int, batch: int) -> tuple[int, ctypes.Array[Any]]:
-    """Bytes that the solver needs on the device, and a buffer with those that it needs here."""
+    """Return the device bytes that the solver needs, and its host buffer."""
     handle, params = _handle(device)
     on_device, on_host = _SIZE(), _SIZE()
     _call(

@@ -1,9 +1,9 @@
-"""The batched symmetric eigensolver, and which solver runs where.
+"""The batched symmetric eigensolver.
 
-On the CPU, LAPACK with threads over the batch; on CUDA, cuSOLVER's batched solver; elsewhere the
-solver of torch. Where LAPACK fails on a matrix, slower iterations take over, and a warning is
-logged; cuSOLVER's failures are NaN, at which trainings stop. All are behind one operator,
-``spdnet::eigh``, which compilation and vmap see as a whole. A program of torch.export calls
+The CPU uses LAPACK with threads over the batch, CUDA the batched solver of cuSOLVER, other devices
+the solver of torch. Where LAPACK fails on a matrix, slower QR iterations take over and a warning is
+logged; failures of cuSOLVER are NaN, at which training stops. All are behind one operator,
+``spdnet::eigh``, which is opaque to compilation and vmap. A program of torch.export calls
 ``aten::linalg_eigh`` instead, so that it can be loaded without this package.
 """
 
@@ -19,30 +19,29 @@ from spdnet._checks import require_square
 from spdnet._precision import accurate_dtype, without_autocast, working_dtype
 from spdnet.linalg import cusolver
 from spdnet.linalg.symmetric import symmetrize
-from spdnet.linalg.threads import over_slices
+from spdnet.linalg.threads import parallel_for
 from spdnet.linalg.validate import require_symmetric
 
 _LOG = logging.getLogger(__name__)
 
 
 def eigh(X: Tensor, *, accurate: bool = False, check: bool = True) -> tuple[Tensor, Tensor]:
-    r"""Eigenvalues (ascending) and eigenvectors, :math:`X = U \mathrm{diag}(s) U^\top`.
+    r"""Compute eigenvalues (ascending) and eigenvectors, :math:`X = U \mathrm{diag}(s) U^\top`.
 
-    Only the symmetric part of ``X`` is decomposed. Half precision is lifted to float32
-    inside, also under autocast. The derivative is the one of :func:`torch.linalg.eigh`:
-    exact for ``s``, undefined for ``U`` where eigenvalues coincide. For functions of a
-    matrix use :func:`spectral_map`, whose derivative exists there too.
+    Only the symmetric part of ``X`` is decomposed. Half precision is computed in float32, also
+    under autocast. The derivative is that of :func:`torch.linalg.eigh`: exact for ``s``, undefined
+    for ``U`` where eigenvalues coincide. For functions of a matrix use :func:`spectral_map`, whose
+    derivative is defined there as well.
 
     Parameters
     ----------
     X : Tensor, shape (..., n, n)
         Symmetric matrices; the batch may be empty.
     accurate : bool
-        Decompose in float64 and round the result. A float32 solver leaves an error of
-        about 1e-7 times the *largest* eigenvalue in every eigenvalue, which a logarithm
-        of the small ones does not forgive.
+        Decompose in float64 and round the result. A float32 solver leaves an error of about 1e-7
+        times the *largest* eigenvalue in every eigenvalue, too much for a logarithm of small ones.
     check : bool
-        Refuse input that is not finite and symmetric.
+        Raise a ValueError unless ``X`` is finite and symmetric.
 
     Returns
     -------
@@ -69,7 +68,7 @@ def eigh(X: Tensor, *, accurate: bool = False, check: bool = True) -> tuple[Tens
 
 
 def constant_eigh(X: Tensor, *, accurate: bool = False) -> tuple[Tensor, Tensor]:
-    """As :func:`eigh` for ``X`` that is a constant, with the fastest solver that there is."""
+    """Decompose a constant ``X`` as :func:`eigh` does, with the fastest solver available."""
     refuse_tracing()
     with without_autocast(X):
         A = X.to(_solver_dtype(X, accurate))
@@ -89,13 +88,13 @@ _LIBRARY.define("eigh(Tensor X) -> (Tensor, Tensor)", tags=(torch.Tag.pt2_compli
 
 
 @torch.library.impl(_LIBRARY, "eigh", "CompositeExplicitAutograd")
-def _anywhere(X: Tensor) -> tuple[Tensor, Tensor]:
+def _eigh_default(X: Tensor) -> tuple[Tensor, Tensor]:
     s, U = torch.linalg.eigh(symmetrize(X))
-    return s, _by_columns(U)
+    return s, U.mT.contiguous().mT
 
 
 @torch.library.impl(_LIBRARY, "eigh", "CPU")
-def _on_cpu(X: Tensor) -> tuple[Tensor, Tensor]:
+def _eigh_cpu(X: Tensor) -> tuple[Tensor, Tensor]:
     n = X.shape[-1]
     A = X.reshape(-1, n, n)
     s, U = _empty(A)
@@ -106,18 +105,18 @@ def _on_cpu(X: Tensor) -> tuple[Tensor, Tensor]:
         try:
             torch.linalg.eigh(vectors, out=(s[part], vectors))
         except LinAlgError:
-            _solve_singly(A[part], s[part], vectors)
+            _solve_one_by_one(A[part], s[part], vectors)
 
-    over_slices(solve, len(A), cost=n**3)
+    parallel_for(solve, len(A), cost=n**3)
     return s.reshape(X.shape[:-1]), _unflatten(U, X)
 
 
-def _solve_singly(A: Tensor, s: Tensor, U: Tensor) -> None:
-    """One matrix after the other; those that divide and conquer fails on, by QR iterations.
+def _solve_one_by_one(A: Tensor, s: Tensor, U: Tensor) -> None:
+    """Solve one matrix at a time, by QR iterations if divide and conquer fails.
 
-    Matrices that are not finite stay an error: no solver has an answer.
+    Matrices that are not finite remain an error.
     """
-    from scipy.linalg import eigh as qr_iterations  # slow to load, and hardly ever needed
+    from scipy.linalg import eigh as qr_iterations  # slow to import, rarely needed
 
     for i, X in enumerate(symmetrize(A)):
         try:
@@ -128,37 +127,33 @@ def _solve_singly(A: Tensor, s: Tensor, U: Tensor) -> None:
             _LOG.warning("eigh: %s; solved by QR iterations instead", error)
             try:
                 values, vectors = qr_iterations(X.numpy(), driver="ev")
-            except ValueError:  # numpy's LinAlgError: neither has an answer
+            except ValueError:  # numpy's LinAlgError: both solvers failed
                 raise error from None
             s[i], U[i] = torch.from_numpy(values), torch.from_numpy(vectors)
 
 
 @torch.library.impl(_LIBRARY, "eigh", "CUDA")
-def _on_cuda(X: Tensor) -> tuple[Tensor, Tensor]:
+def _eigh_cuda(X: Tensor) -> tuple[Tensor, Tensor]:
     n = X.shape[-1]
     if X.numel() == 0 or not cusolver.is_available():
-        return _anywhere(X)
+        return _eigh_default(X)
     s, U = cusolver.syev_batched(symmetrize(X).reshape(-1, n, n))
     return s.reshape(X.shape[:-1]), _unflatten(U, X)
 
 
 @torch.library.register_fake("spdnet::eigh", lib=_LIBRARY)  # type: ignore[untyped-decorator]
-def _shapes(X: Tensor) -> tuple[Tensor, Tensor]:
+def _eigh_fake(X: Tensor) -> tuple[Tensor, Tensor]:
     return _empty(X)
 
 
 @torch.library.register_vmap("spdnet::eigh", lib=_LIBRARY)  # type: ignore[untyped-decorator]
-def _vmap(info: object, in_dims: tuple[int], X: Tensor) -> tuple[Any, tuple[int, int]]:
+def _eigh_vmap(info: object, in_dims: tuple[int], X: Tensor) -> tuple[Any, tuple[int, int]]:
     return torch.ops.spdnet.eigh(X.movedim(in_dims[0], 0)), (0, 0)
 
 
 def _empty(X: Tensor) -> tuple[Tensor, Tensor]:
-    """Room for eigenvalues and eigenvectors, the latter with the columns that LAPACK writes."""
+    """Allocate eigenvalues and eigenvectors, the latter column-major as LAPACK writes them."""
     return X.new_empty(X.shape[:-1]), X.new_empty(X.shape).mT
-
-
-def _by_columns(U: Tensor) -> Tensor:
-    return U.mT.contiguous().mT
 
 
 def _unflatten(U: Tensor, X: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ Its solution :math:`S = \mathcal L_X(V)` is linear and self-adjoint in ``V``, an
 .. math::
     D \mathcal L_X(V)[E, F] = \mathcal L_X(F - E S - S E),
 
-so that every derivative is solutions of the same equation, exact at repeated eigenvalues.
+so every derivative is a solution of the same equation, exact at repeated eigenvalues.
 """
 
 from typing import Any
@@ -22,22 +22,18 @@ from spdnet.linalg.validate import require_finite, require_positive_eigenvalues,
 
 
 def lyapunov(X: Tensor, V: Tensor, *, check: bool = True, who: str = "lyapunov") -> Tensor:
-    r"""The symmetric solution of :math:`S X + X S = V`.
+    """Solve :math:`S X + X S = V` for the symmetric :math:`S`.
 
     Parameters
     ----------
     X : Tensor, shape (..., n, n)
         Symmetric positive definite.
     V : Tensor, shape (..., n, n)
-        Symmetric; only the symmetric part counts. The leading shapes broadcast.
+        Only the symmetric part is used. Leading dimensions broadcast.
     check : bool
-        Refuse input that is not finite, symmetric and positive definite.
+        Raise a ValueError unless ``X`` is SPD and ``V`` finite.
     who : str
-        The caller that an error names.
-
-    Returns
-    -------
-    Tensor, shape (..., n, n)
+        Caller named in errors.
 
     Examples
     --------
@@ -56,7 +52,7 @@ def lyapunov(X: Tensor, V: Tensor, *, check: bool = True, who: str = "lyapunov")
     if check:
         require_positive_eigenvalues(who, s, "X")
     shape = broadcast_shapes(X.shape, V.shape)
-    # a program of torch.export has the products alone
+    # a program of torch.export contains only the products
     solve = _Lyapunov.forward if is_exporting() else _Lyapunov.apply
     S = solve(
         X.to(dtype).expand(shape), s.expand(shape[:-1]), U.expand(shape), V.to(dtype).expand(shape)

@@ -1,4 +1,8 @@
-"""The named functions of a symmetric matrix, each one line over :func:`spectral_map`."""
+"""Named functions of symmetric matrices.
+
+They accept ``X (..., n, n)`` and raise a ValueError if it is not finite, symmetric and in the
+domain of the function; ``check=False`` skips this validation.
+"""
 
 from torch import Tensor
 
@@ -11,18 +15,7 @@ from spdnet.linalg.validate import require_finite
 
 
 def logm(X: Tensor, *, check: bool = True) -> Tensor:
-    r"""Matrix logarithm :math:`U \log(S) U^\top` of SPD matrices.
-
-    Parameters
-    ----------
-    X : Tensor, shape (..., n, n)
-        Symmetric positive definite.
-    check : bool
-        Refuse input that is not finite, symmetric and positive definite.
-
-    Returns
-    -------
-    Tensor, shape (..., n, n)
+    r"""Compute the matrix logarithm :math:`U \log(S) U^\top` of SPD matrices.
 
     Examples
     --------
@@ -35,19 +28,7 @@ def logm(X: Tensor, *, check: bool = True) -> Tensor:
 
 
 def expm(X: Tensor, *, check: bool = True) -> Tensor:
-    r"""Matrix exponential :math:`U \exp(S) U^\top` of symmetric matrices.
-
-    Parameters
-    ----------
-    X : Tensor, shape (..., n, n)
-        Symmetric.
-    check : bool
-        Refuse input that is not finite and symmetric.
-
-    Returns
-    -------
-    Tensor, shape (..., n, n)
-        Positive definite.
+    r"""Compute the matrix exponential :math:`U \exp(S) U^\top` of symmetric matrices.
 
     Examples
     --------
@@ -60,18 +41,7 @@ def expm(X: Tensor, *, check: bool = True) -> Tensor:
 
 
 def sqrtm(X: Tensor, *, check: bool = True) -> Tensor:
-    r"""Square root :math:`X^{1/2}` of SPD matrices, positive definite.
-
-    Parameters
-    ----------
-    X : Tensor, shape (..., n, n)
-        Symmetric positive definite.
-    check : bool
-        Refuse input that is not finite, symmetric and positive definite.
-
-    Returns
-    -------
-    Tensor, shape (..., n, n)
+    """Compute the square root :math:`X^{1/2}` of SPD matrices.
 
     Examples
     --------
@@ -84,18 +54,7 @@ def sqrtm(X: Tensor, *, check: bool = True) -> Tensor:
 
 
 def invsqrtm(X: Tensor, *, check: bool = True) -> Tensor:
-    r"""Inverse square root :math:`X^{-1/2}` of SPD matrices, positive definite.
-
-    Parameters
-    ----------
-    X : Tensor, shape (..., n, n)
-        Symmetric positive definite.
-    check : bool
-        Refuse input that is not finite, symmetric and positive definite.
-
-    Returns
-    -------
-    Tensor, shape (..., n, n)
+    """Compute the inverse square root :math:`X^{-1/2}` of SPD matrices.
 
     Examples
     --------
@@ -108,20 +67,7 @@ def invsqrtm(X: Tensor, *, check: bool = True) -> Tensor:
 
 
 def powm(X: Tensor, p: float, *, check: bool = True) -> Tensor:
-    r"""Real power :math:`X^p = U S^p U^\top` of SPD matrices.
-
-    Parameters
-    ----------
-    X : Tensor, shape (..., n, n)
-        Symmetric positive definite.
-    p : float
-        Any real number.
-    check : bool
-        Refuse input that is not finite, symmetric and positive definite.
-
-    Returns
-    -------
-    Tensor, shape (..., n, n)
+    r"""Compute the real power :math:`X^p = U S^p U^\top` of SPD matrices.
 
     Examples
     --------
@@ -137,22 +83,17 @@ def powm(X: Tensor, p: float, *, check: bool = True) -> Tensor:
 def clamp_eig(X: Tensor, eps: float | Tensor, *, check: bool = True) -> Tensor:
     r"""Raise small eigenvalues to a threshold, :math:`U \max(\epsilon, S) U^\top`.
 
-    With a number for a threshold only the matrices that have smaller eigenvalues are decomposed; an
-    eigenvalue that rounding alone has put below it counts as not below it.
+    With a scalar threshold, only matrices with smaller eigenvalues are decomposed; an eigenvalue
+    that is below the threshold only by rounding counts as not below it.
 
     Parameters
     ----------
     X : Tensor, shape (..., n, n)
-        Symmetric.
     eps : float or Tensor
         Threshold; a tensor has the leading shape of ``X``, or fewer of its dimensions from the
-        front, and counts as a constant.
+        front, and is treated as a constant.
     check : bool
-        Refuse input that is not finite and symmetric.
-
-    Returns
-    -------
-    Tensor, shape (..., n, n)
+        Raise a ValueError unless the input is finite and symmetric.
 
     Examples
     --------

@@ -1,8 +1,8 @@
-r"""Functions of two SPD matrices through the eigenvalues that one has in the eyes of the other.
+r"""Functions of two SPD matrices through the eigenvalues of :math:`X^{-1} Y`.
 
-With :math:`X = L L^\top`, :math:`Y = K K^\top` and the singular values in
+With :math:`X = L L^\top`, :math:`Y = K K^\top` and the singular value decomposition
 :math:`L^{-1} K = P \Sigma Q^\top`, the columns of :math:`A = L^{-\top} P` and
-:math:`B = K^{-\top} Q` diagonalise both: :math:`A^\top X A = I = B^\top Y B`, and :math:`X^{-1} Y`
+:math:`B = K^{-\top} Q` diagonalize both: :math:`A^\top X A = I = B^\top Y B`, and :math:`X^{-1} Y`
 has the eigenvalues :math:`e^{x_k}`, :math:`x = 2 \log \Sigma`. For :math:`\varphi = \sum_k g(x_k)`
 and directions :math:`E, F` of ``X`` and ``Y``, with :math:`\tilde E = A^\top E A` and
 :math:`\tilde F = B^\top F B`,
@@ -15,9 +15,9 @@ and directions :math:`E, F` of ``X`` and ``Y``, with :math:`\tilde E = A^\top E 
     c = \tfrac12 (g'_j - g'_k) \coth \tfrac{x_j - x_k}2, \quad
     e = \tfrac12 (g'_j - g'_k) / \sinh \tfrac{x_j - x_k}2 .
 
-Factors hold the square root of what the matrices hold, so that points of condition 1e9 lose no more
-than such of condition 3e4 would otherwise; nothing cancels where the points are near each other,
-and eigenvalues may coincide. The third derivative is refused.
+The condition number of a factor is the square root of that of its matrix, so points of condition
+1e9 lose no more accuracy than points of condition 3e4 would without factors. Nothing cancels where
+the points are close, and eigenvalues may coincide. The third derivative is not available.
 """
 
 import math
@@ -33,7 +33,7 @@ from spdnet._autograd import (
     constant,
     is_concrete,
     is_differentiated,
-    is_exporting,
+    without_jvp,
 )
 from spdnet._checks import require_square
 from spdnet._precision import without_autocast
@@ -41,23 +41,23 @@ from spdnet.linalg.cholesky import cholesky
 from spdnet.linalg.eigh import eigh
 from spdnet.linalg.symmetric import symmetrize
 
-#: ratio of squared singular values up to which they are taken from the square of the matrix
-FAR = 1e4
+#: ratio of squared singular values up to which they are computed from the Gram matrix
+MAX_GRAM_RATIO = 1e4
 
 
 class LogSquare:
     """``x ** 2``: the sum is the squared affine-invariant distance."""
 
     def value(self, x: Tensor) -> Tensor:
-        """``g(x)``."""
+        """Compute ``g(x)``."""
         return x.square()
 
     def slope(self, x: Tensor) -> Tensor:
-        """``g'(x)``."""
+        """Compute ``g'(x)``."""
         return 2 * x
 
-    def bends(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """The coefficients ``c`` and ``e`` of two logarithms."""
+    def curvature(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Compute the coefficients ``c`` and ``e`` of two logarithms."""
         h = (x - y) / 2
         tie = h == 0
         safe = torch.where(tie, 1.0, h)
@@ -66,22 +66,22 @@ class LogSquare:
 
 
 class LogCosh:
-    """``log cosh(x / 2)``: the sum is Stein's divergence."""
+    """``log cosh(x / 2)``: the sum is the Stein divergence."""
 
     def value(self, x: Tensor) -> Tensor:
-        """``g(x)``."""
+        """Compute ``g(x)``."""
         u = x.abs() / 2
-        # cosh u - 1, by expm1: the bits of torch.sinh depend on the place in the tensor
+        # cosh u - 1 by expm1: the bits of torch.sinh depend on the position in the tensor
         e = torch.expm1(u.clamp(max=1))
         near = torch.log1p(e.square() / (2 * (1 + e)))
         return torch.where(u < 1, near, u + torch.log1p(torch.exp(-2 * u)) - math.log(2))
 
     def slope(self, x: Tensor) -> Tensor:
-        """``g'(x)``."""
+        """Compute ``g'(x)``."""
         return torch.tanh(x / 2) / 2
 
-    def bends(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """The coefficients ``c`` and ``e`` of two logarithms."""
+    def curvature(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Compute the coefficients ``c`` and ``e`` of two logarithms."""
         u, v, h = x.abs() / 2, y.abs() / 2, (x - y).abs() / 2
         scale = (1 + torch.exp(-2 * u)) * (1 + torch.exp(-2 * v))
         c = torch.exp(h - u - v) * (1 + torch.exp(-2 * h)) / (2 * scale)
@@ -91,42 +91,29 @@ class LogCosh:
 def pencil_sum(
     X: Tensor, Y: Tensor, g: LogSquare | LogCosh, *, check: bool = True, who: str = "pencil_sum"
 ) -> Tensor:
-    r"""Sum :math:`\sum_k g(\log \lambda_k)` over the eigenvalues of :math:`X^{-1} Y`.
+    r"""Compute :math:`\sum_k g(\log \lambda_k)` over the eigenvalues of :math:`X^{-1} Y`.
 
-    Once and twice differentiable in reverse and forward mode.
-
-    Parameters
-    ----------
-    X, Y : Tensor, shape (..., n, n)
-        Symmetric positive definite; the leading shapes broadcast.
-    g : LogSquare or LogCosh
-    check : bool
-        Refuse input that is not finite, symmetric and positive definite, and pairs that rounding
-        leaves no digit of.
-    who : str
-        The caller that an error names.
-
-    Returns
-    -------
-    Tensor, shape (...)
+    ``X`` and ``Y`` are SPD ``(..., n, n)`` and broadcast. Twice differentiable in reverse and
+    forward mode. ``check`` raises a ValueError unless both are SPD and their eigenvalues exceed
+    rounding errors.
     """
-    L, K = factors(constant(X), constant(Y), check=check, who=who)
+    L, K = cholesky_pair(constant(X), constant(Y), check=check, who=who)
     if not (_wants_derivative(X) or _wants_derivative(Y)):
         return g.value(log_eigenvalues(L, K, check=check, who=who)).sum(-1)
     x, P, Q = decompose_pencil(L, K, check=check, who=who)
     A = torch.linalg.solve_triangular(L.mT, P, upper=True)
     B = torch.linalg.solve_triangular(K.mT, Q, upper=True)
-    return _call(_Value, _ForwardValue, X.expand(P.shape), Y.expand(P.shape), x, A, B, g)
+    return apply(_Value, _CompiledValue, X.expand(P.shape), Y.expand(P.shape), x, A, B, g)
 
 
-def root(square: Tensor) -> Tensor:
-    """The root of a square, with the derivative zero at zero, where it has none."""
+def safe_sqrt(square: Tensor) -> Tensor:
+    """Compute the square root with derivative zero at zero."""
     positive = square > 0
     return torch.where(positive, torch.where(positive, square, 1.0).sqrt(), 0 * square)
 
 
-def factors(X: Tensor, Y: Tensor, *, check: bool, who: str) -> tuple[Tensor, Tensor]:
-    """The Cholesky factors of two points, after the checks that ``check`` asks for."""
+def cholesky_pair(X: Tensor, Y: Tensor, *, check: bool, who: str) -> tuple[Tensor, Tensor]:
+    """Compute the Cholesky factors of two points, with validation if ``check``."""
     require_square(who, X)
     require_square(who, Y, "Y", n=X.shape[-1])
     return cholesky(X, check=check, who=who), cholesky(Y, check=check, who=who, name="Y")
@@ -135,33 +122,33 @@ def factors(X: Tensor, Y: Tensor, *, check: bool, who: str) -> tuple[Tensor, Ten
 def decompose_pencil(
     L: Tensor, K: Tensor, *, check: bool, who: str
 ) -> tuple[Tensor, Tensor, Tensor]:
-    r"""``x, P, Q`` of :math:`L^{-1} K = P e^{x/2} Q^\top` for constant factors."""
+    r"""Compute ``x, P, Q`` of :math:`L^{-1} K = P e^{x/2} Q^\top` for constant factors."""
     with without_autocast(L):
         W = torch.linalg.solve_triangular(L, K, upper=False)
         if _is_large(W):
-            sigma, P, Q = singular(W)
+            sigma, P, Q = accurate_svd(W)
         else:
             P, sigma, Qh = torch.linalg.svd(W)
             Q = Qh.mT
-    return _logarithms(sigma, L, K, check, who), P, Q
+    return _log_spectrum(sigma, L, K, check, who), P, Q
 
 
 def log_eigenvalues(L: Tensor, K: Tensor, *, check: bool, who: str) -> Tensor:
-    """``x`` alone, for half of the work."""
+    """Compute only ``x`` of :func:`decompose_pencil`, for half of the work."""
     with without_autocast(L):
         W = torch.linalg.solve_triangular(L, K, upper=False)
-        sigma = singular(W)[0] if _is_large(W) else torch.linalg.svdvals(W)
-    return _logarithms(sigma, L, K, check, who)
+        sigma = accurate_svd(W)[0] if _is_large(W) else torch.linalg.svdvals(W)
+    return _log_spectrum(sigma, L, K, check, who)
 
 
-def singular(W: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    r"""``sigma, P, Q`` of :math:`W = P \Sigma Q^\top`, each value exact relative to itself.
+def accurate_svd(W: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    r"""Compute ``sigma, P, Q`` of :math:`W = P \Sigma Q^\top`, accurate relative to each value.
 
-    Where they are near each other they come from the eigenvalues of :math:`W W^\top`, which are
-    found faster, and much faster on a GPU.
+    Values that are close together come from the eigenvalues of :math:`W W^\top`, which is faster,
+    and much faster on a GPU.
     """
     s, P = eigh(symmetrize(W @ W.mT), check=False)
-    far = ~(s[..., 0] * FAR > s[..., -1])
+    far = ~(s[..., 0] * MAX_GRAM_RATIO > s[..., -1])
     sigma = torch.where(far[..., None], 1.0, s).sqrt()
     Q = W.mT @ (P / sigma[..., None, :])
     if far.any():
@@ -171,11 +158,11 @@ def singular(W: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _is_large(W: Tensor) -> bool:
-    """Whether CUDA would take matrices of this size one after the other."""
+    """Return whether CUDA would decompose matrices of this size one after the other."""
     return W.is_cuda and W.shape[-1] > 32 and is_concrete(W)
 
 
-def _logarithms(sigma: Tensor, L: Tensor, K: Tensor, check: bool, who: str) -> Tensor:
+def _log_spectrum(sigma: Tensor, L: Tensor, K: Tensor, check: bool, who: str) -> Tensor:
     n = sigma.shape[-1]
     if check and is_concrete(sigma) and sigma.numel() > 0:
         ratio = sigma.amin(-1) / sigma.amax(-1)
@@ -186,10 +173,10 @@ def _logarithms(sigma: Tensor, L: Tensor, K: Tensor, check: bool, who: str) -> T
             raise ValueError(
                 f"{who}: expected X and Y for which {sigma.dtype} holds the eigenvalues of "
                 f"X^(-1/2) Y X^(-1/2), but the smallest is {ratio[index].item() ** 2:.1e} of the "
-                f"largest{where}, and all of it rounding; regularise both, for example with "
+                f"largest{where}, and may be rounding error; regularize both, for example with "
                 "spdnet.covariance.regularize"
             )
-    # an unchecked matrix that is not positive definite has no logarithm
+    # without check, a matrix that is not positive definite gives NaN
     valid = [(F.diagonal(dim1=-2, dim2=-1) > 0).all(-1, keepdim=True) for F in (L, K)]
     return torch.where(valid[0] & valid[1], 2 * sigma.log(), torch.nan)
 
@@ -209,29 +196,27 @@ class _Value(Function):
 
     @staticmethod
     def backward(ctx: Any, G: Tensor) -> tuple[Any, ...]:
-        dX, dY = _call(_Gradient, _ForwardGradient, *ctx.saved_tensors, ctx.g)
+        dX, dY = apply(_Gradient, _CompiledGradient, *ctx.saved_tensors, ctx.g)
         G = G[..., None, None]
         return G * dX, G * dY, None, None, None, None
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Tensor, int]:
-        args = tuple(batch_first(info.batch_size, in_dims, args))
-        return _call(_Value, _ForwardValue, *args), 0
-
-
-class _ForwardValue(_Value):
-    """With forward mode: apart, because the compiler refuses a Function that defines ``jvp``."""
+        return apply(_Value, _CompiledValue, *batch_first(info.batch_size, in_dims, args)), 0
 
     @staticmethod
     def jvp(ctx: Any, dX: Tensor | None, dY: Tensor | None, *_: Any) -> Tensor:
-        gradients = _call(_Gradient, _ForwardGradient, *ctx.saved_tensors, ctx.g)
+        gradients = apply(_Gradient, _CompiledGradient, *ctx.saved_tensors, ctx.g)
         pairs = zip(gradients, (dX, dY), strict=True)
         terms = [(G * D).sum((-2, -1)) for G, D in pairs if D is not None]
         return terms[0] + terms[1] if len(terms) == 2 else terms[0]
 
 
+_CompiledValue = without_jvp(_Value)
+
+
 class _Gradient(Function):
-    """The derivatives of the sum with respect to both points."""
+    """Derivatives of the sum with respect to both points."""
 
     @staticmethod
     def forward(
@@ -245,28 +230,27 @@ class _Gradient(Function):
 
     @staticmethod
     def backward(ctx: Any, E: Tensor, F: Tensor) -> tuple[Any, ...]:
-        dX, dY = _call(_Curvature, _ForwardCurvature, *ctx.saved_tensors, ctx.g, E, F)
+        dX, dY = apply(_Curvature, _CompiledCurvature, *ctx.saved_tensors, ctx.g, E, F)
         return dX, dY, None, None, None, None
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Any, tuple[int, int]]:
-        args = tuple(batch_first(info.batch_size, in_dims, args))
-        return _call(_Gradient, _ForwardGradient, *args), (0, 0)
-
-
-class _ForwardGradient(_Gradient):
-    """With forward mode."""
+        moved = batch_first(info.batch_size, in_dims, args)
+        return apply(_Gradient, _CompiledGradient, *moved), (0, 0)
 
     @staticmethod
     def jvp(ctx: Any, dX: Tensor | None, dY: Tensor | None, *_: Any) -> tuple[Tensor, Tensor]:
         X, Y, *_rest = ctx.saved_tensors
         E = torch.zeros_like(X) if dX is None else dX
         F = torch.zeros_like(Y) if dY is None else dY
-        return _call(_Curvature, _ForwardCurvature, *ctx.saved_tensors, ctx.g, E, F)
+        return apply(_Curvature, _CompiledCurvature, *ctx.saved_tensors, ctx.g, E, F)
+
+
+_CompiledGradient = without_jvp(_Gradient)
 
 
 class _Curvature(Function):
-    """The second derivative applied to a pair of directions: linear and self-adjoint in them."""
+    """Second derivative applied to a pair of directions, linear and self-adjoint in them."""
 
     @staticmethod
     def forward(
@@ -274,7 +258,7 @@ class _Curvature(Function):
     ) -> tuple[Tensor, Tensor]:
         slope = g.slope(x)
         m = (slope[..., :, None] + slope[..., None, :]) / 2
-        c, e = g.bends(x[..., :, None], x[..., None, :])
+        c, e = g.curvature(x[..., :, None], x[..., None, :])
         with without_autocast(X):
             E, F = A.mT @ symmetrize(E) @ A, B.mT @ symmetrize(F) @ B
             E, F = (c + m) * E - e * F, (c - m) * F - e * E
@@ -290,17 +274,13 @@ class _Curvature(Function):
     def backward(ctx: Any, G: Tensor, H: Tensor) -> tuple[Any, ...]:
         if any(ctx.needs_input_grad[:2]):
             _refuse_third()
-        dE, dF = _call(_Curvature, _ForwardCurvature, *ctx.saved_tensors, ctx.g, G, H)
+        dE, dF = apply(_Curvature, _CompiledCurvature, *ctx.saved_tensors, ctx.g, G, H)
         return None, None, None, None, None, None, dE, dF
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Any, tuple[int, int]]:
-        args = tuple(batch_first(info.batch_size, in_dims, args))
-        return _call(_Curvature, _ForwardCurvature, *args), (0, 0)
-
-
-class _ForwardCurvature(_Curvature):
-    """With forward mode."""
+        moved = batch_first(info.batch_size, in_dims, args)
+        return apply(_Curvature, _CompiledCurvature, *moved), (0, 0)
 
     @staticmethod
     def jvp(ctx: Any, dX: Tensor | None, dY: Tensor | None, *rest: Any) -> tuple[Tensor, Tensor]:
@@ -310,18 +290,10 @@ class _ForwardCurvature(_Curvature):
         dE, dF = (
             torch.zeros_like(Z) if D is None else D for Z, D in zip((X, Y), rest[-2:], strict=True)
         )
-        return _call(_Curvature, _ForwardCurvature, *ctx.saved_tensors, ctx.g, dE, dF)
+        return apply(_Curvature, _CompiledCurvature, *ctx.saved_tensors, ctx.g, dE, dF)
 
 
-def _call(function: type[Function], forward_mode: type[Function], *args: Any) -> Any:
-    if not torch.compiler.is_compiling():
-        return apply(forward_mode, *args)
-    tensors = (a for a in args if isinstance(a, Tensor))
-    wanted = torch.is_grad_enabled() and any(a.requires_grad for a in tensors)
-    if wanted and not is_exporting():
-        return function.apply(*args)
-    # the compiler cannot trace a Function of which no derivative is wanted
-    return function.forward(*args)
+_CompiledCurvature = without_jvp(_Curvature)
 
 
 def _wants_derivative(X: Tensor) -> bool:

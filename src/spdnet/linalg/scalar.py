@@ -1,4 +1,4 @@
-r"""Scalar functions with their divided differences, the raw material of spectral maps.
+r"""Scalar functions and their divided differences, from which spectral maps are differentiated.
 
 A spectral function :math:`f(X) = U f(S) U^\top` is differentiated through the divided
 differences of its scalar function,
@@ -7,9 +7,8 @@ differences of its scalar function,
     f[a, b] = \frac{f(a) - f(b)}{a - b}, \qquad
     f[a, b, c] = \frac{f[a, b] - f[b, c]}{a - c},
 
-continued to :math:`f'(a)` and :math:`f''(a) / 2` where the arguments coincide. Each
-function below writes them in a form that does not subtract nearly equal numbers, so that
-ties and near ties need no threshold.
+extended to :math:`f'(a)` and :math:`f''(a) / 2` where the arguments coincide. Each function
+evaluates them without subtracting nearly equal numbers, so ties and near ties need no threshold.
 """
 
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ import numpy
 import torch
 from torch import Tensor
 
-#: eight nodes and weights on [0, 1]: exact to rounding for a softplus over a unit interval
+#: eight nodes and weights on [0, 1]: accurate to rounding for a softplus over a unit interval
 _GAUSS_LEGENDRE = [
     (float(node + 1) / 2, float(weight) / 2)
     for node, weight in zip(*numpy.polynomial.legendre.leggauss(8), strict=True)
@@ -27,11 +26,10 @@ _GAUSS_LEGENDRE = [
 
 
 class ScalarFunction:
-    """A function of one eigenvalue, with what is needed to differentiate its spectral map.
+    """Function of one eigenvalue, with the divided differences of its spectral map.
 
-    Subclass it to pass a function of your own to :func:`spdnet.linalg.spectral_map`. All
-    methods are elementwise and broadcast; ``first`` and ``second`` are symmetric in their
-    arguments.
+    Subclass it to pass your own function to :func:`spdnet.linalg.spectral_map`. All methods are
+    elementwise and broadcast; ``first`` and ``second`` are symmetric in their arguments.
 
     Examples
     --------
@@ -46,30 +44,30 @@ class ScalarFunction:
     tensor([1., 9.])
     """
 
-    #: eigenvalues have to be positive
+    #: eigenvalues must be positive
     needs_positive: ClassVar[bool] = False
-    #: a small eigenvalue matters relative to itself, not to the largest one
+    #: small eigenvalues need relative accuracy
     needs_small_eigenvalues: ClassVar[bool] = False
 
     @property
     def parameter(self) -> Tensor | None:
-        """The tensor that the function holds, if any: a constant, of the leading shape of ``X``."""
+        """Tensor of the leading shape of ``X`` that the function holds as a constant, or None."""
         return None
 
     def bind(self, parameter: Tensor | None) -> "ScalarFunction":
-        """The same function with another tensor, or with none."""
+        """Return the same function with another tensor, or with None."""
         return self
 
     def value(self, s: Tensor) -> Tensor:
-        """``f(s)``."""
+        """Compute ``f(s)``."""
         raise NotImplementedError(f"{type(self).__name__} does not define value(s)")
 
     def first(self, a: Tensor, b: Tensor) -> Tensor:
-        """``f[a, b]``, and ``f'(a)`` where ``a == b``."""
+        """Compute ``f[a, b]``, and ``f'(a)`` where ``a == b``."""
         raise NotImplementedError(f"{type(self).__name__} does not define first(a, b)")
 
     def second(self, a: Tensor, b: Tensor, c: Tensor) -> Tensor:
-        """``f[a, b, c]``, and ``f''(a) / 2`` where all three are equal."""
+        """Compute ``f[a, b, c]``, and ``f''(a) / 2`` where all three are equal."""
         raise NotImplementedError(
             f"{type(self).__name__} has no second derivative: define second(a, b, c), the second "
             "divided difference, to differentiate its spectral map twice"
@@ -97,7 +95,7 @@ class Log(ScalarFunction):
     def first(self, a: Tensor, b: Tensor) -> Tensor:
         gap, lo = (a - b).abs(), torch.minimum(a, b)
         relative = gap / lo
-        # logarithms of the arguments, which are fewer than their pairs
+        # logarithms of the arguments, which are fewer than the pairs
         apart = torch.where(relative > 1, (a.log() - b.log()).abs(), torch.log1p(relative))
         return torch.where(gap == 0, 1 / lo, apart / gap)
 
@@ -214,7 +212,7 @@ class Power(ScalarFunction):
         upper, lower = self.p * _log_ratio(a, b), self.p * _log_ratio(b, c)
         if self.p >= 0:
             curvature = _exp_second(a**self.p, b**self.p, upper, lower)
-        else:  # a negative power turns the order round
+        else:  # a negative power reverses the order
             curvature = _exp_second(c**self.p, b**self.p, -lower, -upper)
         log = Log()
         slope = self._first_in_log(a, b)
@@ -223,14 +221,14 @@ class Power(ScalarFunction):
         return torch.where(a > 2 * c, apart, close)
 
     def _first_in_log(self, hi: Tensor, lo: Tensor) -> Tensor:
-        """Divided difference of ``exp(p x)`` at the two logarithms, from the larger value down."""
+        """Compute the divided difference of ``exp(p x)`` at two logarithms from the larger."""
         top = hi if self.p >= 0 else lo
         return self.p * top**self.p * _phi1(-abs(self.p) * _log_ratio(hi, lo))
 
 
 @dataclass(frozen=True)
 class Clamp(ScalarFunction):
-    """``max(eps, s)``, with derivative 1 at ``s == eps``, as that of :func:`torch.clamp`.
+    """``max(eps, s)``, with derivative 1 at ``s == eps`` as in :func:`torch.clamp`.
 
     Examples
     --------
@@ -267,7 +265,7 @@ class Clamp(ScalarFunction):
         return torch.where((a >= eps) & (c < eps), some, 0.0)
 
     def threshold(self, s: Tensor) -> Any:
-        """The number, or one for each matrix in a shape that broadcasts with ``s``."""
+        """Return the threshold in a form that broadcasts with ``s``."""
         if not isinstance(self.eps, Tensor):
             return self.eps
         eps = self.eps.to(s)
@@ -276,7 +274,7 @@ class Clamp(ScalarFunction):
 
 @dataclass(frozen=True)
 class Softplus(ScalarFunction):
-    """``eps + softplus(beta (s - eps)) / beta``: ``max(eps, s)`` with a bend ``1 / beta`` wide.
+    """``eps + softplus(beta (s - eps)) / beta``, a smooth ``max(eps, s)`` of width ``1 / beta``.
 
     Examples
     --------
@@ -314,7 +312,8 @@ class Softplus(ScalarFunction):
     def _first(a: Tensor, b: Tensor) -> Tensor:
         gap = a - b
         growth = torch.sigmoid(b) * _phi1(gap.clamp(max=1))
-        close = _log1p_ratio(growth * gap) * growth
+        t = growth * gap
+        close = _ratio(torch.log1p(t), t, torch.ones_like(t)) * growth
         apart = torch.logaddexp(
             gap + torch.nn.functional.logsigmoid(b), torch.nn.functional.logsigmoid(-b)
         )
@@ -345,7 +344,7 @@ class Sigmoid(ScalarFunction):
         a, b, c = _sort3(self.beta * a, self.beta * b, self.beta * c)
         spread = a - c
         apart = (self._first(a, b) - self._first(b, c)) / spread
-        # odd about the origin: the side where exp(-x) does not overflow
+        # odd: use the side where exp(-x) does not overflow
         flip = a + c < 0
         a, b, c = torch.where(flip, -c, a), torch.where(flip, -b, b), torch.where(flip, -a, c)
         exp = Exp()
@@ -371,28 +370,23 @@ def _sort3(a: Tensor, b: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _ratio(numerator: Tensor, denominator: Tensor, limit: Tensor) -> Tensor:
-    """``numerator / denominator``, and ``limit`` where the denominator is exactly zero."""
+    """Divide, with the value ``limit`` where the denominator is exactly zero."""
     tie = denominator == 0
     return torch.where(tie, limit, numerator / torch.where(tie, 1.0, denominator))
 
 
 def _log_ratio(hi: Tensor, lo: Tensor) -> Tensor:
-    """``log(hi / lo)`` for ``hi >= lo > 0``: without cancellation, without overflow."""
+    """Compute ``log(hi / lo)`` for ``hi >= lo > 0`` without cancellation or overflow."""
     return torch.where(hi > 2 * lo, hi.log() - lo.log(), torch.log1p((hi - lo) / lo))
 
 
-def _log1p_ratio(t: Tensor) -> Tensor:
-    """``log1p(t) / t``, 1 at zero."""
-    return _ratio(torch.log1p(t), t, torch.ones_like(t))
-
-
 def _phi1(t: Tensor) -> Tensor:
-    """``(exp(t) - 1) / t``, 1 at zero."""
+    """Compute ``(exp(t) - 1) / t``, 1 at zero."""
     return _ratio(torch.expm1(t), t, torch.ones_like(t))
 
 
 def _phi2(t: Tensor) -> Tensor:
-    """``(exp(t) - 1 - t) / t**2``, 1/2 at zero."""
+    """Compute ``(exp(t) - 1 - t) / t**2``, 1/2 at zero."""
     series = torch.full_like(t, 1.0 / 19)
     for k in range(18, 1, -1):  # sum of t**k / (k + 2)!, by Horner's rule
         series = (1 + t.clamp(-1, 1) * series) / k
@@ -400,9 +394,9 @@ def _phi2(t: Tensor) -> Tensor:
 
 
 def _exp_second(exp_a: Tensor, exp_b: Tensor, p: Tensor, q: Tensor) -> Tensor:
-    """``exp[a, b, c]`` for ``a >= b >= c``, from the gaps ``p = a - b`` and ``q = b - c``.
+    """Compute ``exp[a, b, c]`` for ``a >= b >= c`` from the gaps ``p = a - b`` and ``q = b - c``.
 
-    A mean, weighted by the gaps, of two positive numbers; nothing overflows before exp(a).
+    It is a mean of two positive numbers, weighted by the gaps; nothing overflows before exp(a).
     """
     falling = torch.where(
         p < 1, (-p).exp() * _phi2(p.clamp(max=1)), (1 - (1 + p) * (-p).exp()) / (p * p)

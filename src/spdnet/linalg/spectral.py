@@ -1,4 +1,4 @@
-r"""Spectral maps: the one autograd function behind every function of a symmetric matrix.
+r"""Spectral maps: the autograd function behind every function of a symmetric matrix.
 
 For :math:`X = U S U^\top` and a scalar function :math:`f`, with :math:`\tilde A = U^\top A U`,
 
@@ -10,7 +10,7 @@ For :math:`X = U S U^\top` and a scalar function :math:`f`, with :math:`\tilde A
 
 where the brackets are the divided differences of :mod:`spdnet.linalg.scalar`. The derivative is
 self-adjoint, so one formula serves forward and reverse mode. All of it is exact where eigenvalues
-coincide. The third derivative is refused.
+coincide. The third derivative is not available.
 """
 
 from typing import Any
@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from spdnet._autograd import apply, batch_first, constant, is_exporting
+from spdnet._autograd import apply, batch_first, constant, without_jvp
 from spdnet._checks import require_square
 from spdnet._precision import accurate_dtype, without_autocast, working_dtype
 from spdnet.linalg import clamped
@@ -34,33 +34,27 @@ def spectral_map(
 ) -> Tensor:
     r"""Apply a scalar function to the eigenvalues, :math:`f(X) = U f(S) U^\top`.
 
-    Differentiable twice in reverse and forward mode, with vmap and compilation; exact at repeated
-    eigenvalues; the result for one matrix does not depend on the others in the batch. A program of
-    torch.export has no derivative.
+    The result is exactly symmetric and twice differentiable in reverse and forward mode, with vmap
+    and compilation; exact at repeated eigenvalues; independent of the other matrices in the batch.
+    A program of torch.export has no derivative.
 
     Parameters
     ----------
     X : Tensor, shape (..., n, n)
-        Symmetric matrices; only the symmetric part counts.
+        Only the symmetric part is used.
     f : ScalarFunction
-        For example ``Log()`` or ``Power(0.3)``, or a subclass of your own.
+        For example ``Log()`` or ``Power(0.3)``, or your own subclass.
     check : bool
-        Pass over the data and refuse matrices that are not finite, not symmetric, or outside the
-        domain of ``f``.
+        Raise a ValueError for matrices that are not finite, not symmetric, or outside the domain of
+        ``f``.
     who, name : str
-        The caller and the argument that an error names.
-
-    Returns
-    -------
-    Tensor, shape (..., n, n)
-        Exactly symmetric.
+        Caller and argument named in errors.
 
     Examples
     --------
     >>> import torch
     >>> from spdnet.linalg import Power, spectral_map
-    >>> Y = spectral_map(torch.tensor([[2.0, 0.0], [0.0, 3.0]]), Power(2.0))
-    >>> Y.diagonal().round(decimals=4)
+    >>> spectral_map(torch.diag(torch.tensor([2.0, 3.0])), Power(2.0)).diagonal().round(decimals=4)
     tensor([4., 9.])
     """
     s, U = decompose(X, f, check=check, who=who, name=name)
@@ -76,20 +70,15 @@ def spectral_derivative(
     who: str = "spectral_derivative",
     name: str = "E",
 ) -> Tensor:
-    r"""Frechet derivative :math:`Df(X)[E]` of a spectral map in the symmetric direction ``E``.
+    """Compute the Frechet derivative :math:`Df(X)[E]` of a spectral map in the direction ``E``.
 
     Parameters
     ----------
     X, E : Tensor, shape (..., n, n)
-        Symmetric matrices and directions, of which only the symmetric part counts; the leading
-        shapes broadcast.
+        Only the symmetric parts are used; leading dimensions broadcast.
     f : ScalarFunction
     check, who, name
         As in :func:`spectral_map`; ``name`` is that of the direction.
-
-    Returns
-    -------
-    Tensor, shape (..., n, n)
 
     Examples
     --------
@@ -112,7 +101,7 @@ def spectral_derivative(
 def decompose(
     X: Tensor, f: ScalarFunction, *, check: bool, who: str, name: str = "X"
 ) -> tuple[Tensor, Tensor]:
-    """Check ``X`` and decompose it for ``f``: constants ``s, U`` in the working dtype."""
+    """Validate ``X`` and decompose it for ``f``: constants ``s, U`` in the working dtype."""
     require_square(who, X, name)
     if not isinstance(f, ScalarFunction):
         raise TypeError(
@@ -128,16 +117,16 @@ def decompose(
 
 
 def map_decomposed(X: Tensor, s: Tensor, U: Tensor, f: ScalarFunction) -> Tensor:
-    """``f(X)`` from the result of :func:`decompose`; differentiable with respect to ``X``."""
+    """Compute ``f(X)`` from the result of :func:`decompose`; differentiable in ``X``."""
     return _derivative(X.to(s.dtype), s, U, f).to(X.dtype)
 
 
 class _Derivative(Function):
     """``D^k f(X)[directions]`` for ``k`` directions, given the decomposition of ``X``.
 
-    With no direction it is ``f(X)`` itself. The form is symmetric in its directions and
-    self-adjoint in each of them, so every derivative of it, in reverse or in forward mode, is the
-    same form with one direction more (for ``X``) or with one direction exchanged.
+    Without directions it is ``f(X)`` itself. The form is symmetric in its directions and
+    self-adjoint in each, so every derivative in reverse or forward mode is the same form with one
+    more direction (for ``X``) or with one direction exchanged.
     """
 
     @staticmethod
@@ -146,7 +135,7 @@ class _Derivative(Function):
     ) -> Tensor:
         f = f if p is None else f.bind(p)
         with without_autocast(X):
-            if len(directions) < 2 and isinstance(f, Clamp) and clamped.is_worth_it(s):
+            if len(directions) < 2 and isinstance(f, Clamp) and clamped.is_faster(s):
                 return (
                     clamped.first(s, U, f, *directions) if directions else clamped.value(X, s, U, f)
                 )
@@ -174,10 +163,6 @@ class _Derivative(Function):
         X, s, U, p, f, *directions = batch_first(info.batch_size, in_dims, args)
         return _derivative(X, s, U, f if p is None else f.bind(p), *directions), 0
 
-
-class _ForwardDerivative(_Derivative):
-    """With forward mode: apart, because the compiler refuses a Function that defines ``jvp``."""
-
     @staticmethod
     def jvp(ctx: Any, dX: Tensor | None, *rest: Any) -> Tensor:
         *point, directions = _saved(ctx)
@@ -188,21 +173,18 @@ class _ForwardDerivative(_Derivative):
         return torch.stack(terms).sum(0) if len(terms) > 1 else terms[0]
 
 
+_CompiledDerivative = without_jvp(_Derivative)
+
+
 def _derivative(X: Tensor, s: Tensor, U: Tensor, f: ScalarFunction, *directions: Tensor) -> Tensor:
-    # a tensor within f goes beside it, where autograd and vmap see it
+    # pass the tensor of f separately, so that autograd and vmap see it
     p = f.parameter
-    args: tuple[Any, ...] = (X, s, U, p, f if p is None else f.bind(None), *directions)
-    if not torch.compiler.is_compiling():
-        return apply(_ForwardDerivative, *args)
-    wanted = torch.is_grad_enabled() and any(x.requires_grad for x in (X, *directions))
-    if wanted and not is_exporting():
-        return _Derivative.apply(*args)
-    # the compiler cannot trace a Function of which no derivative is wanted
-    return _Derivative.forward(*args)
+    f = f if p is None else f.bind(None)
+    return apply(_Derivative, _CompiledDerivative, X, s, U, p, f, *directions)
 
 
 def _saved(ctx: Any) -> tuple[Any, ...]:
-    """``X, s, U, f, directions`` of a context."""
+    """Return ``X, s, U, f, directions`` of a context."""
     X, s, U, p, *directions = ctx.saved_tensors
     return X, s, U, ctx.f if p is None else ctx.f.bind(p), directions
 
@@ -222,14 +204,14 @@ def _second(s: Tensor, U: Tensor, f: ScalarFunction, G: Tensor, V: Tensor) -> Te
     s, U, G, V = (x.to(accurate) for x in (s, U, G, V))
     G = U.mT @ symmetrize(G) @ U
     V = U.mT @ symmetrize(V) @ U
-    # n^3 coefficients for each matrix: a few matrices at a time, or all need to be there at once
+    # n^3 coefficients per matrix: process a few matrices at a time to bound memory
     n, shape, p = s.shape[-1], G.shape, f.parameter
     few = max(1, 2**22 // n**3)
     pieces = [
         x.reshape(-1, *x.shape[len(shape) - 2 :]).split(few) for x in (s.expand(shape[:-1]), G, V)
     ]
     functions = [f] * len(pieces[0])
-    if p is not None:  # one for each matrix
+    if p is not None:  # one per matrix
         every = p.reshape(p.shape + (1,) * (len(shape) - 2 - p.ndim)).expand(shape[:-2])
         functions = [f.bind(part) for part in every.reshape(-1).split(few)]
     M = torch.cat(list(map(_second_in_eigenbasis, *pieces, functions))).reshape(shape)
@@ -238,7 +220,7 @@ def _second(s: Tensor, U: Tensor, f: ScalarFunction, G: Tensor, V: Tensor) -> Te
 
 def _second_in_eigenbasis(s: Tensor, G: Tensor, V: Tensor, f: ScalarFunction) -> Tensor:
     n = s.shape[-1]
-    step = max(1, 2**18 // n**2)  # of the middle index, so that large matrices go in slices
+    step = max(1, 2**18 // n**2)  # slices of the middle index bound the memory of large matrices
     M = torch.zeros_like(G)
     for k in range(0, n, step):
         middle = s[..., None, k : k + step, None]

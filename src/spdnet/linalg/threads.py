@@ -1,13 +1,13 @@
 """Threads over a batch on the CPU: many small matrices, one thread each.
 
-LAPACK divides a single small matrix among all threads, which mostly wait for each other. Here each
-thread takes matrices of its own, and the libraries below use one thread. The caller's settings stay
-as they are; a process of one thread, such as the worker of a DataLoader, gets none more.
+LAPACK splits a single small matrix among all threads, which mostly wait for each other. Here each
+thread solves whole matrices, and the libraries below it use one thread. The caller's settings are
+preserved; a process with one thread, such as a DataLoader worker, stays with one.
 
-The threads are those of torch itself, where they are within reach: after a parallel loop they stay
-awake for some milliseconds to wait for the next, and any other thread would have to share its core
-with one of them. ``GOMP_parallel`` of the OpenMP library that torch has loaded runs a function on
-all of them. Elsewhere there is a pool of threads.
+The threads are torch's own where possible. After a parallel loop they stay awake for some
+milliseconds, and any other thread would share its core with one of them. ``GOMP_parallel`` of the
+OpenMP library that torch has loaded runs a function on all of them. Otherwise a thread pool is
+used.
 """
 
 import ctypes
@@ -27,55 +27,55 @@ _lock = threading.Lock()
 _pools: dict[int, ThreadPoolExecutor] = {}
 _forked = False
 
-#: operations that are worth a thread of their own: about 50 microseconds
-_WORTH = 50_000
+#: operations that are worth a thread: about 50 microseconds
+_MIN_OPERATIONS = 50_000
 
 
-def over_slices(work: Callable[[slice], None], batch: int, cost: float) -> None:
-    """Call ``work`` with slices that cover the batch, on as many threads as torch has.
+def parallel_for(work: Callable[[slice], None], batch: int, cost: float) -> None:
+    """Call ``work`` with slices that cover the batch, on as many threads as torch uses.
 
     Parameters
     ----------
     work : callable
-        Writes its results where they belong, without gradients. It has to spend its time in calls
-        that release the interpreter's lock, such as torch's.
+        Writes its results in place, without gradients. It must spend its time in calls that release
+        the interpreter lock, such as those of torch.
     batch : int
     cost : float
-        Of one of the batch, about, in operations. Little work is done by one thread.
+        Approximate number of operations per batch element. Little work runs on one thread.
     """
-    threads = min(torch.get_num_threads(), batch, round(batch * cost / _WORTH))
+    threads = min(torch.get_num_threads(), batch, round(batch * cost / _MIN_OPERATIONS))
     if threads <= 1:
         work(slice(0, batch))
         return
-    # more pieces than threads where there is much to do: neither matrices nor threads are alike
-    rounds = round(batch * cost / (threads * 20 * _WORTH))
-    pieces = threads * min(max(1, rounds), batch // threads)
-    edges = [batch * i // pieces for i in range(pieces + 1)]
-    left = iter([slice(a, b) for a, b in pairwise(edges)])  # shared: each takes the next
+    # more chunks than threads if there is much work, because chunks and threads differ in speed
+    rounds = round(batch * cost / (threads * 20 * _MIN_OPERATIONS))
+    chunks = threads * min(max(1, rounds), batch // threads)
+    edges = [batch * i // chunks for i in range(chunks + 1)]
+    remaining = iter([slice(a, b) for a, b in pairwise(edges)])  # shared by the threads
     failures: list[BaseException] = []
-    # a mode is that of a thread
+    # gradient modes are per thread
     mode = torch.inference_mode if torch.is_inference_mode_enabled() else torch.no_grad
 
-    def take(_: object = None) -> None:
+    def run_slices(_: object = None) -> None:
         try:
             with mode():
-                for part in left:
+                for part in remaining:
                     work(part)
-        except BaseException as failure:  # an interrupt, too: raised again by the caller
+        except BaseException as failure:  # also an interrupt; the caller raises it again
             failures.append(failure)
 
     run_on_openmp = None if _forked else _openmp()
     if run_on_openmp is not None:
-        run_on_openmp(take, threads)
+        run_on_openmp(run_slices, threads)
     else:
-        _run_on_pool(take, threads)
+        _run_on_pool(run_slices, threads)
     if failures:
         raise failures[0]
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """One thread for what torch does meanwhile in this thread; afterwards as many as before."""
+    """Restrict torch to one thread in this thread, and restore the number afterwards."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -86,9 +86,9 @@ def one_thread() -> Iterator[None]:
 
 @cache
 def _openmp() -> Callable[[Callable[[object], None], int], None] | None:
-    """How to call a function on each of torch's own threads; None where that is not possible."""
+    """Return a function that runs a callable on each of torch's threads, or None if unavailable."""
     try:
-        # looked up in what torch's library depends on, so that it is the one that torch uses
+        # resolved through torch's library, so that it is the one torch uses
         library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
         parallel = library.GOMP_parallel
     except (OSError, AttributeError):
@@ -103,10 +103,10 @@ def _openmp() -> Callable[[Callable[[object], None], int], None] | None:
     return run
 
 
-def _run_on_pool(take: Callable[[], None], threads: int) -> None:
-    helpers = [_pool(threads - 1).submit(take) for _ in range(threads - 1)]
+def _run_on_pool(run_slices: Callable[[], None], threads: int) -> None:
+    helpers = [_pool(threads - 1).submit(run_slices) for _ in range(threads - 1)]
     with one_thread():
-        take()
+        run_slices()
     for helper in helpers:
         if not helper.cancel():
             helper.result()
@@ -117,22 +117,22 @@ def _pool(threads: int) -> ThreadPoolExecutor:
         if threads not in _pools:
             before = torch.get_num_threads()
             pool = ThreadPoolExecutor(threads, thread_name_prefix="spdnet")
-            together = threading.Barrier(threads)
-            # one task for each thread; afterwards the number for threads to come is set back
-            for started in [pool.submit(_start, together) for _ in range(threads)]:
+            barrier = threading.Barrier(threads)
+            # one task per thread; then restore the setting for new threads
+            for started in [pool.submit(_start, barrier) for _ in range(threads)]:
                 started.result()
             torch.set_num_threads(before)
             _pools[threads] = pool
         return _pools[threads]
 
 
-def _start(together: threading.Barrier) -> None:
-    together.wait()
-    torch.set_num_threads(1)  # of this thread
+def _start(barrier: threading.Barrier) -> None:
+    barrier.wait()
+    torch.set_num_threads(1)  # in this thread
 
 
 def _after_fork() -> None:
-    """A forked process has none of the threads, and GNU's OpenMP does not know that."""
+    """Forget the threads, which do not exist in a forked process; GNU OpenMP does not notice."""
     global _lock, _forked
     _lock, _forked = threading.Lock(), True
     _pools.clear()

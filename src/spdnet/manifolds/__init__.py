@@ -1,7 +1,7 @@
-"""Spaces and their geometry: the Stiefel manifold, and the metrics of SPD matrices.
+"""The Stiefel manifold and the metrics of SPD matrices.
 
-Each metric of SPD matrices is one object; its methods are the operations of its geometry. The
-order of the imports is the order of the names in :data:`METRICS`.
+Each metric is one object whose methods are the operations of its geometry. The order of the
+imports is the order of the names in :data:`METRICS`.
 """
 
 # ruff: noqa: I001

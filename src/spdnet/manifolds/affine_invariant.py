@@ -1,39 +1,38 @@
 """The affine-invariant metric."""
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from spdnet._autograd import constant
-from spdnet._precision import accurate_dtype, accurately
+from spdnet._precision import accurate_dtype, in_float64
 from spdnet.linalg import Exp, Log, Sqrt, cholesky, congruence, eigh, expm
 from spdnet.linalg.cholesky import whiten
 from spdnet.linalg.log_congruence import log_congruence
-from spdnet.linalg.pencil import LogSquare, decompose_pencil, factors, pencil_sum, root
+from spdnet.linalg.pencil import LogSquare, cholesky_pair, decompose_pencil, pencil_sum, safe_sqrt
 from spdnet.linalg.spectral import map_decomposed
+from spdnet.linalg.symmetric import trace
 from spdnet.linalg.validate import require_tangent
-from spdnet.manifolds.flat import trace
 from spdnet.manifolds.karcher import karcher_mean
-from spdnet.manifolds.mean_weights import normalized_weights
+from spdnet.manifolds.means import normalized_weights
 from spdnet.manifolds.metric import Metric, register_metric
 from spdnet.manifolds.normalization import CongruenceNormalization
-from spdnet.manifolds.pairs import by_row, eigenvalues
+from spdnet.manifolds.pairs import Progress, by_row, eigenvalues
 
-#: ratio of eigenvalues beyond which they are computed from factors, more slowly and more exactly
-_FAR = 1e8
+#: ratio of eigenvalues above which they are computed from factors, slower but more accurately
+_MAX_RATIO = 1e8
 
 
 class AffineInvariant(Metric):
     r"""Affine-invariant metric :math:`\mathrm{tr}(X^{-1} U X^{-1} V)`.
 
-    Computations run in float64 and are rounded to the dtype of the first argument. Because the
-    metric does not change under congruence, every formula with :math:`X^{1/2}` holds for the
-    Cholesky factor :math:`X = L L^\top` too, which is cheaper and has no trouble with repeated
-    eigenvalues: :math:`\tilde Y = L^{-1} Y L^{-\top}` moves ``X`` to the identity. Its eigenvalues
-    are the squared singular values of :math:`L^{-1} K`, :math:`Y = K K^\top`, which keep their
-    digits at a condition of 1e9, where those of :math:`\tilde Y` itself would have lost them.
+    Computations run in float64 and are rounded to the dtype of the first argument. The metric is
+    invariant under congruence, so every formula with :math:`X^{1/2}` also holds for the Cholesky
+    factor :math:`X = L L^\top`, which is cheaper and needs no eigenvectors:
+    :math:`\tilde Y = L^{-1} Y L^{-\top}` moves ``X`` to the identity. The eigenvalues of
+    :math:`\tilde Y` are computed as the squared singular values of :math:`L^{-1} K`,
+    :math:`Y = K K^\top`, which stay accurate at condition numbers of 1e9.
 
     References
     ----------
@@ -43,25 +42,9 @@ class AffineInvariant(Metric):
 
     name = "affine_invariant"
 
-    @accurately
+    @in_float64
     def inner(self, X: Tensor, U: Tensor, V: Tensor, *, check: bool = True) -> Tensor:
-        r"""Compute the inner product :math:`\mathrm{tr}(X^{-1} U X^{-1} V)`.
-
-        Parameters
-        ----------
-        X, U, V : Tensor, shape (..., n, n)
-
-        Returns
-        -------
-        Tensor, shape (...)
-
-        Examples
-        --------
-        >>> import torch
-        >>> from spdnet.manifolds import affine_invariant
-        >>> affine_invariant.inner(2 * torch.eye(2), torch.eye(2), torch.eye(2))
-        tensor(0.5000)
-        """
+        r"""Compute :math:`\mathrm{tr}(X^{-1} U X^{-1} V)`."""
         who = "affine_invariant.inner"
         L = cholesky(X, check=check, who=who)
         U, V = (
@@ -69,159 +52,53 @@ class AffineInvariant(Metric):
         )
         return (U * V).sum((-2, -1))
 
-    @accurately
+    @in_float64
     def distance(self, X: Tensor, Y: Tensor, *, check: bool = True) -> Tensor:
-        r"""Compute the distance :math:`\lVert \log(X^{-1/2} Y X^{-1/2}) \rVert_F`.
+        r"""Compute :math:`\lVert \log(X^{-1/2} Y X^{-1/2}) \rVert_F`."""
+        return safe_sqrt(
+            pencil_sum(X, Y, LogSquare(), check=check, who="affine_invariant.distance")
+        )
 
-        It has no derivative at ``X = Y``, where rounding decides what comes out; there
-        :meth:`squared_distance` has all of them.
-
-        Parameters
-        ----------
-        X, Y : Tensor, shape (..., n, n)
-
-        Returns
-        -------
-        Tensor, shape (...)
-
-        Examples
-        --------
-        >>> import torch
-        >>> from spdnet.manifolds import affine_invariant
-        >>> affine_invariant.distance(torch.eye(2), torch.eye(2).mul(torch.e))
-        tensor(1.4142)
-        """
-        return root(pencil_sum(X, Y, LogSquare(), check=check, who="affine_invariant.distance"))
-
-    @accurately
+    @in_float64
     def squared_distance(self, X: Tensor, Y: Tensor, *, check: bool = True) -> Tensor:
-        r"""Compute the squared distance :math:`\sum_k \log^2 \lambda_k(X^{-1} Y)`.
-
-        It is smooth everywhere.
-
-        Parameters
-        ----------
-        X, Y : Tensor, shape (..., n, n)
-
-        Returns
-        -------
-        Tensor, shape (...)
-
-        Examples
-        --------
-        >>> import torch
-        >>> from spdnet.manifolds import affine_invariant
-        >>> affine_invariant.squared_distance(torch.eye(2), 2 * torch.eye(2)).round(decimals=4)
-        tensor(0.9609)
-        """
+        r"""Compute :math:`\sum_k \log^2 \lambda_k(X^{-1} Y)`."""
         return pencil_sum(X, Y, LogSquare(), check=check, who="affine_invariant.squared_distance")
 
-    @accurately
+    @in_float64
     def geodesic(self, X: Tensor, Y: Tensor, t: float | Tensor, *, check: bool = True) -> Tensor:
-        r"""Compute the point :math:`X^{1/2} (X^{-1/2} Y X^{-1/2})^t X^{1/2}` of the geodesic.
-
-        Parameters
-        ----------
-        X, Y : Tensor, shape (..., n, n)
-        t : float or Tensor
-            0 gives ``X``, 1 gives ``Y``; a tensor has the leading shape of the points.
-
-        Returns
-        -------
-        Tensor, shape (..., n, n)
-
-        Examples
-        --------
-        >>> import torch
-        >>> from spdnet.manifolds import affine_invariant
-        >>> M = affine_invariant.geodesic(torch.eye(2), 4 * torch.eye(2), 0.5)
-        >>> M.diagonal().round(decimals=4)
-        tensor([2., 2.])
-        """
-        seen = _from_first("affine_invariant.geodesic", X, Y, check)
-        x, T = seen.x, seen.mapped(Log())
+        """Compute :math:`X^{1/2} (X^{-1/2} Y X^{-1/2})^t X^{1/2}`."""
+        pair = _whiten_pair("affine_invariant.geodesic", X, Y, check)
+        x, T = pair.x, pair.map(Log())
         if isinstance(t, Tensor):
             x, t = t.detach()[..., None] * x, t[..., None, None]
         else:
             x = t * x
-        return congruence(map_decomposed(t * T, x, seen.P.expand_as(t * T), Exp()), seen.L.mT)
+        return congruence(map_decomposed(t * T, x, pair.P.expand_as(t * T), Exp()), pair.L.mT)
 
-    @accurately
+    @in_float64
     def exp(self, X: Tensor, V: Tensor, *, check: bool = True) -> Tensor:
-        r"""Compute the exponential map :math:`X^{1/2} \exp(X^{-1/2} V X^{-1/2}) X^{1/2}`.
-
-        Parameters
-        ----------
-        X, V : Tensor, shape (..., n, n)
-
-        Returns
-        -------
-        Tensor, shape (..., n, n)
-
-        Examples
-        --------
-        >>> import torch
-        >>> from spdnet.manifolds import affine_invariant
-        >>> affine_invariant.exp(torch.eye(2), torch.zeros(2, 2)).diagonal().round(decimals=4)
-        tensor([1., 1.])
-        """
+        r"""Compute :math:`X^{1/2} \exp(X^{-1/2} V X^{-1/2}) X^{1/2}`."""
         who = "affine_invariant.exp"
         L = cholesky(X, check=check, who=who)
         V = require_tangent(who, V, "V", X, check)
         return congruence(expm(whiten(L, V), check=False), L.mT)
 
-    @accurately
+    @in_float64
     def log(self, X: Tensor, Y: Tensor, *, check: bool = True) -> Tensor:
-        r"""Compute the logarithmic map :math:`X^{1/2} \log(X^{-1/2} Y X^{-1/2}) X^{1/2}`.
+        r"""Compute :math:`X^{1/2} \log(X^{-1/2} Y X^{-1/2}) X^{1/2}`."""
+        pair = _whiten_pair("affine_invariant.log", X, Y, check)
+        return congruence(pair.map(Log()), pair.L.mT)
 
-        Parameters
-        ----------
-        X, Y : Tensor, shape (..., n, n)
-
-        Returns
-        -------
-        Tensor, shape (..., n, n)
-            The tangent vector at ``X`` that points to ``Y``.
-
-        Examples
-        --------
-        >>> import torch
-        >>> from spdnet.manifolds import affine_invariant
-        >>> V = affine_invariant.log(torch.eye(2), torch.eye(2).mul(torch.e))
-        >>> V.diagonal().round(decimals=4)
-        tensor([1., 1.])
-        """
-        seen = _from_first("affine_invariant.log", X, Y, check)
-        return congruence(seen.mapped(Log()), seen.L.mT)
-
-    @accurately
+    @in_float64
     def transport(self, X: Tensor, Y: Tensor, V: Tensor, *, check: bool = True) -> Tensor:
-        r"""Compute the parallel transport :math:`E V E^\top` with :math:`E = (Y X^{-1})^{1/2}`.
-
-        Parameters
-        ----------
-        X, Y, V : Tensor, shape (..., n, n)
-
-        Returns
-        -------
-        Tensor, shape (..., n, n)
-            Tangent at ``Y``.
-
-        Examples
-        --------
-        >>> import torch
-        >>> from spdnet.manifolds import affine_invariant
-        >>> V = affine_invariant.transport(torch.eye(2), 2 * torch.eye(2), torch.eye(2))
-        >>> V.diagonal().round(decimals=4)
-        tensor([2., 2.])
-        """
+        r"""Compute :math:`E V E^\top` with :math:`E = (Y X^{-1})^{1/2}`."""
         who = "affine_invariant.transport"
-        seen = _from_first(who, X, Y, check)
+        pair = _whiten_pair(who, X, Y, check)
         V = require_tangent(who, V, "V", X, check)
-        moved = congruence(whiten(seen.L, V), seen.mapped(Sqrt()))
-        return congruence(moved, seen.L.mT)
+        moved = congruence(whiten(pair.L, V), pair.map(Sqrt()))
+        return congruence(moved, pair.L.mT)
 
-    @accurately
+    @in_float64
     def mean(
         self,
         X: Tensor,
@@ -231,45 +108,21 @@ class AffineInvariant(Metric):
         max_iter: int = 50,
         check: bool = True,
     ) -> Tensor:
-        r"""Compute the weighted Frechet mean, which minimises :math:`\sum_i w_i \, d(M, X_i)^2`.
+        r"""Compute the weighted Frechet mean by Newton's method.
 
-        Iterated in float64 until the gradient is below ``tol`` in the metric's own norm, or no
-        longer falls and is within what rounding leaves of it, which grows with the condition of the
-        matrices. Each mean of a batch stops by itself; a matrix of weight 0 has no influence. Once
-        and twice differentiable in reverse and forward mode, through the equation that defines the
-        mean and not through the iterations.
-
-        Parameters
-        ----------
-        X : Tensor, shape (..., N, n, n)
-        weights : Tensor, shape (..., N), optional
-            Not negative; scaled to sum 1. Equal when not given. The leading shapes broadcast:
-            weights ``(K, N)`` of matrices ``(N, n, n)`` give ``K`` means.
-        tol : float
-            Bound on :math:`\lVert \sum_i w_i \log(M^{-1/2} X_i M^{-1/2}) \rVert_F`.
-        max_iter : int
-            Iterations after which a RuntimeWarning says that the bound was not met.
-
-        Returns
-        -------
-        Tensor, shape (..., n, n)
-
-        Examples
-        --------
-        >>> import torch
-        >>> from spdnet.manifolds import affine_invariant
-        >>> M = affine_invariant.mean(torch.stack([torch.eye(2), 4 * torch.eye(2)]))
-        >>> M.diagonal().round(decimals=4)
-        tensor([2., 2.])
+        The iteration runs in float64 until the gradient :math:`\lVert \sum_i w_i \log(M^{-1/2} X_i
+        M^{-1/2}) \rVert_F` is at most ``tol``, or until it stops decreasing within rounding error,
+        which grows with the condition of the matrices; a RuntimeWarning reports that ``max_iter``
+        iterations were not enough. Each mean of a batch stops on its own. The mean is twice
+        differentiable in reverse and forward mode, through the equation that defines it rather than
+        through the iterations.
         """
         w = normalized_weights("affine_invariant.mean", X, weights)
         if check:
             cholesky(X.detach(), who="affine_invariant.mean")
         return karcher_mean(X, w, tol=tol, max_iter=max_iter)
 
-    def _pairwise(
-        self, X: Tensor, Y: Tensor | None, progress: Callable[[int, int], None]
-    ) -> Tensor:
+    def _pairwise(self, X: Tensor, Y: Tensor | None, progress: Progress) -> Tensor:
         eye = torch.eye(X.shape[-1], dtype=X.dtype, device=X.device).expand_as(X)
         factors = torch.linalg.cholesky(X)
         whiteners = torch.linalg.solve_triangular(factors, eye, upper=False)
@@ -279,7 +132,7 @@ class AffineInvariant(Metric):
         def row(i: int, others: Tensor, j: slice) -> Tensor:
             W = whiteners[i]
             s = eigenvalues(W @ others @ W.mT)
-            far = ~(s[:, -1] < _FAR * s[:, 0])  # the small ones have lost their digits
+            far = ~(s[:, -1] < _MAX_RATIO * s[:, 0])  # the small ones are inaccurate
             if far.any():
                 s[far] = torch.linalg.svdvals(W @ factors[j][far]).square().flip(-1)
             return s.log().square().sum(-1)
@@ -303,7 +156,7 @@ class AffineInvariant(Metric):
     def normalization(
         self, *, power: float = 1.0, root: str = "symmetric", karcher_steps: int | None = None
     ) -> CongruenceNormalization:
-        """Make the operations of a batch normalisation; see :class:`spdnet.nn.SPDBatchNorm`."""
+        """Create a normalization by congruences."""
         return CongruenceNormalization(self, power, root, karcher_steps)
 
     def logits(
@@ -322,20 +175,20 @@ affine_invariant = AffineInvariant()
 register_metric(affine_invariant)
 
 
-class _Seen(NamedTuple):
-    """``Y`` as it is seen from ``X``, which is at the identity."""
+class _Whitened(NamedTuple):
+    """``Y`` after the congruence that moves ``X`` to the identity."""
 
-    L: Tensor  #: the Cholesky factor of X
+    L: Tensor  #: Cholesky factor of X
     Y: Tensor
     x: Tensor  #: logarithms of the eigenvalues of Y, constant
-    P: Tensor  #: its eigenvectors, constant
+    P: Tensor  #: eigenvectors of Y, constant
 
-    def mapped(self, f: Exp | Log | Sqrt) -> Tensor:
-        """``f(Y)``; the decomposition is better than one of ``Y`` would be."""
+    def map(self, f: Exp | Log | Sqrt) -> Tensor:
+        """Compute ``f(Y)`` from the accurate decomposition."""
         return map_decomposed(self.Y, self.x.exp(), self.P, f)
 
 
-def _from_first(who: str, X: Tensor, Y: Tensor, check: bool) -> _Seen:
-    L, K = factors(X, Y, check=check, who=who)
+def _whiten_pair(who: str, X: Tensor, Y: Tensor, check: bool) -> _Whitened:
+    L, K = cholesky_pair(X, Y, check=check, who=who)
     x, P, _ = decompose_pencil(constant(L), constant(K), check=check, who=who)
-    return _Seen(L, whiten(L, Y), x, P)
+    return _Whitened(L, whiten(L, Y), x, P)

@@ -8,7 +8,7 @@ from spdnet.manifolds.metric import register_metric
 
 
 class LogEuclidean(FlatMetric):
-    r"""Log-Euclidean metric: the Euclidean one of the matrix logarithm, :math:`\varphi = \log`.
+    r"""Log-Euclidean metric: Euclidean in the matrix logarithm, :math:`\varphi = \log`.
 
     Computations run in the dtype of the input. ``inner``, ``exp``, ``log`` and ``transport``
     contain the derivative of a matrix function and are differentiable once, the others twice.
@@ -21,139 +21,42 @@ class LogEuclidean(FlatMetric):
     """
 
     name = "log_euclidean"
-    in_float64 = False
-    power_changes_it = False
+    uses_float64 = False
+    depends_on_power = False
 
     def coordinates(
         self, X: Tensor, *, check: bool = True, who: str | None = None, name: str = "X"
     ) -> Tensor:
-        r"""Compute the matrix logarithm :math:`\log X`.
-
-        Parameters
-        ----------
-        X : Tensor, shape (..., n, n)
-
-        Returns
-        -------
-        Tensor, shape (..., n, n)
-
-        Examples
-        --------
-        >>> import torch
-        >>> from spdnet.manifolds import log_euclidean
-        >>> log_euclidean.coordinates(torch.eye(2).mul(torch.e)).diagonal()
-        tensor([1., 1.])
-        """
+        r"""Compute the matrix logarithm :math:`\log X`."""
         return spectral_map(
             X, Log(), check=check, who=who or "log_euclidean.coordinates", name=name
         )
 
     def from_coordinates(self, C: Tensor) -> Tensor:
-        r"""Compute the matrix exponential :math:`\exp C`.
-
-        Parameters
-        ----------
-        C : Tensor, shape (..., n, n)
-
-        Returns
-        -------
-        Tensor, shape (..., n, n)
-
-        Examples
-        --------
-        >>> import torch
-        >>> from spdnet.manifolds import log_euclidean
-        >>> log_euclidean.from_coordinates(torch.zeros(2, 2)).diagonal()
-        tensor([1., 1.])
-        """
+        r"""Compute the matrix exponential :math:`\exp C`."""
         return expm(C, check=False)
 
     def inner(self, X: Tensor, U: Tensor, V: Tensor, *, check: bool = True) -> Tensor:
-        r"""Compute the inner product :math:`\langle D\log(X)[U], D\log(X)[V] \rangle`.
-
-        Parameters
-        ----------
-        X, U, V : Tensor, shape (..., n, n)
-
-        Returns
-        -------
-        Tensor, shape (...)
-
-        Examples
-        --------
-        >>> import torch
-        >>> from spdnet.manifolds import log_euclidean
-        >>> log_euclidean.inner(2 * torch.eye(2), torch.eye(2), torch.eye(2))
-        tensor(0.5000)
-        """
+        r"""Compute :math:`\langle D\log(X)[U], D\log(X)[V] \rangle`."""
         who = "log_euclidean.inner"
         left = spectral_derivative(X, U, Log(), check=check, who=who, name="U")
         right = spectral_derivative(X, V, Log(), check=check, who=who, name="V")
         return (left * right).sum((-2, -1))
 
     def exp(self, X: Tensor, V: Tensor, *, check: bool = True) -> Tensor:
-        r"""Compute the exponential map :math:`\exp(\log X + D\log(X)[V])`.
-
-        Parameters
-        ----------
-        X, V : Tensor, shape (..., n, n)
-
-        Returns
-        -------
-        Tensor, shape (..., n, n)
-
-        Examples
-        --------
-        >>> import torch
-        >>> from spdnet.manifolds import log_euclidean
-        >>> log_euclidean.exp(torch.eye(2), torch.zeros(2, 2)).diagonal().round(decimals=4)
-        tensor([1., 1.])
-        """
+        r"""Compute :math:`\exp(\log X + D\log(X)[V])`."""
         step = spectral_derivative(X, V, Log(), check=check, who="log_euclidean.exp", name="V")
         return expm(spectral_map(X, Log(), check=False) + step, check=False)
 
     def log(self, X: Tensor, Y: Tensor, *, check: bool = True) -> Tensor:
-        r"""Compute the logarithmic map :math:`D\exp(\log X)[\log Y - \log X]`.
-
-        Parameters
-        ----------
-        X, Y : Tensor, shape (..., n, n)
-
-        Returns
-        -------
-        Tensor, shape (..., n, n)
-
-        Examples
-        --------
-        >>> import torch
-        >>> from spdnet.manifolds import log_euclidean
-        >>> log_euclidean.log(torch.eye(2), torch.eye(2).mul(torch.e)).diagonal().round(decimals=4)
-        tensor([1., 1.])
-        """
-        S, T = self._both("log", X, Y, check)
+        r"""Compute :math:`D\exp(\log X)[\log Y - \log X]`."""
+        S, T = self._coordinates_of_pair("log", X, Y, check)
         return spectral_derivative(S, T - S, Exp(), check=False)
 
     def transport(self, X: Tensor, Y: Tensor, V: Tensor, *, check: bool = True) -> Tensor:
-        r"""Compute the parallel transport :math:`D\exp(\log Y)[D\log(X)[V]]`.
-
-        Parameters
-        ----------
-        X, Y, V : Tensor, shape (..., n, n)
-
-        Returns
-        -------
-        Tensor, shape (..., n, n)
-
-        Examples
-        --------
-        >>> import torch
-        >>> from spdnet.manifolds import log_euclidean
-        >>> V = log_euclidean.transport(torch.eye(2), 2 * torch.eye(2), torch.eye(2))
-        >>> V.diagonal().round(decimals=4)
-        tensor([2., 2.])
-        """
+        r"""Compute :math:`D\exp(\log Y)[D\log(X)[V]]`."""
         who = "log_euclidean.transport"
-        _, T = self._both("transport", X, Y, check)
+        _, T = self._coordinates_of_pair("transport", X, Y, check)
         flat = spectral_derivative(X, V, Log(), check=check, who=who, name="V")
         return spectral_derivative(T, flat, Exp(), check=False)
 

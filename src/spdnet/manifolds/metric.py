@@ -1,6 +1,6 @@
-"""What a metric of SPD matrices is, and the registry of metrics by name."""
+"""The interface of the metrics of SPD matrices, and their registry."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Never
 
 from torch import Tensor
@@ -8,29 +8,30 @@ from torch import Tensor
 from spdnet._checks import require_choice, require_square
 from spdnet.linalg import cholesky
 from spdnet.manifolds.normalization import Normalization
-from spdnet.manifolds.pairs import by_row
+from spdnet.manifolds.pairs import Progress, by_row
 
 
 class Metric:
-    r"""Metric of SPD matrices: one object whose methods are the operations of its geometry.
+    r"""Base class of the metrics of SPD matrices.
 
-    Every metric has ``squared_distance``, ``distance``, ``pairwise`` and ``mean``; it need not have
-    the others. A method that a metric lacks raises a NotImplementedError that names the metrics
-    which have it; :meth:`has` tells beforehand. Layers, classifiers and the command line accept the
-    metrics that have the methods they need.
+    Every metric has ``squared_distance``, ``distance``, ``pairwise`` and ``mean``; the other
+    methods are optional. A missing method raises a NotImplementedError that lists the metrics which
+    have it; :meth:`has` tests for it. Layers, classifiers and the command line accept the metrics
+    that have the methods they need.
 
-    Points are ``(..., n, n)`` symmetric positive definite, tangent vectors ``(..., n, n)``
-    symmetric; leading shapes broadcast. ``check=False`` skips the validation of the values.
+    Points are symmetric positive definite and tangent vectors symmetric, both of shape
+    ``(..., n, n)``; leading dimensions broadcast. Points that are not SPD and values that are not
+    finite raise a ValueError; ``check=False`` skips this validation.
 
     To add a metric, subclass this class, or :class:`FlatMetric` if the metric is Euclidean in some
-    coordinates, give it a ``name`` and pass an instance to :func:`register_metric`.
+    coordinates, set ``name``, and pass an instance to :func:`register_metric`.
 
     Attributes
     ----------
     name : str
         Name in :data:`METRICS`.
-    power_changes_it : bool
-        Whether applying the metric to the power :math:`X^\theta` gives another metric.
+    depends_on_power : bool
+        Whether the metric of the powers :math:`X^\theta` differs from the metric of :math:`X`.
 
     Examples
     --------
@@ -40,21 +41,14 @@ class Metric:
     """
 
     name: str
-    power_changes_it = True
+    depends_on_power = True
     #: power that :class:`spdnet.nn.SPDMLR` uses by default
     default_power = 1.0
     #: whether the inner product of :class:`spdnet.nn.SPDMLR` may contain the product of the traces
     has_trace_term = True
 
     def has(self, verb: str) -> bool:
-        """Whether the metric has a method, such as ``"transport"``.
-
-        Examples
-        --------
-        >>> from spdnet.manifolds import bures_wasserstein
-        >>> bures_wasserstein.has("geodesic"), bures_wasserstein.has("transport")
-        (True, False)
-        """
+        """Return whether the metric has a method, such as ``"transport"``."""
         return getattr(type(self), verb) is not getattr(Metric, verb)
 
     def __repr__(self) -> str:
@@ -68,15 +62,53 @@ class Metric:
         )
 
     def inner(self, X: Tensor, U: Tensor, V: Tensor, *, check: bool = True) -> Tensor:
-        """Compute the inner product ``(...)`` of tangent vectors at ``X``."""
+        """Compute the inner product ``(...)`` of the tangent vectors ``U`` and ``V`` at ``X``.
+
+        Parameters
+        ----------
+        X, U, V : Tensor, shape (..., n, n)
+
+        Examples
+        --------
+        >>> import torch
+        >>> from spdnet.manifolds import affine_invariant
+        >>> affine_invariant.inner(2 * torch.eye(2), torch.eye(2), torch.eye(2))
+        tensor(0.5000)
+        """
         self._lacks("inner")
 
     def distance(self, X: Tensor, Y: Tensor, *, check: bool = True) -> Tensor:
-        """Compute the distance ``(...)`` between points."""
+        """Compute the distance ``(...)`` between ``X`` and ``Y``.
+
+        The distance has no derivative at ``X = Y``; use :meth:`squared_distance` in losses.
+
+        Parameters
+        ----------
+        X, Y : Tensor, shape (..., n, n)
+
+        Examples
+        --------
+        >>> import torch
+        >>> from spdnet.manifolds import log_euclidean
+        >>> log_euclidean.distance(torch.eye(2), torch.e * torch.eye(2))
+        tensor(1.4142)
+        """
         self._lacks("distance")
 
     def squared_distance(self, X: Tensor, Y: Tensor, *, check: bool = True) -> Tensor:
-        """Compute the squared distance ``(...)``, smooth everywhere."""
+        """Compute the squared distance ``(...)`` between ``X`` and ``Y``, smooth everywhere.
+
+        Parameters
+        ----------
+        X, Y : Tensor, shape (..., n, n)
+
+        Examples
+        --------
+        >>> import torch
+        >>> from spdnet.manifolds import stein
+        >>> stein.squared_distance(torch.eye(1), 9 * torch.eye(1))  # log(5 / 3)
+        tensor(0.5108)
+        """
         self._lacks("squared_distance")
 
     def pairwise(
@@ -84,25 +116,20 @@ class Metric:
         X: Tensor,
         Y: Tensor | None = None,
         *,
-        progress: Callable[[int, int], None] | None = None,
+        progress: Progress | None = None,
         check: bool = True,
     ) -> Tensor:
-        """Compute the squared distances between all points of two sets, in batches.
+        """Compute the squared distances ``(N, M)`` between all points of two sets, in chunks.
 
-        Not differentiable for every metric; use :meth:`squared_distance` where derivatives are
-        needed.
+        Not differentiable for every metric; use :meth:`squared_distance` for derivatives.
 
         Parameters
         ----------
         X : Tensor, shape (N, n, n)
         Y : Tensor, shape (M, n, n), optional
-            ``X`` when not given.
+            Default: ``X``.
         progress : callable, optional
-            Called with the number of rows that are done and the number of rows.
-
-        Returns
-        -------
-        Tensor, shape (N, M)
+            Called with the number of finished rows and the total number of rows.
 
         Examples
         --------
@@ -123,78 +150,156 @@ class Metric:
                 cholesky(Y.detach(), who=who, name="Y")
         return self._pairwise(X, Y, progress or (lambda done, total: None))
 
-    def _pairwise(
-        self, X: Tensor, Y: Tensor | None, progress: Callable[[int, int], None]
-    ) -> Tensor:
+    def _pairwise(self, X: Tensor, Y: Tensor | None, progress: Progress) -> Tensor:
         def row(i: int, others: Tensor, _: slice) -> Tensor:
             return self.squared_distance(X[i], others, check=False)
 
         return by_row(X, Y, row, progress)
 
     def mean(self, X: Tensor, weights: Tensor | None = None, *, check: bool = True) -> Tensor:
-        """Compute the weighted Frechet mean ``(..., n, n)`` of points ``(..., N, n, n)``."""
+        r"""Compute the weighted Frechet mean :math:`\arg\min_M \sum_i w_i \, d(M, X_i)^2`.
+
+        Parameters
+        ----------
+        X : Tensor, shape (..., N, n, n)
+        weights : Tensor, shape (..., N), optional
+            Nonnegative, scaled to sum 1; equal by default. Leading dimensions broadcast: weights
+            ``(K, N)`` of matrices ``(N, n, n)`` give ``K`` means.
+
+        Examples
+        --------
+        >>> import torch
+        >>> from spdnet.manifolds import log_cholesky
+        >>> log_cholesky.mean(torch.stack([torch.eye(2), 16 * torch.eye(2)])).diagonal()
+        tensor([4., 4.])
+        """
         self._lacks("mean")
 
     def geodesic(self, X: Tensor, Y: Tensor, t: float | Tensor, *, check: bool = True) -> Tensor:
-        """Compute the point at ``t`` of the geodesic from ``X`` (0) to ``Y`` (1)."""
+        """Compute the point at ``t`` on the geodesic from ``X`` (``t = 0``) to ``Y`` (``t = 1``).
+
+        Parameters
+        ----------
+        X, Y : Tensor, shape (..., n, n)
+        t : float or Tensor, shape (...)
+
+        Examples
+        --------
+        >>> import torch
+        >>> from spdnet.manifolds import bures_wasserstein
+        >>> bures_wasserstein.geodesic(torch.eye(2), 9 * torch.eye(2), 0.5).diagonal()
+        tensor([4., 4.])
+        """
         self._lacks("geodesic")
 
     def exp(self, X: Tensor, V: Tensor, *, check: bool = True) -> Tensor:
-        """Compute the exponential map: the point reached from ``X`` along ``V``."""
+        """Compute the exponential map, the end of the geodesic from ``X`` with velocity ``V``.
+
+        Parameters
+        ----------
+        X, V : Tensor, shape (..., n, n)
+
+        Examples
+        --------
+        >>> import torch
+        >>> from spdnet.manifolds import bures_wasserstein
+        >>> bures_wasserstein.exp(torch.eye(2), 2 * torch.eye(2)).diagonal()
+        tensor([4., 4.])
+        """
         self._lacks("exp")
 
     def log(self, X: Tensor, Y: Tensor, *, check: bool = True) -> Tensor:
-        """Compute the logarithmic map: the tangent vector at ``X`` that points to ``Y``."""
+        """Compute the logarithmic map, the tangent vector at ``X`` that points to ``Y``.
+
+        Parameters
+        ----------
+        X, Y : Tensor, shape (..., n, n)
+
+        Examples
+        --------
+        >>> import torch
+        >>> from spdnet.manifolds import bures_wasserstein
+        >>> bures_wasserstein.log(torch.eye(2), 4 * torch.eye(2)).diagonal()
+        tensor([2., 2.])
+        """
         self._lacks("log")
 
     def transport(self, X: Tensor, Y: Tensor, V: Tensor, *, check: bool = True) -> Tensor:
-        """Transport the tangent vector ``V`` at ``X`` to ``Y``, in parallel along the geodesic."""
+        """Transport the tangent vector ``V`` in parallel along the geodesic from ``X`` to ``Y``.
+
+        Parameters
+        ----------
+        X, Y, V : Tensor, shape (..., n, n)
+
+        Examples
+        --------
+        >>> import torch
+        >>> from spdnet.manifolds import log_cholesky
+        >>> log_cholesky.transport(torch.eye(2), 4 * torch.eye(2), torch.eye(2)).diagonal()
+        tensor([4., 4.])
+        """
         self._lacks("transport")
 
     def coordinates(
         self, X: Tensor, *, check: bool = True, who: str | None = None, name: str = "X"
     ) -> Tensor:
-        """Compute the coordinates in which the metric is Euclidean."""
+        """Compute the coordinates in which the metric is Euclidean.
+
+        Parameters
+        ----------
+        X : Tensor, shape (..., n, n)
+        who, name : str
+            Caller and argument named in errors.
+
+        Examples
+        --------
+        >>> import torch
+        >>> from spdnet.manifolds import log_cholesky
+        >>> log_cholesky.coordinates(torch.tensor([[1.0, 2.0], [2.0, 5.0]]))
+        tensor([[0., 0.],
+                [2., 0.]])
+        """
         self._lacks("coordinates")
 
     def from_coordinates(self, C: Tensor) -> Tensor:
-        """Compute the point with these coordinates."""
+        """Compute the point with the coordinates ``C``, the inverse of :meth:`coordinates`.
+
+        Examples
+        --------
+        >>> import torch
+        >>> from spdnet.manifolds import log_cholesky
+        >>> log_cholesky.from_coordinates(torch.tensor([[0.0, 0.0], [2.0, 0.0]]))
+        tensor([[1., 2.],
+                [2., 5.]])
+        """
         self._lacks("from_coordinates")
 
     def normalization(
         self, *, power: float = 1.0, root: str = "symmetric", karcher_steps: int | None = None
     ) -> Normalization:
-        """Make the operations of a batch normalisation; see :class:`spdnet.nn.SPDBatchNorm`.
+        """Create the operations of a batch normalization; see :class:`spdnet.nn.SPDBatchNorm`.
 
         Examples
         --------
-        >>> import torch
         >>> from spdnet.manifolds import affine_invariant
-        >>> from spdnet.nn import SPDBatchNorm
         >>> type(affine_invariant.normalization()).__name__
         'CongruenceNormalization'
-        >>> SPDBatchNorm(2, affine_invariant)(torch.eye(2).repeat(3, 1, 1)).shape
-        torch.Size([3, 2, 2])
         """
         self._lacks("normalization")
 
     def logits(
         self, X: Tensor, S: Tensor, A: Tensor, *, power: float, alpha: float, beta: float
     ) -> Tensor:
-        """Compute the logits of :class:`spdnet.nn.SPDMLR`.
+        """Compute the logits ``(..., n_classes)`` of :class:`spdnet.nn.SPDMLR`.
 
         Parameters
         ----------
         X : Tensor, shape (..., n, n)
         S : Tensor, shape (n_classes, n, n)
-            Matrix logarithms of the points of the classes.
+            Matrix logarithms of the reference points of the classes.
         A : Tensor, shape (n_classes, n, n)
             Symmetric normals.
         power, alpha, beta : float
-
-        Returns
-        -------
-        Tensor, shape (..., n_classes)
 
         Examples
         --------
@@ -209,10 +314,10 @@ class Metric:
     def sum_over_pairs(
         self, X: Tensor, i: Tensor, j: Tensor, weights: Tensor
     ) -> tuple[Tensor, Tensor]:
-        r"""Compute :math:`\sum_p w_p \, d^2(X_{i_p}, X_{j_p})` and its gradient.
+        r"""Compute :math:`\sum_p w_p \, d^2(X_{i_p}, X_{j_p})` and its gradient ``(N, n, n)``.
 
-        The metrics that have it are invariant under congruence, which
-        :class:`spdnet.baselines.SPDML` requires.
+        Only metrics that are invariant under congruence, as :class:`spdnet.baselines.SPDML`
+        requires, have this method.
 
         Parameters
         ----------
@@ -220,20 +325,14 @@ class Metric:
         i, j : Tensor of integers, shape (P,)
         weights : Tensor, shape (P,)
 
-        Returns
-        -------
-        value : Tensor, shape ()
-        gradient : Tensor, shape (N, n, n)
-
         Examples
         --------
         >>> import torch
         >>> from spdnet.manifolds import affine_invariant
         >>> X = torch.stack([torch.eye(2), torch.e * torch.eye(2)])
-        >>> first, second = torch.tensor([0]), torch.tensor([1])
-        >>> value, gradient = affine_invariant.sum_over_pairs(X, first, second, torch.ones(1))
-        >>> value.round(decimals=4), gradient.shape
-        (tensor(2.), torch.Size([2, 2, 2]))
+        >>> i, j = torch.tensor([0]), torch.tensor([1])
+        >>> affine_invariant.sum_over_pairs(X, i, j, torch.ones(1))[0].round(decimals=4)
+        tensor(2.)
         """
         self._lacks("sum_over_pairs")
 
@@ -243,13 +342,14 @@ METRICS: dict[str, Metric] = {}
 
 
 class MetricNames(Iterable[str]):
-    """Names of the registered metrics that have a method; follows later registrations.
+    """Names of the registered metrics that have a method, including metrics registered later.
 
     Parameters
     ----------
     verb : str
-    besides : str
-        Further names that stand in front.
+        Name of the method.
+    extra : str
+        Further names that come first.
 
     Examples
     --------
@@ -258,26 +358,17 @@ class MetricNames(Iterable[str]):
     ['log_euclidean', 'affine_invariant', 'log_cholesky']
     """
 
-    def __init__(self, verb: str = "mean", *besides: str) -> None:
+    def __init__(self, verb: str = "mean", *extra: str) -> None:
         self.verb = verb
-        self.besides = besides
+        self.extra = extra
 
     def __iter__(self) -> Iterator[str]:
-        yield from self.besides
+        yield from self.extra
         yield from (name for name, metric in METRICS.items() if metric.has(self.verb))
 
 
 def register_metric(metric: Metric) -> Metric:
-    """Make a metric known by its name; it is then accepted wherever its methods suffice.
-
-    Parameters
-    ----------
-    metric : Metric
-
-    Returns
-    -------
-    Metric
-        The argument.
+    """Register a metric by its name, so that layers and the command line accept it.
 
     Examples
     --------
@@ -304,7 +395,7 @@ def get_metric(
     *,
     who: str = "get_metric",
     name: str = "metric",
-    besides: tuple[str, ...] = (),
+    extra: tuple[str, ...] = (),
 ) -> Metric:
     """Return the metric with a name, or the metric itself.
 
@@ -312,15 +403,11 @@ def get_metric(
     ----------
     metric : str or Metric
     verb : str
-        Method that the metric has to have.
+        Method that the metric must have.
     who, name : str
-        Caller and argument that an error names.
-    besides : tuple of str
-        Further names that the caller accepts, for the error.
-
-    Returns
-    -------
-    Metric
+        Caller and argument named in errors.
+    extra : tuple of str
+        Further names that the caller accepts, listed in errors.
 
     Examples
     --------
@@ -330,7 +417,7 @@ def get_metric(
     """
     if isinstance(metric, Metric):
         if not metric.has(verb):
-            require_choice(who, name, metric.name, MetricNames(verb, *besides))
+            require_choice(who, name, metric.name, MetricNames(verb, *extra))
         return metric
-    require_choice(who, name, metric, MetricNames(verb, *besides))
+    require_choice(who, name, metric, MetricNames(verb, *extra))
     return METRICS[metric]

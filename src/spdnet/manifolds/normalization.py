@@ -1,6 +1,9 @@
-"""What a batch normalisation computes in a metric: coordinates, mean, centring, scaling, bias."""
+"""Operations of Riemannian batch normalization, on coordinates ``F (..., n, n)``.
 
-from typing import TYPE_CHECKING, Protocol
+Coordinates need not be flat: those of the affine-invariant metric are powers of the matrices.
+"""
+
+from typing import TYPE_CHECKING, TypeAlias
 
 import torch
 from torch import Tensor
@@ -12,71 +15,39 @@ if TYPE_CHECKING:
     from spdnet.manifolds.metric import Metric
 
 
-class Normalization(Protocol):
-    """Operations of a batch normalisation in a metric, on coordinates ``F (..., n, n)``.
-
-    Coordinates need not be flat: those of the affine-invariant metric are the matrices themselves,
-    or their power.
-    """
-
-    def coordinates(self, X: Tensor, *, check: bool, who: str) -> Tensor:
-        """Compute the coordinates of matrices; ``check`` refuses those that are not SPD."""
-
-    def back(self, F: Tensor) -> Tensor:
-        """Compute the matrices with these coordinates."""
-
-    def origin(self, like: Tensor) -> Tensor:
-        """Return the coordinates ``(n, n)`` of the identity."""
-
-    def mean(self, F: Tensor) -> Tensor:
-        """Compute the mean ``(n, n)`` of matrices ``(N, n, n)``."""
-
-    def between(self, M: Tensor, target: Tensor, t: float) -> Tensor:
-        """Compute the point at the fraction ``t`` of the way to the target."""
-
-    def frame(self, M: Tensor) -> Tensor:
-        """Compute what the next two methods need of the mean."""
-
-    def logs(self, F: Tensor, frame: Tensor) -> Tensor:
-        """Compute tangent vectors from the mean; their length is the distance times the power."""
-
-    def normalized(self, F: Tensor, frame: Tensor, f: Tensor | None, S: Tensor | None) -> Tensor:
-        """Scale the distances from the mean by ``f`` and move the mean to the bias ``S``."""
-
-
 class FlatNormalization:
-    """Normalisation in the coordinates of a flat metric, of powers of the matrices."""
+    """Normalization in the coordinates of a flat metric, of powers of the matrices."""
 
     def __init__(self, metric: "FlatMetric", power: float) -> None:
         self.metric = metric
         self.power = power
 
     def coordinates(self, X: Tensor, *, check: bool, who: str) -> Tensor:
-        """Compute the coordinates of matrices; ``check`` refuses those that are not SPD."""
-        return self.metric.coordinates(powered(X, self.power, check), check=check, who=who)
+        """Compute coordinates; ``check`` raises a ValueError for matrices that are not SPD."""
+        return self.metric.coordinates(power_of(X, self.power, check), check=check, who=who)
 
-    def back(self, F: Tensor) -> Tensor:
-        """Compute the matrices with these coordinates."""
-        return powered(self.metric.from_coordinates(F), 1 / self.power)
+    def from_coordinates(self, F: Tensor) -> Tensor:
+        """Compute the matrices with the coordinates ``F``."""
+        return power_of(self.metric.from_coordinates(F), 1 / self.power)
 
     def origin(self, like: Tensor) -> Tensor:
         """Return the coordinates ``(n, n)`` of the identity."""
         return torch.zeros_like(like)
 
     def mean(self, F: Tensor) -> Tensor:
-        """Compute the mean ``(n, n)`` of matrices ``(N, n, n)``."""
+        """Compute the mean ``(n, n)`` of ``(N, n, n)``."""
         return F.mean(0)
 
-    def between(self, M: Tensor, target: Tensor, t: float) -> Tensor:
-        """Compute the point at the fraction ``t`` of the way to the target."""
+    def interpolate(self, M: Tensor, target: Tensor, t: float) -> Tensor:
+        """Compute the point at the fraction ``t`` of the way from ``M`` to ``target``."""
         return torch.lerp(M, target, t)
 
     def frame(self, M: Tensor) -> Tensor:
-        """Return the mean."""
+        """Compute the function of the mean that ``logs`` and ``normalized`` need."""
         return M
 
     def logs(self, F: Tensor, frame: Tensor) -> Tensor:
-        """Compute tangent vectors from the mean; their length is the distance times the power."""
+        """Compute tangent vectors at the mean, whose norm is the distance times the power."""
         return F - frame
 
     def normalized(self, F: Tensor, frame: Tensor, f: Tensor | None, S: Tensor | None) -> Tensor:
@@ -87,7 +58,7 @@ class FlatNormalization:
 
 
 class CongruenceNormalization:
-    """Normalisation by congruences, in the affine-invariant metric of powers of the matrices."""
+    """Normalization by congruences, in the affine-invariant metric of powers of the matrices."""
 
     def __init__(
         self, metric: "Metric", power: float, root: str, karcher_steps: int | None
@@ -98,27 +69,24 @@ class CongruenceNormalization:
         self.karcher_steps = karcher_steps
 
     def coordinates(self, X: Tensor, *, check: bool, who: str) -> Tensor:
-        """Compute the coordinates of matrices; ``check`` refuses those that are not SPD."""
         if check and self.power == 1:
             cholesky(X.detach(), who=who)
-        return powered(X, self.power, check)
+        return power_of(X, self.power, check)
 
-    def back(self, F: Tensor) -> Tensor:
-        """Compute the matrices with these coordinates."""
-        return powered(F, 1 / self.power)
+    def from_coordinates(self, F: Tensor) -> Tensor:
+        return power_of(F, 1 / self.power)
 
     def origin(self, like: Tensor) -> Tensor:
-        """Return the coordinates ``(n, n)`` of the identity."""
         return torch.eye(like.shape[-1], dtype=like.dtype, device=like.device)
 
     def mean(self, F: Tensor) -> Tensor:
-        """Compute the mean, exactly or by some fixed-point steps from the arithmetic mean."""
+        """Compute the mean, exactly or by fixed-point steps from the arithmetic mean."""
         if self.karcher_steps is None:
             return self.metric.mean(F, check=False)
         return self._steps(F, self.karcher_steps)
 
     def base(self, F: Tensor) -> Tensor:
-        """Compute the point from which the last step to the mean is taken, as a constant."""
+        """Compute the point before the last step to the mean, as a constant."""
         return self._steps(F.detach(), (self.karcher_steps or 1) - 1)
 
     def _steps(self, F: Tensor, steps: int) -> Tensor:
@@ -129,8 +97,7 @@ class CongruenceNormalization:
             M = congruence(expm(g, check=False), sqrtm(M, check=False))
         return M
 
-    def between(self, M: Tensor, target: Tensor, t: float) -> Tensor:
-        """Compute the point at the fraction ``t`` of the way to the target."""
+    def interpolate(self, M: Tensor, target: Tensor, t: float) -> Tensor:
         return self.metric.geodesic(M, target, t, check=False)
 
     def frame(self, M: Tensor) -> Tensor:
@@ -141,11 +108,9 @@ class CongruenceNormalization:
         return torch.linalg.solve_triangular(L, self.origin(M).expand_as(M), upper=False).mT
 
     def logs(self, F: Tensor, frame: Tensor) -> Tensor:
-        """Compute tangent vectors from the mean; their length is the distance times the power."""
         return logm(congruence(F, frame), check=False)
 
     def normalized(self, F: Tensor, frame: Tensor, f: Tensor | None, S: Tensor | None) -> Tensor:
-        """Scale the distances from the mean by ``f`` and move the mean to the bias ``S``."""
         P = congruence(F, frame)
         if f is not None:
             P = expm(f * logm(P, check=False), check=False)
@@ -157,6 +122,9 @@ class CongruenceNormalization:
         return congruence(P, cholesky(expm(S, check=False), check=False).mT)
 
 
-def powered(X: Tensor, power: float, check: bool = False) -> Tensor:
-    """Compute the power of matrices; the matrices themselves for the power 1."""
+def power_of(X: Tensor, power: float, check: bool = False) -> Tensor:
+    """Compute the power of matrices; return ``X`` itself for the power 1."""
     return X if power == 1 else powm(X, power, check=check)
+
+
+Normalization: TypeAlias = FlatNormalization | CongruenceNormalization

@@ -3,19 +3,19 @@
 from torch import Tensor
 
 from spdnet._checks import require_number
-from spdnet._precision import accurately
+from spdnet._precision import in_float64
 from spdnet.linalg import Power, cholesky, spectral_derivative
 from spdnet.manifolds.flat import FlatMetric
 from spdnet.manifolds.metric import Metric, register_metric
-from spdnet.manifolds.normalization import powered
+from spdnet.manifolds.normalization import power_of
 
 
 class PowerEuclidean(FlatMetric):
-    r"""Power-Euclidean metric: the Euclidean one of :math:`\varphi(X) = X^\theta / \theta`.
+    r"""Power-Euclidean metric: Euclidean in :math:`\varphi(X) = X^\theta / \theta`.
 
-    It tends to the log-Euclidean metric as :math:`\theta` tends to 0. The powers fill a cone and no
-    vector space: there is no batch normalisation, which would leave it. Computations run in float64
-    and are rounded to the dtype of the first argument.
+    It tends to the log-Euclidean metric as :math:`\theta` tends to 0. Powers form a cone, not a
+    vector space, so there is no batch normalization. Computations run in float64 and are rounded
+    to the dtype of the first argument.
 
     Parameters
     ----------
@@ -50,66 +50,18 @@ class PowerEuclidean(FlatMetric):
     def coordinates(
         self, X: Tensor, *, check: bool = True, who: str | None = None, name: str = "X"
     ) -> Tensor:
-        r"""Compute :math:`X^\theta / \theta`.
-
-        Parameters
-        ----------
-        X : Tensor, shape (..., n, n)
-
-        Returns
-        -------
-        Tensor, shape (..., n, n)
-
-        Examples
-        --------
-        >>> import torch
-        >>> from spdnet.manifolds import power_euclidean
-        >>> power_euclidean.coordinates(4 * torch.eye(2)).diagonal()
-        tensor([4., 4.])
-        """
+        r"""Compute :math:`X^\theta / \theta`."""
         if check:
             cholesky(X.detach(), who=who or "power_euclidean.coordinates", name=name)
-        return powered(X, self.power) / self.power
+        return power_of(X, self.power) / self.power
 
     def from_coordinates(self, C: Tensor) -> Tensor:
-        r"""Compute :math:`(\theta C)^{1/\theta}`, for :math:`\theta C` positive definite.
+        r"""Compute :math:`(\theta C)^{1/\theta}`, for :math:`\theta C` positive definite."""
+        return power_of(self.power * C, 1 / self.power)
 
-        Parameters
-        ----------
-        C : Tensor, shape (..., n, n)
-
-        Returns
-        -------
-        Tensor, shape (..., n, n)
-
-        Examples
-        --------
-        >>> import torch
-        >>> from spdnet.manifolds import power_euclidean
-        >>> power_euclidean.from_coordinates(4 * torch.eye(2)).diagonal()
-        tensor([4., 4.])
-        """
-        return powered(self.power * C, 1 / self.power)
-
-    @accurately
+    @in_float64
     def inner(self, X: Tensor, U: Tensor, V: Tensor, *, check: bool = True) -> Tensor:
-        r"""Compute :math:`\langle D\varphi(X)[U], D\varphi(X)[V] \rangle`.
-
-        Parameters
-        ----------
-        X, U, V : Tensor, shape (..., n, n)
-
-        Returns
-        -------
-        Tensor, shape (...)
-
-        Examples
-        --------
-        >>> import torch
-        >>> from spdnet.manifolds import power_euclidean
-        >>> power_euclidean.inner(4 * torch.eye(2), torch.eye(2), torch.eye(2))
-        tensor(2.)
-        """
+        r"""Compute :math:`\langle D\varphi(X)[U], D\varphi(X)[V] \rangle`."""
         who, f = "power_euclidean.inner", Power(self.power)
         left = spectral_derivative(X, U, f, check=check, who=who, name="U")
         right = spectral_derivative(X, V, f, check=check, who=who, name="V")

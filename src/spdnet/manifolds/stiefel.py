@@ -1,7 +1,7 @@
 r"""The Stiefel manifold: matrices ``(n, k)`` with orthonormal columns, :math:`W^\top W = I`.
 
-Every function takes any leading batch shape. The tangent space at ``W`` are the ``V`` with
-:math:`W^\top V` skew-symmetric.
+Points ``W`` and tangent vectors, for which :math:`W^\top V` is skew-symmetric, have the shape
+``(..., n, k)``. ``metric`` is one of ``"embedded"``, ``"canonical"`` and ``"grassmann"``.
 """
 
 import math
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from spdnet._autograd import can_branch, is_concrete, is_differentiated
 from spdnet._checks import require_choice, require_same_shape, require_tall
-from spdnet._precision import accurate_dtype, unlowered, without_autocast, working_dtype
+from spdnet._precision import accurate_dtype, disable_autocast, without_autocast, working_dtype
 from spdnet.linalg.matrix_functions import invsqrtm
 from spdnet.linalg.symmetric import symmetrize
 
@@ -22,10 +22,10 @@ RETRACTIONS = ("qr", "polar", "cayley")
 
 
 class StiefelParameter(torch.nn.Parameter):
-    """A parameter whose last two dimensions ``(n, k)`` have orthonormal columns.
+    """Parameter whose last two dimensions ``(n, k)`` have orthonormal columns.
 
-    The type is the mark by which optimisers know it; it survives ``deepcopy``, pickling, ``.to()``
-    and ``load_state_dict``. In a ``state_dict`` it is a plain tensor.
+    Optimizers recognize it by its type, which survives ``deepcopy``, pickling, ``.to()`` and
+    ``load_state_dict``. In a ``state_dict`` it is a plain tensor.
 
     Examples
     --------
@@ -40,7 +40,7 @@ class StiefelParameter(torch.nn.Parameter):
 
 
 def is_stiefel(p: Any) -> bool:
-    """Whether a parameter has orthonormal columns, whole or sharded.
+    """Return whether a parameter is a Stiefel parameter, whole or sharded.
 
     Examples
     --------
@@ -52,17 +52,17 @@ def is_stiefel(p: Any) -> bool:
     return isinstance(p, StiefelParameter) or getattr(p, "is_sharded_stiefel", False)
 
 
-def mark(p: torch.nn.Parameter) -> None:
-    """Mark a parameter that torch has made in place of a Stiefel parameter.
+def mark_stiefel(p: torch.nn.Parameter) -> None:
+    """Mark a parameter that torch created in place of a Stiefel parameter.
 
-    A DTensor, as ``fully_shard`` makes it, has a class of its own; an attribute marks it.
+    An attribute marks a DTensor, as created by ``fully_shard``, because it has its own class.
 
     Examples
     --------
     >>> import torch
-    >>> from spdnet.manifolds.stiefel import is_stiefel, mark
+    >>> from spdnet.manifolds.stiefel import is_stiefel, mark_stiefel
     >>> p = torch.nn.Parameter(torch.eye(3, 2))
-    >>> mark(p)
+    >>> mark_stiefel(p)
     >>> is_stiefel(p)
     True
     """
@@ -85,20 +85,15 @@ def random_point(
     device: torch.device | str | None = None,
     dtype: torch.dtype | None = None,
 ) -> Tensor:
-    """Uniformly (Haar) distributed points, from the global generator unless one is given.
+    """Draw uniformly (Haar) distributed points.
 
     Parameters
     ----------
     *size : int
         ``(..., n, k)`` with ``n >= k``, as in :func:`torch.randn`, or one sequence of them.
     generator : Generator, optional
-        Of the random numbers.
+        Default: the global generator of torch.
     device, dtype : optional
-        Of the points; those of torch's defaults when not given.
-
-    Returns
-    -------
-    Tensor, shape (..., n, k)
 
     Examples
     --------
@@ -116,16 +111,9 @@ def random_point(
 
 
 def project(A: Tensor) -> Tensor:
-    r"""Nearest point: the polar factor :math:`A (A^\top A)^{-1/2}`.
+    r"""Compute the nearest point, the polar factor :math:`A (A^\top A)^{-1/2}`.
 
-    Parameters
-    ----------
-    A : Tensor, shape (..., n, k)
-        Full column rank, ``n >= k``.
-
-    Returns
-    -------
-    Tensor, shape (..., n, k)
+    ``A (..., n, k)`` must have full column rank.
 
     Examples
     --------
@@ -140,27 +128,15 @@ def project(A: Tensor) -> Tensor:
     return _polar(A.to(accurate_dtype(A))).to(A.dtype)
 
 
-@unlowered
+@disable_autocast
 def project_tangent(W: Tensor, V: Tensor) -> Tensor:
-    r"""Orthogonal projection to the tangent space, :math:`V - W \, \mathrm{sym}(W^\top V)`.
-
-    Parameters
-    ----------
-    W : Tensor, shape (..., n, k)
-        Points.
-    V : Tensor, shape (..., n, k)
-        Any matrices.
-
-    Returns
-    -------
-    Tensor, shape (..., n, k)
+    r"""Project ``V`` to the tangent space at ``W``, :math:`V - W \, \mathrm{sym}(W^\top V)`.
 
     Examples
     --------
     >>> import torch
     >>> from spdnet.manifolds import stiefel
-    >>> W = torch.eye(3)[:, :2]
-    >>> stiefel.project_tangent(W, torch.ones(3, 2))
+    >>> stiefel.project_tangent(torch.eye(3)[:, :2], torch.ones(3, 2))
     tensor([[0., 0.],
             [0., 0.],
             [1., 1.]])
@@ -169,21 +145,12 @@ def project_tangent(W: Tensor, V: Tensor) -> Tensor:
     return V - W @ symmetrize(W.mT @ V)
 
 
-@unlowered
+@disable_autocast
 def inner(W: Tensor, U: Tensor, V: Tensor, metric: str = "embedded") -> Tensor:
-    r"""Inner product of tangent vectors at ``W``.
+    r"""Compute the inner product ``(...)`` of tangent vectors at ``W``.
 
-    :math:`\mathrm{tr}(U^\top V)`, and for the canonical metric
+    :math:`\mathrm{tr}(U^\top V)`, or for the canonical metric
     :math:`\mathrm{tr}(U^\top (I - \tfrac12 W W^\top) V)`.
-
-    Parameters
-    ----------
-    W, U, V : Tensor, shape (..., n, k)
-    metric : {"embedded", "canonical", "grassmann"}
-
-    Returns
-    -------
-    Tensor, shape (...)
 
     Examples
     --------
@@ -200,9 +167,9 @@ def inner(W: Tensor, U: Tensor, V: Tensor, metric: str = "embedded") -> Tensor:
     return product
 
 
-@unlowered
+@disable_autocast
 def riemannian_gradient(W: Tensor, G: Tensor, metric: str = "embedded") -> Tensor:
-    r"""Riemannian gradient from the Euclidean gradient ``G``.
+    r"""Compute the Riemannian gradient from the Euclidean gradient ``G``.
 
     =============  =====================================  ============================
     ``embedded``   :math:`G - W\,\mathrm{sym}(W^\top G)`  the authors' released code
@@ -210,17 +177,8 @@ def riemannian_gradient(W: Tensor, G: Tensor, metric: str = "embedded") -> Tenso
     ``grassmann``  :math:`G - W W^\top G`                 Eq. 7 of the paper as printed
     =============  =====================================  ============================
 
-    The last one never turns the columns within their span, a direction that a later layer absorbs.
-
-    Parameters
-    ----------
-    W, G : Tensor, shape (..., n, k)
-    metric : {"embedded", "canonical", "grassmann"}
-
-    Returns
-    -------
-    Tensor, shape (..., n, k)
-        Tangent at ``W``.
+    The Grassmann gradient never rotates the columns within their span; a later layer can absorb
+    such a rotation.
 
     Examples
     --------
@@ -242,32 +200,19 @@ def riemannian_gradient(W: Tensor, G: Tensor, metric: str = "embedded") -> Tenso
 
 
 def retract(W: Tensor, V: Tensor, method: str = "qr") -> Tensor:
-    r"""Move from ``W`` along the tangent vector ``V`` and come back to the manifold.
+    r"""Move from ``W`` along the tangent vector ``V`` and return to the manifold.
 
-    ``qr``: the Q factor of :math:`W + V` with :math:`\mathrm{diag}(R) > 0`; ``polar``: the nearest
-    point to :math:`W + V`; ``cayley``: :math:`(I - \tfrac12 A)^{-1} (I + \tfrac12 A) W` with the
-    skew :math:`A` that has :math:`A W = V`. All agree with the geodesic to first order, and all end
-    on the manifold to the precision of the dtype, so that rounding errors do not add up over many
-    steps; single precision is computed in double.
-
-    Parameters
-    ----------
-    W : Tensor, shape (..., n, k)
-        Points.
-    V : Tensor, shape (..., n, k)
-        Tangent vectors, the step included.
-    method : {"qr", "polar", "cayley"}
-
-    Returns
-    -------
-    Tensor, shape (..., n, k)
+    ``qr``: the Q factor of :math:`W + V` with :math:`\mathrm{diag}(R) > 0`; ``polar``: the point
+    nearest to :math:`W + V`; ``cayley``: :math:`(I - \tfrac12 A)^{-1} (I + \tfrac12 A) W` with the
+    skew-symmetric :math:`A` for which :math:`A W = V`. All agree with the geodesic to first order.
+    The result is orthonormal to the precision of the dtype, so rounding errors do not accumulate
+    over many steps; single precision is computed in double precision.
 
     Examples
     --------
     >>> import torch
     >>> from spdnet.manifolds import stiefel
-    >>> W = torch.eye(3)[:, :1]
-    >>> stiefel.retract(W, torch.tensor([[0.0], [1.0], [0.0]]))
+    >>> stiefel.retract(torch.eye(3)[:, :1], torch.tensor([[0.0], [1.0], [0.0]]))
     tensor([[0.7071],
             [0.7071],
             [0.0000]])
@@ -286,25 +231,12 @@ def retract(W: Tensor, V: Tensor, method: str = "qr") -> Tensor:
     return moved.to(dtype)
 
 
-@unlowered
+@disable_autocast
 def transport(W: Tensor, target: Tensor, V: Tensor, metric: str = "embedded") -> Tensor:
-    """Carry a tangent vector from ``W`` to ``target`` by projection to the tangent space there.
+    """Transport a tangent vector from ``W`` to ``target`` by projection to the tangent space there.
 
-    For the Grassmann metric the projection is to its horizontal vectors, those that do not turn the
-    columns within their span.
-
-    Parameters
-    ----------
-    W, target : Tensor, shape (..., n, k)
-        Points.
-    V : Tensor, shape (..., n, k)
-        Tangent at ``W``.
-    metric : {"embedded", "canonical", "grassmann"}
-
-    Returns
-    -------
-    Tensor, shape (..., n, k)
-        Tangent at ``target``.
+    The Grassmann metric projects to horizontal vectors, which do not rotate the columns within
+    their span.
 
     Examples
     --------
@@ -324,14 +256,9 @@ def transport(W: Tensor, target: Tensor, V: Tensor, metric: str = "embedded") ->
 
 @torch.no_grad()
 def is_orthonormal(W: Tensor) -> bool:
-    """Whether the columns of ``W (n, k)`` are orthonormal to rounding.
+    """Return whether the columns of ``W (n, k)`` are orthonormal up to rounding.
 
-    False where values cannot be looked at, as in compilation, under vmap or in the capture of a
-    graph.
-
-    Parameters
-    ----------
-    W : Tensor, shape (n, k)
+    Return False where values are not available: in compilation, under vmap and in graph capture.
 
     Examples
     --------
@@ -374,13 +301,13 @@ def _orthonormalize(A: Tensor) -> Tensor:
 
 
 def _orthonormalize_near(A: Tensor) -> Tensor:
-    r"""The same for ``A`` with well separated columns, such as a point plus a tangent vector.
+    r"""Orthonormalize well separated columns, such as a point plus a tangent vector.
 
-    There :math:`A^\top A = I + V^\top V`, so that its Cholesky factor is :math:`R^\top`, the better
-    conditioned the shorter the step; after a long one, a step of Newton's iteration for the nearest
-    orthonormal matrix removes what rounding has left. Products instead of reflections are several
-    times faster. On devices, where looking would mean waiting, every step counts as long, and
-    columns that are not independent give NaN.
+    There :math:`A^\top A = I + V^\top V`, whose Cholesky factor is :math:`R^\top`, the better
+    conditioned the shorter the step. After a long step, one Newton step for the nearest orthonormal
+    matrix removes the rounding error. Products are several times faster than reflections. On
+    accelerators, where a test would synchronize, every step counts as long, and dependent columns
+    give NaN.
     """
     S = A.mT @ A
     L, info = torch.linalg.cholesky_ex(S)
@@ -397,7 +324,7 @@ def _polar(A: Tensor) -> Tensor:
     U, _, Vh = torch.linalg.svd(A.detach(), full_matrices=False)
     if not is_differentiated(A):
         return U @ Vh
-    # the singular vectors have no derivative where singular values coincide, as they do at W itself
+    # singular vectors have no derivative where singular values coincide, as they do at W itself
     smooth = A @ invsqrtm(A.mT @ A, check=False)
     return smooth + (U @ Vh - smooth).detach()
 
@@ -408,4 +335,4 @@ def _cayley(W: Tensor, V: Tensor) -> Tensor:
     left, right = torch.cat([horizontal, W], -1), torch.cat([W, -horizontal], -1)
     eye = torch.eye(left.shape[-1], dtype=W.dtype, device=W.device)
     moved = W + left @ torch.linalg.solve(eye - right.mT @ left / 2, right.mT @ W)
-    return _orthonormalize_near(moved)  # the transform keeps whatever error W^T W has
+    return _orthonormalize_near(moved)  # the transform preserves the error of W^T W

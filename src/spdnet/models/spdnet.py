@@ -33,7 +33,7 @@ def norm_settings(who: str, norm: str | Metric) -> dict[str, Any]:
     """Return the settings of the :class:`spdnet.nn.SPDBatchNorm` that ``norm`` stands for."""
     if norm == "brooks":
         return {"metric": "affine_invariant", "variance": False, "karcher_steps": 1}
-    metric = get_metric(norm, "normalization", who=who, name="norm", besides=("brooks",))
+    metric = get_metric(norm, "normalization", who=who, name="norm", extra=("brooks",))
     if metric.name == "affine_invariant":
         return {"metric": metric, "root": "cholesky", "karcher_steps": 1}  # as LieBN
     return {"metric": metric}
@@ -134,7 +134,7 @@ class SPDNet(nn.Module):
         require_choice("SPDNet", "vectorize", vectorize, ("full", "vech"))
         require_choice("SPDNet", "init", init, INITS)
         if head != "linear":
-            head = get_metric(head, "logits", who="SPDNet", name="head", besides=("linear",))
+            head = get_metric(head, "logits", who="SPDNet", name="head", extra=("linear",))
         settings = None if norm is None else norm_settings("SPDNet", norm)
         if norm is not None and len(dims) < 2:
             raise ValueError(

@@ -189,7 +189,8 @@ class SPDBatchNorm(SPDLayer):
         if v is not None:
             f = (v + self.eps).rsqrt()
             f = f if self.scale is None else self._scale() * f
-        return self._normalization.back(self._normalization.normalized(F, frame, f, self.bias))
+        F = self._normalization.normalized(F, frame, f, self.bias)
+        return self._normalization.from_coordinates(F)
 
     @torch.no_grad()
     def _update(self, F: Tensor) -> tuple[Tensor, Tensor | None]:
@@ -218,7 +219,7 @@ class SPDBatchNorm(SPDLayer):
         eta = self.momentum
         if eta is None:
             eta = 1 / float(self.num_batches_tracked)
-        self.running_mean.copy_(self._normalization.between(self.running_mean, M, eta))
+        self.running_mean.copy_(self._normalization.interpolate(self.running_mean, M, eta))
         if v is not None and self.running_var is not None:
             self.running_var.copy_(torch.lerp(self.running_var, v, eta))
 
@@ -249,7 +250,7 @@ def make_normalization(
 def require_power(who: str, metric: Metric, power: float) -> None:
     """Refuse the power 0, and powers that do not change the metric."""
     require_number(who, "power", power)
-    if power == 0 or (power != 1 and not metric.power_changes_it):
+    if power == 0 or (power != 1 and not metric.depends_on_power):
         raise ValueError(
             f"{who}: expected power != 0, and 1 for the log-Euclidean metric, which it does "
             f"not change, got metric={metric.name!r} and power={power}"

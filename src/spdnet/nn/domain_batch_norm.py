@@ -296,7 +296,8 @@ class SPDDomainBatchNorm(SPDLayer):
         if v is not None:
             f = (v + self.eps).rsqrt()[domain][..., None, None]
             f = f if self.scale is None else self.scale * f
-        return self._normalization.back(self._normalization.normalized(F, frame, f, self.bias))
+        F = self._normalization.normalized(F, frame, f, self.bias)
+        return self._normalization.from_coordinates(F)
 
     def _update(self, F: Tensor, domain: Tensor) -> tuple[Tensor, Tensor | None]:
         """The statistics of training after this batch, for all domains."""
@@ -309,7 +310,7 @@ class SPDDomainBatchNorm(SPDLayer):
             b = self._normalization.mean(part)
             is_first = self.start == "batch" and int(self.num_batches_tracked[d]) == 0
             eta, eval_eta = (1.0, 1.0) if is_first else (self.momentum, self.eval_momentum)
-            means[d] = b if eta == 1 else self._normalization.between(means[d], b, eta)
+            means[d] = b if eta == 1 else self._normalization.interpolate(means[d], b, eta)
             if variances:
                 v = self._batch_variance(part, means[d], self.running_var, d)
                 variances[d] = torch.lerp(variances[d], v, eta)
@@ -325,7 +326,7 @@ class SPDDomainBatchNorm(SPDLayer):
     @torch.no_grad()
     def _track(self, d: int, F: Tensor, b: Tensor, eta: float) -> None:
         """Move the statistics of evaluation of one domain."""
-        M = b if eta == 1 else self._normalization.between(self.eval_mean[d], b, eta)
+        M = b if eta == 1 else self._normalization.interpolate(self.eval_mean[d], b, eta)
         self.eval_mean[d] = M
         if self.eval_var is not None:
             v = self._batch_variance(F, M, self.eval_var, d)

@@ -5,7 +5,7 @@ from typing import Any, NoReturn
 import torch
 
 from spdnet._autograd import refuse_format
-from spdnet.manifolds.stiefel import is_stiefel, mark
+from spdnet.manifolds.stiefel import is_stiefel, mark_stiefel
 
 
 class SPDLayer(torch.nn.Module):
@@ -43,11 +43,11 @@ class SPDLayer(torch.nn.Module):
         for name in names:
             parameter = self._parameters[name]
             if parameter is not None:
-                mark(parameter)
+                mark_stiefel(parameter)
 
     def __setattr__(self, name: str, value: Any) -> None:
         if hasattr(value, "full_tensor") and is_stiefel(self._parameters.get(name)):
-            mark(value)
+            mark_stiefel(value)
         super().__setattr__(name, value)
 
     def _apply(self, fn: Any, recurse: bool = True) -> Any:

@@ -1,4 +1,4 @@
-"""Optimisers and weight averages that keep Stiefel parameters on their manifold."""
+"""Optimizers and weight averages that keep Stiefel parameters on their manifold."""
 
 from spdnet.optim.adam import RiemannianAdam
 from spdnet.optim.averaged import AveragedModel

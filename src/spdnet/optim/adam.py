@@ -10,8 +10,8 @@ from spdnet._checks import require_number
 from spdnet.manifolds.stiefel import inner, is_stiefel, retract, transport
 from spdnet.optim.riemannian import (
     RiemannianOptimizer,
-    gradient_by_manifold,
     gradients,
+    manifold_gradient,
     stacked_gradient,
     write_back,
 )
@@ -28,17 +28,16 @@ class RiemannianAdam(RiemannianOptimizer):
               W_+ = \Gamma\Bigl(W - \mathrm{lr} \, \frac{m / (1 - \beta_1^t)}
                                             {\sqrt{v / (1 - \beta_2^t)} + \mathrm{eps}}\Bigr).
 
-    The first moment is a tangent vector, carried along, and the second moment is one number for
-    each matrix, the running mean of the squared norm of the gradient: a number for each entry would
-    not respect the geometry, because the entries have no meaning of their own there. A step then
-    has a length of about ``lr`` for the whole matrix. Weight decay never touches it. The same holds
-    for a ``geoopt.ManifoldParameter`` and its own manifold. All other parameters are updated by
-    :class:`torch.optim.Adam`'s own code.
+    The first moment is a tangent vector and is transported. The second moment is one number per
+    matrix, the running mean of the squared norm of the gradient; elementwise moments would depend
+    on the choice of basis. A step therefore has a length of about ``lr`` for the whole matrix.
+    Weight decay does not apply. The same holds for a ``geoopt.ManifoldParameter`` and its manifold.
+    All other parameters are updated by :class:`torch.optim.Adam`.
 
     Parameters
     ----------
     params : iterable
-        ``model.parameters()``, or groups as in any torch optimiser.
+        ``model.parameters()``, or parameter groups.
     lr : float
         Learning rate.
     betas : pair of float
@@ -46,11 +45,9 @@ class RiemannianAdam(RiemannianOptimizer):
     amsgrad, maximize : bool
         As in :class:`torch.optim.Adam`.
     capturable : bool
-        Keep the number of steps on the device, so that a step can be captured in a CUDA graph.
-    metric : {"embedded", "canonical", "grassmann"}
-        Of the Riemannian gradient: see :func:`spdnet.manifolds.stiefel.riemannian_gradient`.
-    retraction : {"qr", "polar", "cayley"}
-        See :func:`spdnet.manifolds.stiefel.retract`.
+        Keep the step count on the device, so that a step can be captured in a CUDA graph.
+    metric, retraction : str
+        As in :class:`RiemannianSGD`.
 
     References
     ----------
@@ -82,18 +79,9 @@ class RiemannianAdam(RiemannianOptimizer):
         metric: str = "embedded",
         retraction: str = "qr",
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "betas": betas,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "amsgrad": amsgrad,
-            "maximize": maximize,
-            "capturable": capturable,
-            "metric": metric,
-            "retraction": retraction,
-        }
-        super().__init__(params, defaults)
+        defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
+        defaults |= {"amsgrad": amsgrad, "maximize": maximize, "capturable": capturable}
+        super().__init__(params, defaults | {"metric": metric, "retraction": retraction})
 
     def _check_group(self, group: dict[str, Any]) -> None:
         require_number("RiemannianAdam", "eps", group["eps"], at_least=0)
@@ -172,8 +160,8 @@ class RiemannianAdam(RiemannianOptimizer):
         moments = transport(W, moved, m, group["metric"])
         write_back([s["exp_avg"] for s in states], moments)
 
-    def _step_by_manifold(self, group: dict[str, Any], p: Any) -> None:
-        G, (beta1, beta2) = gradient_by_manifold(group, p), group["betas"]
+    def _step_manifold(self, group: dict[str, Any], p: Any) -> None:
+        G, (beta1, beta2) = manifold_gradient(group, p), group["betas"]
         norm2 = p.manifold.component_inner(p, G)
         state = self._state(p, group, p, torch.zeros_like(norm2))
         state["step"] += 1
@@ -186,19 +174,19 @@ class RiemannianAdam(RiemannianOptimizer):
             state["max_exp_avg_sq"].copy_(v)
         scale = (v / (1 - beta2**steps)).sqrt() + group["eps"]
         direction = m / (1 - beta1**steps) / scale
-        moved, carried = p.manifold.retr_transp(p, -group["lr"] * direction, m)
+        moved, transported = p.manifold.retr_transp(p, -group["lr"] * direction, m)
         p.copy_(moved)
-        state["exp_avg"].copy_(carried)
+        state["exp_avg"].copy_(transported)
 
     def _state(
         self, p: Tensor, group: dict[str, Any], first_moment: Tensor, second_moment: Tensor
     ) -> dict[str, Any]:
-        """The state of a parameter; made on first use, with zero moments like the given ones."""
+        """Return the state of a parameter, created on first use with zero moments."""
         state = self.state[p]
         if not state:
-            self._check_parameter(p, group)  # its dtype may have changed since
+            self._check_parameter(p, group)  # the dtype may have changed
             device, dtype = None, torch.get_default_dtype()
-            if group["capturable"]:  # powers of beta are taken on the device
+            if group["capturable"]:  # powers of beta are computed on the device
                 device, dtype = p.device, torch.promote_types(dtype, p.dtype)
             state["step"] = torch.tensor(0.0, dtype=dtype, device=device)
             state["exp_avg"] = torch.zeros_like(first_moment)
@@ -209,6 +197,6 @@ class RiemannianAdam(RiemannianOptimizer):
             raise ValueError(
                 "RiemannianAdam: expected a state with one second moment for each Stiefel matrix, "
                 f"shape {tuple(second_moment.shape)}, got {tuple(state['exp_avg_sq'].shape)}; load "
-                "a state that RiemannianAdam saved, or start anew"
+                "a state that RiemannianAdam saved, or start without one"
             )
         return state

@@ -1,4 +1,4 @@
-"""What the Riemannian optimisers share: which parameters they find, and what goes in one call."""
+"""Base class of the Riemannian optimizers."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -13,20 +13,20 @@ from spdnet._precision import working_dtype
 from spdnet.manifolds import stiefel
 from spdnet.manifolds.stiefel import is_stiefel
 
-#: what a manifold that a parameter brings has to do, under the names of geoopt
-VERBS = ("component_inner", "egrad2rgrad", "retr", "retr_transp")
+#: methods that the manifold of a parameter must have, as named by geoopt
+MANIFOLD_METHODS = ("component_inner", "egrad2rgrad", "retr", "retr_transp")
 
 
 class RiemannianOptimizer(torch.optim.Optimizer):
-    """Steps Stiefel parameters on their manifold, parameters of geoopt on theirs, and all others as
-    torch does.
+    """Optimizer that steps parameters of Stiefel and geoopt manifolds on their manifold.
 
-    A subclass says how: ``_step_euclidean`` for plain parameters, ``_step_stiefel`` for Stiefel
-    parameters of one shape, dtype and device, ``_step_by_manifold`` for one that brings a manifold.
+    All other parameters are stepped as in torch. A subclass defines ``_step_euclidean`` for plain
+    parameters, ``_step_stiefel`` for Stiefel parameters of one shape, dtype and device, and
+    ``_step_manifold`` for a parameter with its own manifold.
     """
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add parameters with settings of their own, after checking the settings."""
+        """Add a parameter group after validating its settings."""
         group = {**self.defaults, **param_group}
         who = type(self).__name__
         lr = group["lr"]
@@ -45,7 +45,7 @@ class RiemannianOptimizer(torch.optim.Optimizer):
 
     def _check_parameter(self, p: Tensor, group: dict[str, Any]) -> None:
         who = type(self).__name__
-        lacking = [verb for verb in VERBS if not hasattr(_manifold(p), verb)]
+        lacking = [verb for verb in MANIFOLD_METHODS if not hasattr(_manifold(p), verb)]
         if _manifold(p) is not None and lacking:
             raise TypeError(
                 f"{who}: expected the manifold of a parameter to be one of geoopt, got "
@@ -58,16 +58,16 @@ class RiemannianOptimizer(torch.optim.Optimizer):
                 "torch.distributed.fsdp.fully_shard or DistributedDataParallel instead"
             )
 
-    # traced, a Stiefel parameter would lose its type and be stepped as a plain one
+    # tracing would replace a Stiefel parameter by a plain one
     @_disable_dynamo
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Take one step; ``p.grad`` stays as it is.
+        """Take one step; ``p.grad`` is not modified.
 
         Parameters
         ----------
         closure : callable, optional
-            Computes the loss anew and returns it.
+            Reevaluates and returns the loss.
         """
         loss = None
         if closure is not None:
@@ -78,14 +78,14 @@ class RiemannianOptimizer(torch.optim.Optimizer):
             with_manifold = [p for p in params if _manifold(p) is not None]
             plain = [p for p in params if not is_stiefel(p) and _manifold(p) is None]
             self._step_euclidean(group, plain)
-            for batch in _equal_shapes([p for p in params if is_stiefel(p)]):
+            for batch in _group_by_shape([p for p in params if is_stiefel(p)]):
                 self._step_stiefel(group, batch)
             for p in with_manifold:
-                self._step_by_manifold(group, p)
+                self._step_manifold(group, p)
         return loss
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Load a state; settings that it does not have, as one of torch's own, stay as they are."""
+        """Load a state; settings that it lacks, as one of torch.optim, keep their values."""
         current = [dict(group) for group in self.param_groups]
         super().load_state_dict(state_dict)
         for group, before in zip(self.param_groups, current, strict=True):
@@ -101,25 +101,25 @@ class RiemannianOptimizer(torch.optim.Optimizer):
     def _step_stiefel(self, group: dict[str, Any], params: list[Tensor]) -> None:
         raise NotImplementedError
 
-    def _step_by_manifold(self, group: dict[str, Any], p: Any) -> None:
+    def _step_manifold(self, group: dict[str, Any], p: Any) -> None:
         raise NotImplementedError
 
 
 def gradients(params: Sequence[Tensor]) -> list[Tensor]:
-    """The gradients of parameters that have one."""
+    """Return the gradients of the parameters that have one."""
     return [p.grad for p in params if p.grad is not None]
 
 
 def stacked_gradient(group: dict[str, Any], params: list[Tensor]) -> tuple[Tensor, Tensor]:
-    """Equal Stiefel parameters ``(P, ..., n, k)`` and the Riemannian gradients to descend along."""
+    """Return Stiefel parameters ``(P, ..., n, k)`` of one shape, and their descent gradients."""
     dtype = working_dtype(params[0].dtype)
-    W, G = (_stack(tensors).to(dtype) for tensors in (whole(params), whole(gradients(params))))
+    W, G = (_stack(tensors).to(dtype) for tensors in (gather(params), gather(gradients(params))))
     G = stiefel.riemannian_gradient(W, G, group["metric"])
     return W, -G if group["maximize"] else G
 
 
-def gradient_by_manifold(group: dict[str, Any], p: Any) -> Tensor:
-    """The Riemannian gradient to descend along, of a parameter that brings its manifold."""
+def manifold_gradient(group: dict[str, Any], p: Any) -> Tensor:
+    """Return the descent gradient of a parameter with its own manifold."""
     G: Tensor = p.manifold.egrad2rgrad(p, p.grad)
     return -G if group["maximize"] else G
 
@@ -128,18 +128,18 @@ def _stack(tensors: Sequence[Tensor]) -> Tensor:
     return tensors[0][None] if len(tensors) == 1 else torch.stack(list(tensors))
 
 
-def whole(tensors: Sequence[Any]) -> list[Tensor]:
-    """The tensors, those that are sharded among processes gathered."""
+def gather(tensors: Sequence[Any]) -> list[Tensor]:
+    """Return the tensors, gathering those that are sharded among processes."""
     return [t.full_tensor() if hasattr(t, "full_tensor") else t for t in tensors]
 
 
 def write_back(targets: Sequence[Any], values: Tensor) -> None:
-    """Copy the slices of a stack to where they belong; of a sharded target, the local part."""
+    """Copy the slices of a stack to their targets; to a sharded target, its local part."""
     for target, value in zip(targets, values, strict=True):
         if hasattr(target, "full_tensor"):
-            from torch.distributed.tensor import distribute_tensor  # slow to load
+            from torch.distributed.tensor import distribute_tensor  # slow to import
 
-            # every process has computed the same values: nothing to send
+            # every process has computed the same values, so nothing is sent
             value = distribute_tensor(
                 value.to(target.dtype), target.device_mesh, target.placements, src_data_rank=None
             )
@@ -147,11 +147,11 @@ def write_back(targets: Sequence[Any], values: Tensor) -> None:
 
 
 def _manifold(p: Tensor) -> Any:
-    """That of a ``geoopt.ManifoldParameter``; None for all others."""
+    """Return the manifold of a ``geoopt.ManifoldParameter``, or None."""
     return getattr(p, "manifold", None)
 
 
-def _equal_shapes(params: list[Tensor]) -> Iterator[list[Tensor]]:
+def _group_by_shape(params: list[Tensor]) -> Iterator[list[Tensor]]:
     batches: dict[Any, list[Tensor]] = defaultdict(list)
     for p in params:
         batches[p.shape, p.dtype, p.device].append(p)

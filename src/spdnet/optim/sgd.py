@@ -10,8 +10,8 @@ from spdnet._checks import require_number
 from spdnet.manifolds.stiefel import retract, transport
 from spdnet.optim.riemannian import (
     RiemannianOptimizer,
-    gradient_by_manifold,
     gradients,
+    manifold_gradient,
     stacked_gradient,
     write_back,
 )
@@ -26,21 +26,21 @@ class RiemannianSGD(RiemannianOptimizer):
               W_+ = \Gamma(W - \mathrm{lr} \cdot m), \quad
               m \leftarrow \mathrm{proj}_{W_+} m.
 
-    The momentum buffer is a tangent vector: it starts from the Riemannian gradient and is carried
-    along. Weight decay never touches it. The same holds for a ``geoopt.ManifoldParameter`` and its
-    own manifold. All other parameters are updated by :class:`torch.optim.SGD`'s own code.
+    The momentum buffer is a tangent vector: it starts from the Riemannian gradient and is
+    transported. Weight decay does not apply. The same holds for a ``geoopt.ManifoldParameter`` and
+    its manifold. All other parameters are updated by :class:`torch.optim.SGD`.
 
     Parameters
     ----------
     params : iterable
-        ``model.parameters()``, or groups as in any torch optimiser.
+        ``model.parameters()``, or parameter groups.
     lr : float
         Learning rate.
     momentum, dampening, weight_decay : float
     nesterov, maximize : bool
         As in :class:`torch.optim.SGD`.
     metric : {"embedded", "canonical", "grassmann"}
-        Of the Riemannian gradient: see :func:`spdnet.manifolds.stiefel.riemannian_gradient`.
+        Metric of the gradient: see :func:`spdnet.manifolds.stiefel.riemannian_gradient`.
     retraction : {"qr", "polar", "cayley"}
         See :func:`spdnet.manifolds.stiefel.retract`.
 
@@ -68,17 +68,9 @@ class RiemannianSGD(RiemannianOptimizer):
         metric: str = "embedded",
         retraction: str = "qr",
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "momentum": momentum,
-            "nesterov": nesterov,
-            "weight_decay": weight_decay,
-            "dampening": dampening,
-            "maximize": maximize,
-            "metric": metric,
-            "retraction": retraction,
-        }
-        super().__init__(params, defaults)
+        defaults = {"lr": lr, "momentum": momentum, "nesterov": nesterov}
+        defaults |= {"weight_decay": weight_decay, "dampening": dampening, "maximize": maximize}
+        super().__init__(params, defaults | {"metric": metric, "retraction": retraction})
 
     def _check_group(self, group: dict[str, Any]) -> None:
         require_number("RiemannianSGD", "momentum", group["momentum"], at_least=0)
@@ -113,7 +105,7 @@ class RiemannianSGD(RiemannianOptimizer):
                 self.state[p]["momentum_buffer"] = buffer
 
     def _step_captured(self, group: dict[str, Any], params: list[Tensor]) -> None:
-        """As torch does it, with a learning rate that the host must not read."""
+        """Step as torch does, with a learning rate on the device, which the host must not read."""
         for p, g in zip(params, gradients(params), strict=True):
             g = -g if group["maximize"] else g
             d = g + group["weight_decay"] * p if group["weight_decay"] else g
@@ -138,19 +130,19 @@ class RiemannianSGD(RiemannianOptimizer):
             transport(W, moved, buffer, group["metric"]),
         )
 
-    def _step_by_manifold(self, group: dict[str, Any], p: Any) -> None:
-        G, momentum = gradient_by_manifold(group, p), group["momentum"]
+    def _step_manifold(self, group: dict[str, Any], p: Any) -> None:
+        G, momentum = manifold_gradient(group, p), group["momentum"]
         if momentum == 0:
             p.copy_(p.manifold.retr(p, -group["lr"] * G))
             return
         buffer = self._momentum(p, G, group)
         direction = G + momentum * buffer if group["nesterov"] else buffer
-        moved, carried = p.manifold.retr_transp(p, -group["lr"] * direction, buffer)
+        moved, transported = p.manifold.retr_transp(p, -group["lr"] * direction, buffer)
         p.copy_(moved)
-        self.state[p]["momentum_buffer"].copy_(carried)
+        self.state[p]["momentum_buffer"].copy_(transported)
 
     def _momentum(self, p: Tensor, G: Tensor, group: dict[str, Any]) -> Tensor:
-        """The momentum of one parameter with its gradient taken in."""
+        """Return the momentum of one parameter, updated with its gradient."""
         state = self.state[p]
         if "momentum_buffer" not in state:
             state["momentum_buffer"] = torch.zeros_like(G)

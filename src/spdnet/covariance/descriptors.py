@@ -1,0 +1,163 @@
+"""Covariance descriptors of feature sets, skeletons and images."""
+
+import torch
+from torch import Tensor
+
+from spdnet._checks import require_number
+from spdnet.covariance.arrays import accept_arrays
+from spdnet.covariance.estimators import sample_covariance
+from spdnet.covariance.regularization import regularize
+from spdnet.linalg import cholesky
+
+
+@accept_arrays
+def gaussian_embedding(
+    X: Tensor,
+    *,
+    reg: float = 1e-3,
+    mode: str = "trace",
+    scale_det: bool = False,
+    weight: float = 1.0,
+) -> Tensor:
+    r"""Embed the mean and covariance of a Gaussian in one SPD matrix.
+
+    .. math:: P = \begin{pmatrix} C + \beta^2 m m^\top & \beta m \\ \beta m^\top & 1 \end{pmatrix},
+        \qquad \det P = \det C
+
+    Parameters
+    ----------
+    X : Tensor or array, shape (..., n, time)
+    reg, mode
+        Regularization of the covariance before the embedding: see :func:`regularize`.
+    scale_det : bool
+        Divide by :math:`(\det C)^{1 / (n + 1)}`, so that the determinant is 1; this changes the
+        logarithm by a multiple of the identity.
+    weight : float
+        The weight :math:`\beta` of the mean.
+
+    Returns
+    -------
+    Tensor or array, shape (..., n + 1, n + 1)
+
+    References
+    ----------
+    M. Lovric, M. Min-Oo, E. A. Ruh, "Multivariate Normal Distributions Parametrized as a Riemannian
+    Symmetric Space", J. Multivar. Anal., 2000. https://doi.org/10.1006/jmva.1999.1853
+
+    Examples
+    --------
+    >>> from spdnet.covariance import gaussian_embedding
+    >>> gaussian_embedding([[1, 2, 3]], reg=0.0)
+    array([[5., 2.],
+           [2., 1.]])
+    """
+    require_number("gaussian_embedding", "weight", weight, above=0)
+    C = regularize(sample_covariance(X), reg, mode)
+    m = weight * X.mean(-1, keepdim=True)
+    top = torch.cat([C + m @ m.mT, m], -1)
+    bottom = torch.cat([m.mT, torch.ones_like(m[..., :1, :])], -1)
+    P = torch.cat([top, bottom], -2)
+    if scale_det:
+        L = cholesky(C, who="gaussian_embedding", name="covariance")
+        logdet = 2 * L.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        P = P * torch.exp(-logdet / P.shape[-1])[..., None, None]
+    return P
+
+
+@accept_arrays
+def joint_covariance(
+    joints: Tensor, *, root: int | None = None, reg: float = 1e-3, mode: str = "trace"
+) -> Tensor:
+    """Compute the covariance of the joint coordinates of a skeleton over the frames.
+
+    Parameters
+    ----------
+    joints : Tensor or array, shape (..., frames, joints, 3)
+    root : int, optional
+        Index of a joint whose position is subtracted from all joints in every frame; its zeros are
+        kept, so that the size does not change. Default: absolute positions.
+    reg, mode
+        See :func:`regularize`.
+
+    Returns
+    -------
+    Tensor or array, shape (..., 3 * joints, 3 * joints)
+
+    Examples
+    --------
+    >>> import numpy
+    >>> from spdnet.covariance import joint_covariance
+    >>> joint_covariance(numpy.random.default_rng(0).normal(size=(50, 31, 3))).shape
+    (93, 93)
+    """
+    if joints.ndim < 3:
+        raise ValueError(
+            f"joint_covariance: expected joints of shape (..., frames, joints, 3), got "
+            f"{tuple(joints.shape)}"
+        )
+    if root is not None:
+        joints = joints - joints[..., root : root + 1 or None, :]
+    features = joints.flatten(-2).mT  # (..., 3 * joints, frames)
+    return regularize(sample_covariance(features), reg, mode)
+
+
+@accept_arrays
+def image_features(images: Tensor) -> Tensor:
+    """Compute seventeen features ``(..., 17, height * width)`` of every pixel of gray images.
+
+    With positions ``x, y`` from -1 to 1, intensity ``I`` and its differences: ``x, y, I, Ix, Iy,
+    Ixx, Iyy, Ixy``, then ``I`` times ``x, y, xy, x^2, y^2``, and ``Ix, Iy`` times ``x, y``.
+
+    Parameters
+    ----------
+    images : Tensor or array, shape (..., height, width)
+        At least 3 by 3.
+
+    Examples
+    --------
+    >>> import numpy
+    >>> from spdnet.covariance import image_features
+    >>> image_features(numpy.eye(8)).shape
+    (17, 64)
+    """
+    if images.ndim < 2 or min(images.shape[-2:]) < 3:
+        raise ValueError(
+            "image_features: expected images of shape (..., height, width), at least 3 by 3, got "
+            f"{tuple(images.shape)}"
+        )
+    height, width = images.shape[-2:]
+    y = torch.linspace(-1, 1, height, dtype=images.dtype, device=images.device)[:, None]
+    x = torch.linspace(-1, 1, width, dtype=images.dtype, device=images.device)
+    x, y = x.expand_as(images), y.expand_as(images)
+    Iy, Ix = torch.gradient(images, dim=(-2, -1))
+    Iyy = torch.gradient(Iy, dim=-2)[0]
+    Ixy, Ixx = torch.gradient(Ix, dim=(-2, -1))
+    plain = [x, y, images, Ix, Iy, Ixx, Iyy, Ixy]
+    moments = [images * p for p in (x, y, x * y, x * x, y * y)]
+    slopes = [d * p for d in (Ix, Iy) for p in (x, y)]
+    return torch.stack([*plain, *moments, *slopes], -3).flatten(-2)
+
+
+@accept_arrays
+def region_covariance(images: Tensor, *, reg: float = 1e-3, mode: str = "mean") -> Tensor:
+    """Compute the region covariance descriptor, the covariance of :func:`image_features`.
+
+    Parameters
+    ----------
+    images : Tensor or array, shape (..., height, width)
+    reg, mode
+        See :func:`regularize`.
+
+    References
+    ----------
+    O. Tuzel, F. Porikli, P. Meer, "Region Covariance: A Fast Descriptor for Detection and
+    Classification", ECCV 2006. https://doi.org/10.1007/11744047_45
+
+    Examples
+    --------
+    >>> import numpy
+    >>> from spdnet.covariance import region_covariance
+    >>> region_covariance(numpy.random.default_rng(0).normal(size=(5, 8, 8))).shape
+    (5, 17, 17)
+    """
+    return regularize(sample_covariance(image_features(images)), reg, mode)

@@ -1,0 +1,97 @@
+"""Weighted means: validation of the weights, and means by fixed-point iteration."""
+
+import warnings
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from spdnet._autograd import is_concrete, is_differentiated
+from spdnet._checks import require_square, require_tensor
+from spdnet.linalg import cholesky
+
+#: iterations where values are not available, as under vmap
+_BLIND_ITERATIONS = 100
+
+
+def normalized_weights(who: str, X: Tensor, weights: Tensor | None) -> Tensor:
+    """Return the weights ``(..., N)`` of matrices ``X (..., N, n, n)``, scaled to sum 1."""
+    require_square(who, X)
+    if X.ndim < 3 or X.shape[-3] == 0:
+        raise ValueError(
+            f"{who}: expected X of shape (..., N, n, n) with N >= 1 matrices to average, "
+            f"got {tuple(X.shape)}; stack them along the third dimension from the end"
+        )
+    if weights is None:
+        return X.new_ones(X.shape[-3]) / X.shape[-3]
+    require_tensor(who, weights, "weights")
+    if weights.shape[-1:] != X.shape[-3:-2] or not _broadcast(weights.shape[:-1], X.shape[:-3]):
+        raise ValueError(
+            f"{who}: expected weights of shape (..., {X.shape[-3]}), one for each matrix, "
+            f"that broadcasts with the shape of X, {tuple(X.shape)}, got {tuple(weights.shape)}"
+        )
+    total = weights.sum(-1, keepdim=True)
+    valid = weights.isfinite().all() & (weights >= 0).all() & (total > 0).all()
+    if is_concrete(weights) and not valid:
+        raise ValueError(
+            f"{who}: expected weights that are finite, not negative and not all zero, "
+            f"got values from {weights.min().item():.3g} to {weights.max().item():.3g}"
+        )
+    return (weights / total).to(X.dtype)
+
+
+def _broadcast(a: Sequence[int], b: Sequence[int]) -> bool:
+    return all(i == j or 1 in (i, j) for i, j in zip(reversed(a), reversed(b), strict=False))
+
+
+def fixed_point_mean(
+    who: str,
+    X: Tensor,
+    weights: Tensor | None,
+    step: Callable[[Tensor, Tensor], Tensor],
+    *,
+    tol: float,
+    max_iter: int,
+    check: bool,
+) -> Tensor:
+    """Apply ``step(M, w)`` until it changes each matrix by no more than ``tol`` of its size.
+
+    ``w`` has the shape ``(..., N, 1, 1)``. A converged matrix stays, however long others of the
+    batch take. The derivative is that of as many applications at the end, which converge to it as
+    fast as the mean itself did.
+    """
+    w = normalized_weights(who, X, weights)[..., None, None]
+    if check:
+        cholesky(X.detach(), who=who)
+    differentiated = is_differentiated(X) or is_differentiated(w)
+    start = (w * X).sum(-3).detach()
+    if not is_concrete(start) or start.numel() == 0:
+        with torch.no_grad():
+            M = start
+            for _ in range(min(max_iter, _BLIND_ITERATIONS)):
+                M = step(M, w)
+        for _ in range(min(max_iter, _BLIND_ITERATIONS) if differentiated else 0):
+            M = step(M, w)
+        return M
+    with torch.no_grad():
+        M = start
+        moving = torch.ones_like(M[..., :1, :1], dtype=torch.bool)
+        steps = torch.zeros_like(moving, dtype=torch.long)
+        for _ in range(max_iter):
+            before, M = M, torch.where(moving, step(M, w), M)
+            steps += moving
+            size = M.abs().amax((-2, -1), keepdim=True)
+            change = (M - before).abs().amax((-2, -1), keepdim=True) / size
+            moving = moving & ~(change <= tol)
+            if not moving.any():
+                break
+    if moving.any():
+        warnings.warn(
+            f"{who}: not converged after {max_iter} iterations, the last of which changed the "
+            f"matrix by {change.max():.1e} of its size; raise max_iter or tol",
+            RuntimeWarning,
+            stacklevel=4,  # the caller of mean
+        )
+    for i in range(int(steps.max()) if differentiated else 0):
+        M = torch.where(i < steps, step(M, w), M)
+    return M
