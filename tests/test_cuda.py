@@ -318,7 +318,7 @@ def test_layers_on_cuda_follow_the_cpu(name):
         NearestNeighbor("affine_invariant"),
         NearestNeighbor("log_euclidean", max_train=20),
         SPDML("stein", 3, tol=0.1),
-        SPDML("aim", 3, tol=0.1, init="lda"),
+        SPDML("affine_invariant", 3, tol=0.1, init="lda"),
         RSR(),
         SteinSVC(),
     ],
