@@ -2,19 +2,18 @@
 A first training
 ================
 
-Handwritten digits become symmetric positive definite (SPD) matrices, and an SPDNet learns to tell
-them apart. Nothing has to be downloaded: the digits are embedded.
+This example represents handwritten digits by symmetric positive definite (SPD) matrices and trains
+an SPDNet to classify them. The data are included in the package.
 """
 
 # %%
 # The data
 # --------
 #
-# An image of a digit has 8 by 8 pixels. At each pixel we measure seventeen features: position,
-# brightness, slopes, and products of these. How the features vary together over the pixels is
-# their covariance, a matrix of 17 by 17. It is symmetric, and its eigenvalues are positive: an SPD
-# matrix. The sum of two SPD matrices is one again, their difference need not be. They fill a cone,
-# not a flat space, and that is why they deserve layers of their own.
+# Each image has 8 by 8 pixels. Seventeen features are computed at each pixel: position, brightness,
+# gradients, and products of these. Their covariance over the pixels is a 17 by 17 matrix. It is
+# symmetric with positive eigenvalues: an SPD matrix. The sum of two SPD matrices is SPD, but their
+# difference need not be. SPD matrices form a cone, not a vector space, and need their own layers.
 
 from matplotlib import pyplot as plt
 from sklearn.model_selection import train_test_split
@@ -30,14 +29,14 @@ print(f"{len(X)} matrices of {X.shape[1]} by {X.shape[2]}, {len(set(y))} classes
 # Networks and a baseline
 # -----------------------
 #
-# An SPDNet maps a matrix to a smaller or rotated one (BiMap), keeps its eigenvalues away from zero
-# (ReEig), and takes the logarithm at the end (LogEig), where the space is flat and a linear
-# classifier is at home. ``SPDNetClassifier`` has the manners of scikit-learn.
+# An SPDNet reduces or rotates a matrix (BiMap), keeps its eigenvalues away from zero (ReEig), and
+# takes the matrix logarithm at the end (LogEig). Logarithms form a vector space, on which a linear
+# classifier works well. ``SPDNetClassifier`` has a scikit-learn interface.
 #
-# A result needs something beside it. The matrix logarithm alone, with logistic regression on its
-# entries, is cheap and strong. We train both on three random halves, and score them on the others.
+# The baseline is logistic regression on the entries of the matrix logarithm, which is cheap and
+# strong. We train both on three random halves of the data and test on the other halves.
 
-ours, linear = [], []
+network_scores, linear_scores = [], []
 for seed in range(3):
     X_train, X_test, y_train, y_test = train_test_split(
         X, y, test_size=0.5, stratify=y, random_state=seed
@@ -46,28 +45,27 @@ for seed in range(3):
         epochs=30, early_stopping=True, n_iter_no_change=30, random_state=seed, device="cpu"
     )
     network.fit(X_train, y_train)
-    ours.append(network.score(X_test, y_test))
-    linear.append(LogEuclideanClassifier().fit(X_train, y_train).score(X_test, y_test))
+    network_scores.append(network.score(X_test, y_test))
+    linear_scores.append(LogEuclideanClassifier().fit(X_train, y_train).score(X_test, y_test))
 
 # %%
-# How good are they?
-# ------------------
+# Results
+# -------
 #
-# The mean and the standard deviation over the halves. Where the means are closer to each other than
-# the deviations are large, three halves cannot tell which of the two is better.
+# We print the mean and the standard deviation over the halves. If the means differ by less than the
+# standard deviations, three halves are too few to rank the methods.
 
-for name, scores in (("SPDNet", ours), ("log-Euclidean linear", linear)):
+for name, scores in (("SPDNet", network_scores), ("log-Euclidean linear", linear_scores)):
     mean, deviation = metrics.spread(scores)
     print(f"{name:22}{100 * mean:6.2f} ± {100 * deviation:.2f} %")
 
 # %%
-# What happened on the way
-# ------------------------
+# Learning curves
+# ---------------
 #
-# On the left the loss of the last network, on the matrices it learns from and on a tenth of them
-# that it never saw, which chose the epoch to keep. The loss in training is the higher one: its
-# targets are smoothed, so that the network does not become too sure of itself. On the right, which
-# digits it takes for which.
+# The left plot shows the loss of the last network on the training set and on the validation set, a
+# tenth of the training half that selects the epoch. The training loss is higher because it uses
+# label smoothing, which reduces overconfidence. The right plot is the confusion matrix.
 
 history = network.history_
 best = min(history, key=lambda row: row["val_loss"])

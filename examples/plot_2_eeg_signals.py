@@ -1,20 +1,20 @@
 """
-Signals of the brain in a scikit-learn pipeline
-===============================================
+EEG signals in a scikit-learn pipeline
+======================================
 
-When we imagine moving the left hand, a rhythm of about 10 Hz becomes weaker over the right half of
-the brain, and the other way round. The covariance matrix of the electrodes sees where a rhythm is
-strong, which makes it a good description of such signals. Here they are simulated, then filtered,
-made into SPD matrices and classified, all in one pipeline.
+When a person imagines moving the left hand, a rhythm of about 10 Hz becomes weaker over the right
+half of the brain, and vice versa. The covariance matrix of the electrodes shows where a rhythm is
+strong. This example simulates such signals, filters them, computes covariance matrices and
+classifies them, all in one pipeline.
 """
 
 # %%
 # Simulated recordings
 # --------------------
 #
-# Sixteen electrodes on a head, three sources with a rhythm in the motor cortex, one in the back of
-# the head that has nothing to do with the task, and slow noise from everywhere. Which source
-# becomes weaker is the class. How much weaker differs from trial to trial, as it does in people.
+# There are sixteen electrodes, three rhythmic sources in the motor cortex, one at the back of the
+# head that is unrelated to the task, and broadband noise. In each class, one source becomes weaker,
+# by an amount that varies between trials.
 
 import numpy as np
 from matplotlib import pyplot as plt
@@ -32,53 +32,52 @@ rng = np.random.default_rng(0)
 grid = np.linspace(-1, 1, 4)
 electrodes = np.stack(np.meshgrid(grid, grid), -1).reshape(-1, 2)  # (16, 2): x and y on the head
 rhythms = np.array([(0.7, 0.0), (-0.7, 0.0), (0.0, 0.1), (0.0, -0.9)])
-elsewhere = rng.uniform(-1, 1, size=(12, 2))
+noise_sources = rng.uniform(-1, 1, size=(12, 2))
 
 
 def noise(n, low, high):
-    """Random signals of a band of frequencies, with a deviation of 1."""
+    """Generate band-limited noise with standard deviation 1."""
     sos = butter(2, (low, high), "bandpass", fs=RATE, output="sos")
     signals = sosfiltfilt(sos, rng.normal(size=(n, SECONDS * RATE)))
     return signals / signals.std(-1, keepdims=True)
 
 
-def seen_from(places):
-    """How strongly each electrode sees sources at some places: less, the farther away."""
-    squared = np.square(electrodes[:, None] - places[None]).sum(-1)
+def gain(sources):
+    """Compute the gain of each source at each electrode, which decreases with the distance."""
+    squared = np.square(electrodes[:, None] - sources[None]).sum(-1)
     return np.exp(-squared / (2 * 0.45**2))
 
 
-def record(kind):
-    """One trial ``(16, time)`` of a class."""
+def record(label):
+    """Simulate one trial ``(16, time)`` of a class."""
     strength = rng.lognormal(sigma=0.45, size=4)
-    strength[kind] *= rng.uniform(0.1, 0.7)
-    signals = seen_from(rhythms) @ (strength[:, None] * noise(4, 8, 13))
-    signals += seen_from(elsewhere) @ (0.7 * noise(12, 1, 40))
+    strength[label] *= rng.uniform(0.1, 0.7)
+    signals = gain(rhythms) @ (strength[:, None] * noise(4, 8, 13))
+    signals += gain(noise_sources) @ (0.7 * noise(12, 1, 40))
     return signals + 0.2 * rng.normal(size=signals.shape)
 
 
-kinds = np.arange(TRIALS) % len(CLASSES)
-signals = np.stack([record(kind) for kind in kinds])
-y = np.array(CLASSES)[kinds]
+labels = np.arange(TRIALS) % len(CLASSES)
+signals = np.stack([record(label) for label in labels])
+y = np.array(CLASSES)[labels]
 print(f"{len(signals)} trials, {signals.shape[1]} electrodes, {signals.shape[2]} samples")
 
 # %%
 # From signals to classes
 # -----------------------
 #
-# The filter keeps the frequencies of the rhythm. ``covariance.estimate`` makes a matrix of each
-# trial; ``oas`` pulls it a little towards a multiple of the identity, by an amount that it chooses
-# itself, because a covariance of few samples is noisy. The classifier is the last step, and the
-# first two stay the same: so the comparison is fair.
+# The filter keeps the frequencies of the rhythm. ``covariance.estimate`` computes one matrix per
+# trial; ``oas`` shrinks it towards a multiple of the identity, because a covariance of few samples
+# is noisy. All classifiers get the same matrices.
 
 
 def bandpass(signals):
-    """The frequencies from 8 to 13 Hz."""
+    """Keep the frequencies from 8 to 13 Hz."""
     return sosfiltfilt(butter(4, (8, 13), "bandpass", fs=RATE, output="sos"), signals)
 
 
 def pipeline(classifier):
-    """Signals, filtered signals, covariance matrices, classes."""
+    """Build a pipeline from signals to classes."""
     matrices = FunctionTransformer(covariance.estimate, kw_args={"estimator": "oas"})
     return make_pipeline(FunctionTransformer(bandpass), matrices, classifier)
 
@@ -95,9 +94,9 @@ for name, values in scores.items():
     print(f"{name:26}{100 * mean:5.1f} ± {100 * deviation:.1f} %")
 
 # %%
-# On the left, the mean spectrum of an electrode over the right half of the brain: its rhythm is
-# weaker when the left hand is meant. On the right, all folds of all methods; the line is the mean.
-# Where the points of two methods overlap, the difference of their means says little.
+# The left plot shows the mean spectrum of an electrode over the right half of the brain: the rhythm
+# is weaker for the left hand. The right plot shows the accuracy on each fold, with a line at the
+# mean. If the points of two methods overlap, the difference of their means is not conclusive.
 
 left, right = plots.panels(1, 2, size=(9.6, 3.6))
 electrode = np.square(electrodes - rhythms[0]).sum(-1).argmin()
@@ -106,9 +105,9 @@ for name, color in zip(CLASSES, plots.COLORS, strict=False):
     left.plot(frequency[1:31], power.mean(0)[1:31], color=color, label=name)
 left.set(xlabel="frequency, Hz", ylabel="power")
 left.legend(frameon=False)
-for place, (values, color) in enumerate(zip(scores.values(), plots.COLORS, strict=False)):
-    right.plot(100 * values, place + rng.uniform(-0.15, 0.15, len(values)), "o", ms=4, color=color)
-    right.plot([100 * values.mean()] * 2, [place - 0.3, place + 0.3], color=color)
+for row, (values, color) in enumerate(zip(scores.values(), plots.COLORS, strict=False)):
+    right.plot(100 * values, row + rng.uniform(-0.15, 0.15, len(values)), "o", ms=4, color=color)
+    right.plot([100 * values.mean()] * 2, [row - 0.3, row + 0.3], color=color)
 right.set_yticks(range(len(scores)), list(scores))
 right.set_xlabel("accuracy, %")
 right.invert_yaxis()

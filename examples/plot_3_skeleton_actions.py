@@ -1,19 +1,19 @@
 """
-Actions from moving skeletons
-=============================
+Action recognition from skeletons
+=================================
 
-Motion capture gives the positions of joints over time. How the joints move together, their
-covariance, does not depend on when a motion began or how long it lasted: a matrix of one size for
-sequences of any length. We simulate five actions and look at what ReEig does to the eigenvalues.
+Motion capture records the positions of joints over time. The covariance of the joint coordinates
+has the same size for sequences of any length and does not depend on when a motion starts. This
+example simulates five actions, classifies them, and shows the effect of ReEig on the eigenvalues.
 """
 
 # %%
 # Simulated actions
 # -----------------
 #
-# Fifteen joints in a standing pose. An action swings some of them, each with a size, a direction
-# and a phase; walking moves the left arm with the right leg. Every performer is a little different
-# in pace, size and style, no two takes have the same length, and the markers shake.
+# A skeleton has fifteen joints. An action swings some of them, each with an amplitude, a direction
+# and a phase. Performers differ in speed, size and style, takes differ in length, and the positions
+# are noisy.
 
 import numpy as np
 import torch
@@ -26,7 +26,7 @@ from spdnet.baselines import LogEuclideanClassifier
 HIPS, HEAD, HAND_L, HAND_R, ELBOW_L, ELBOW_R, FOOT_L, FOOT_R, KNEE_L, KNEE_R = range(10)
 N_JOINTS, TAKES = 15, 24  # five more joints of the trunk
 AHEAD, ASIDE, UP = np.eye(3)
-ACTIONS = {  # joint: (direction and size, phase as a part of the period)
+ACTIONS = {  # joint: (direction and amplitude, phase as a fraction of the period)
     "walk": {HAND_L: (AHEAD, 0), HAND_R: (AHEAD, 0.5), FOOT_L: (AHEAD, 0.5), FOOT_R: (AHEAD, 0)},
     "run": {HAND_L: (AHEAD + UP, 0), HAND_R: (AHEAD + UP, 0.5), FOOT_L: (1.5 * AHEAD, 0.5)}
     | {FOOT_R: (1.5 * AHEAD, 0), KNEE_L: (UP, 0.5), KNEE_R: (UP, 0)},
@@ -37,18 +37,18 @@ ACTIONS = {  # joint: (direction and size, phase as a part of the period)
 
 
 def perform(action, rng):
-    """One take ``(frames, joints, 3)`` of an action."""
+    """Simulate one take ``(frames, joints, 3)`` of an action."""
     frames = rng.integers(60, 160)
     period = rng.uniform(20, 45)
     pose = rng.normal(scale=0.3, size=(N_JOINTS, 3))
     take = np.repeat(pose[None], frames, 0)
     sway = np.cumsum(rng.normal(scale=0.04, size=(frames, 1, 3)), 0)  # the whole body drifts
     for joint in range(N_JOINTS):
-        way, phase = ACTIONS[action].get(joint, (np.zeros(3), 0))
-        way = way * rng.lognormal(sigma=0.5) + rng.normal(scale=0.25, size=3)
+        direction, phase = ACTIONS[action].get(joint, (np.zeros(3), 0))
+        direction = direction * rng.lognormal(sigma=0.5) + rng.normal(scale=0.25, size=3)
         phase += rng.normal(scale=0.08)
         swing = np.sin(2 * np.pi * (np.arange(frames) / period + phase))
-        take[:, joint] += 0.3 * swing[:, None] * way
+        take[:, joint] += 0.3 * swing[:, None] * direction
     return take + sway + rng.normal(scale=0.02, size=take.shape)
 
 
@@ -60,19 +60,18 @@ takes = [perform(action, rng) for action in y]
 # From joints to matrices
 # -----------------------
 #
-# Fifteen joints have 45 coordinates, so each take becomes a matrix of 45 by 45. A motion of few
-# degrees of freedom leaves most of its eigenvalues at the level of the shaking; the regularisation
-# keeps them above zero.
+# Fifteen joints have 45 coordinates, so each take becomes a 45 by 45 matrix. A motion with few
+# degrees of freedom leaves most eigenvalues at the noise level; regularization keeps them positive.
 
 X = np.stack([covariance.joint_covariance(take, root=HIPS) for take in takes])
 print(f"{len(X)} takes, matrices of {X.shape[1]} by {X.shape[2]}")
 
 # %%
-# The network is a small version of the paper's for motion capture. ``eps="30%"`` sets the threshold
-# of ReEig so that it rectifies three tenths of the eigenvalues; the paper's fixed threshold of 1e-4
-# would leave matrices of this scale as they are. Two simpler methods beside it tell what a gain
-# comes from: the log-Euclidean linear classifier, and the network without BiMap and ReEig, which is
-# a linear classifier on logarithms too, but centres the matrices and is trained as networks are.
+# The network is a small version of the one in the paper. ``eps="30%"`` sets the threshold of ReEig
+# such that it rectifies 30 % of the eigenvalues; the fixed threshold 1e-4 of the paper would leave
+# matrices of this scale unchanged. There are two baselines: the log-Euclidean linear classifier,
+# and the network without BiMap and ReEig, which is also a linear classifier on logarithms, but
+# centers the matrices and is trained by gradient descent.
 
 SETTINGS = {"epochs": 40, "eps": "30%", "device": "cpu"}
 scores = {"SPDNet": [], "SPDNet without BiMaps": [], "log-Euclidean linear": []}
@@ -87,12 +86,13 @@ for name, values in scores.items():
     print(f"{name:22}{100 * mean:5.1f} ± {100 * deviation:.1f} %, three random halves")
 
 # %%
-# What ReEig does
-# ---------------
+# The effect of ReEig
+# -------------------
 #
-# We walk through the first layers of the trained network by hand: centre the matrices, map them,
-# rectify. ReEig is to eigenvalues what ReLU is to numbers, and with the same purpose: without it
-# two BiMaps in a row would be one. On the right, the features of the held-out takes after LogEig.
+# We apply the first layers of the trained network one by one: center, BiMap, ReEig. ReEig is a ReLU
+# on eigenvalues and serves the same purpose: without it, two consecutive BiMaps would be equivalent
+# to one. The left plot shows the eigenvalues before and after ReEig, the right plot the features of
+# the test set after LogEig.
 
 model = network.model_
 with torch.no_grad():

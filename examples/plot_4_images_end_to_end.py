@@ -1,20 +1,19 @@
 """
-From images to classes, end to end
-==================================
+End-to-end training on images
+=============================
 
-The features that a covariance is made of need not be written down by hand: a convolutional network
-can learn them, because the layers on SPD matrices pass gradients on. ``ConvSPDNet`` is such a
-network. This example is plain PyTorch.
+A convolutional network can learn the features of a covariance matrix, because the layers on SPD
+matrices are differentiable. ``ConvSPDNet`` is such a network. This example is plain PyTorch.
 """
 
 # %%
-# First and second order
-# ----------------------
+# First-order and second-order pooling
+# ------------------------------------
 #
-# A convolutional network ends in feature maps: a vector of 32 numbers at each place of the image.
-# The usual network keeps their *mean* over the places. ``ConvSPDNet`` keeps their *covariance*:
-# which features appear together. That is a matrix of 32 by 32, and an SPDNet takes it from there.
-# To see what the covariance brings, the same backbone is trained with the mean as well.
+# A convolutional backbone computes a vector of 32 features at each position of the image. Most
+# networks pool them by the *mean* over the positions. ``ConvSPDNet`` computes their *covariance*, a
+# 32 by 32 matrix, and applies an SPDNet to it. For comparison, we also train the same backbone with
+# mean pooling.
 
 import numpy as np
 import torch
@@ -36,28 +35,28 @@ y = torch.tensor(digits.target)
 
 MODELS = {
     "ConvSPDNet": lambda: ConvSPDNet(10),
-    "mean of the features": lambda: O2PNet(10, pool="mean"),
+    "mean pooling": lambda: O2PNet(10, pool="mean"),
 }
 
 # %%
 # Training
 # --------
 #
-# The loop is that of any PyTorch model. ``RiemannianAdam`` finds the weights that have to keep
-# orthonormal columns by itself, and treats all others as Adam does.
+# The training loop is the same as for any PyTorch model. ``RiemannianAdam`` keeps the columns of
+# the BiMap weights orthonormal and updates all other parameters as Adam does.
 
 
 def fit(model, train, test, seed):
-    """Train on some images; a row for each epoch, with the scores on others at the end of it."""
+    """Train a model; return the loss and the test accuracy of each epoch."""
     optimizer = RiemannianAdam(model.parameters(), lr=0.003)
     steps = EPOCHS * (len(train) // BATCH)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
-    order = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     history = []
     for _ in range(EPOCHS):
         model.train()
         losses = []
-        for batch in order.permutation(train)[: steps // EPOCHS * BATCH].reshape(-1, BATCH):
+        for batch in rng.permutation(train)[: steps // EPOCHS * BATCH].reshape(-1, BATCH):
             optimizer.zero_grad()
             loss = cross_entropy(model(images[batch]), y[batch])
             loss.backward()
@@ -66,15 +65,15 @@ def fit(model, train, test, seed):
             losses.append(loss.item())
         model.eval()
         with torch.no_grad():
-            hits = (model(images[test]).argmax(-1) == y[test]).double().mean().item()
-        history.append({"loss": float(np.mean(losses)), "test_accuracy": hits})
+            accuracy = (model(images[test]).argmax(-1) == y[test]).double().mean().item()
+        history.append({"loss": float(np.mean(losses)), "test_accuracy": accuracy})
     return history
 
 
 # %%
-# Three random halves each, and nothing is chosen by the half that is held out: the accuracy that
-# counts is that of the last epoch. Beside them the log-Euclidean linear classifier, on covariance
-# matrices of seventeen features that a person thought of. It learns from the same halves.
+# We train on three random halves and report the test accuracy of the last epoch; nothing is
+# selected on the test set. The baseline is the log-Euclidean linear classifier on covariance
+# matrices of seventeen hand-crafted features, trained on the same halves.
 
 X, _ = load_digits_spd()
 scores = {name: [] for name in [*MODELS, "log-Euclidean linear"]}
@@ -92,8 +91,8 @@ for name, values in scores.items():
     print(f"{name:22}{100 * mean:6.2f} ± {100 * deviation:.2f} %")
 
 # %%
-# The curves of the last half. Learning features by gradient descent has its price, and on images as
-# small as these, features made by hand can do as well: the dotted line is the linear classifier.
+# The plots show the learning curves on the last half. On images as small as these, hand-crafted
+# features can be as good as learned ones: the dotted line is the linear classifier.
 
 left, right = plots.panels(1, 2, size=(9.6, 3.6))
 for (name, history), color in zip(histories.items(), plots.COLORS, strict=False):
@@ -102,5 +101,5 @@ for (name, history), color in zip(histories.items(), plots.COLORS, strict=False)
 linear = scores["log-Euclidean linear"][-1]
 right.axhline(linear, color=plots.BASELINE, ls=":", label="log-Euclidean linear")
 right.legend(frameon=False)
-right.set(ylabel="accuracy on the held-out half", ylim=(0.8, 1.005))
+right.set(ylabel="test accuracy", ylim=(0.8, 1.005))
 plt.show()

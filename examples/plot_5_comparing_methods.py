@@ -1,22 +1,20 @@
 """
-Many methods on the same data
-=============================
+Comparing methods on the same data
+==================================
 
-Before a network is worth its training time, the simple methods should have had their chance.
-``spdnet compare`` on the command line, or ``spdnet.runs.compare`` in Python, fits as many of
-them as you like to the same parts of the same data.
+``spdnet compare`` on the command line, or ``spdnet.runs.compare`` in Python, fits several methods
+to the same splits of the same data. It shows whether a network is worth its training time.
 """
 
 # %%
-# The question
-# ------------
+# Settings
+# --------
 #
-# A tenth of the digits to learn from, eighteen or so of each class, and nine tenths to be tested
-# on: with so few examples, what does it matter which method it is? Each family is represented.
-# Nearest neighbours and means need a distance between SPD matrices only; logistic regression and
-# discriminant analysis (CDL) work on logarithms; the Stein kernel carries a support vector machine
-# and a sparse coding (RSR); the networks, without and with two BiMaps, learn what the others are
-# given. Leave ``methods`` out to get all there are.
+# We train on a tenth of the digits, about eighteen per class, and test on the rest. Each family of
+# methods is represented: nearest neighbor and minimum distance to mean need only a distance;
+# logistic regression and discriminant analysis (CDL) work on matrix logarithms; a support vector
+# machine and sparse coding (RSR) use the Stein kernel; the networks have no BiMap and two BiMaps.
+# Omit ``methods`` to run all of them.
 
 import tempfile
 from pathlib import Path
@@ -44,27 +42,26 @@ settings = Comparison(
 )
 
 # %%
-# The answer
-# ----------
+# Results
+# -------
 #
-# A folder keeps every cell of the table, so that a comparison that was interrupted goes on where it
-# stood, and one with more methods or repeats does only what is new. ``results`` is what the folder
-# holds in ``results.json``; beside it are the table as text, CSV and LaTeX. The number behind
-# ``±`` is the deviation over the three random parts.
+# A folder stores every cell of the table, so an interrupted comparison can be resumed, and adding
+# methods or repeats computes only the new cells. ``results`` is the content of ``results.json``;
+# the folder also has the table as text, CSV and LaTeX. The number after ``±`` is the standard
+# deviation over the three random splits.
 
-with tempfile.TemporaryDirectory() as place:
-    folder = ComparisonFolder(Path(place) / "digits")
+with tempfile.TemporaryDirectory() as directory:
+    folder = ComparisonFolder(Path(directory) / "digits")
     results = compare(settings, folder)
     print((folder.path / "table.txt").read_text())
 
 # %%
-# A picture of it
-# ---------------
+# Error rates
+# -----------
 #
-# Errors instead of accuracies, because near 100 % it is the errors that differ: 2 % are half of
-# 4 %. Bars start at zero, the whiskers are the deviation. The log-Euclidean linear classifier is
-# the line to look at: a method whose bar goes beyond it has not earned its extra cost on these
-# data. No method was tuned, and many more parts would be needed to put close ones in order.
+# Near 100 % accuracy, error rates are easier to compare. Whiskers show the standard deviation. The
+# dashed line is the log-Euclidean linear classifier: methods with longer bars are not worth their
+# cost on these data. No method was tuned, and more splits would be needed to rank close ones.
 
 rows = sorted(results["rows"], key=lambda row: row["accuracy"]["mean"])
 means = [100 * (1 - row["accuracy"]["mean"]) for row in rows]
@@ -75,7 +72,7 @@ ax.barh(range(len(rows)), means, xerr=deviations, color=colors, height=0.7, ecol
 linear = next(mean for row, mean in zip(rows, means, strict=True) if row["method"] == "logistic")
 ax.axvline(linear, color=plots.BASELINE, ls="--", label="log-Euclidean linear")
 ax.set_yticks(range(len(rows)), [row["title"] for row in rows])
-ax.set_xlabel("errors on the held-out part, %")
+ax.set_xlabel("test error, %")
 ax.grid(False, axis="y")
 ax.legend(frameon=False)
 plt.show()

@@ -1,20 +1,20 @@
 """
-A layer of your own
-===================
+A custom layer
+==============
 
-A layer on SPD matrices is an ordinary PyTorch module. What makes it a good one are the laws that it
-keeps, and ``spdnet.testing.check_layer`` checks them for you. Here we write a layer that learns how
-far to trust a covariance, and watch it at work inside the cone of SPD matrices.
+A layer on SPD matrices is a PyTorch module. ``spdnet.testing.check_layer`` tests the properties
+that such a layer should have. This example defines a layer that learns how much to shrink a
+covariance matrix, and plots its effect in the cone of SPD matrices.
 """
 
 # %%
-# The idea
-# --------
+# Shrinkage
+# ---------
 #
-# A covariance that was estimated from few samples is too stretched: its large eigenvalues are too
-# large, its small ones too small. The old remedy is to pull it towards a multiple of the identity,
-# without changing its trace, :math:`(1 - r) X + r \frac{\mathrm{tr} X}{n} I`. How far, the network
-# may find out by itself: ``r`` becomes a parameter, kept between 0 and 1 by a sigmoid.
+# If a covariance is estimated from few samples, its large eigenvalues are too large and its small
+# ones too small. Shrinkage towards a multiple of the identity with the same trace,
+# :math:`(1 - r) X + r \frac{\mathrm{tr} X}{n} I`, corrects this. Here ``r`` is a parameter, kept
+# between 0 and 1 by a sigmoid.
 
 import torch
 from matplotlib import pyplot as plt
@@ -29,54 +29,55 @@ from spdnet.testing import check_layer
 
 
 class Shrink(nn.Module):
-    """Pull matrices towards a multiple of the identity, by an amount that is learnt."""
+    """Shrinkage towards a multiple of the identity by a learned amount."""
 
     def __init__(self):
         super().__init__()
         self.amount = nn.Parameter(torch.tensor(0.0, dtype=torch.float64))
 
     def forward(self, X):
-        """``(..., n, n)`` to ``(..., n, n)``."""
+        """Map ``(..., n, n)`` to ``(..., n, n)``."""
         r, mean = self.amount.sigmoid(), X.diagonal(dim1=-2, dim2=-1).mean(-1)[..., None, None]
         return (1 - r) * X + r * mean * torch.eye(X.shape[-1], dtype=X.dtype)
 
 
 # %%
-# Does it keep the laws?
-# ----------------------
+# Testing the layer
+# -----------------
 #
-# SPD in, SPD out; the same result whatever else is in the batch; right first and second
-# derivatives; the same layer after copying and loading. No news is good news. Centring a batch,
-# harmless with vectors, breaks a law: matrices leave the cone.
+# ``check_layer`` tests that the output is SPD and independent of the rest of the batch, that first
+# and second derivatives are correct, and that copying and loading preserve the layer. It raises an
+# error if a test fails. For example, subtracting the mean of a batch yields matrices that are not
+# positive definite.
 
 
-class Centre(nn.Module):
-    """Subtract the mean of the batch, which is not a good idea here."""
+class SubtractMean(nn.Module):
+    """Subtraction of the batch mean, which does not preserve positive definiteness."""
 
     def forward(self, X):
-        """``(B, n, n)`` to ``(B, n, n)``."""
+        """Map ``(B, n, n)`` to ``(B, n, n)``."""
         return X - X.mean(0)
 
 
-some = covariance.estimate(torch.randn(4, 3, 20, dtype=torch.float64))
-check_layer(Shrink(), some)
+X = covariance.estimate(torch.randn(4, 3, 20, dtype=torch.float64))
+check_layer(Shrink(), X)
 try:
-    check_layer(Centre(), some)
+    check_layer(SubtractMean(), X)
 except AssertionError as error:
-    print(f"Centre breaks one: {error}")
+    print(f"SubtractMean fails: {error}")
 
 # %%
-# In a network
-# ------------
+# Using the layer in a network
+# ----------------------------
 #
-# Signals of eight channels and only six samples each. In the second class two hidden sources are
-# twice as loud. BiMap looks for the plane in which that can be seen; the matrices behind it are 2
-# by 2. The same network without our layer, and the log-Euclidean linear classifier, learn beside it
-# from the same 200 signals; 400 others are the test. Five draws of everything.
+# The signals have eight channels and only six samples. In the second class, two hidden sources have
+# twice the amplitude. BiMap reduces the matrices to 2 by 2. The baselines are the same network
+# without the layer, and the log-Euclidean linear classifier. All are trained on 200 signals and
+# tested on 400, for five random draws.
 
 
 def draw(n):
-    """Covariance matrices ``(n, 8, 8)`` of short signals, and their classes."""
+    """Simulate covariance matrices ``(n, 8, 8)`` of short signals, and their classes."""
     y = torch.arange(n) % 2
     hidden = torch.randn(n, 8, 6, dtype=torch.float64)
     hidden[:, :2] *= (1 + y)[:, None, None]
@@ -84,7 +85,7 @@ def draw(n):
 
 
 def train(*middle):
-    """A network with some layers after its BiMap, trained on ``X_train``."""
+    """Train a network with the given layers after its BiMap."""
     layers = [BiMap(8, 2, dtype=torch.float64), *middle, LogEig(), Vech()]
     model = nn.Sequential(*layers, nn.Linear(3, 2, dtype=torch.float64))
     optimizer = RiemannianAdam(model.parameters(), lr=0.03)
@@ -108,11 +109,12 @@ for seed in range(5):
 for name, values in scores.items():
     mean, deviation = metrics.spread(values)
     print(f"{name:22}{100 * mean:5.1f} ± {100 * deviation:.1f} %")
-print(f"the last network chose r = {model[1].amount.sigmoid():.2f}")
+print(f"learned r of the last network: {model[1].amount.sigmoid():.2f}")
 
 # %%
-# In the cone, height is the mean of the eigenvalues and the distance from the axis half their
-# difference. Our layer keeps the one and shortens the other: each ring moves inwards to its dot.
+# In the cone, the height is the mean of the eigenvalues, and the distance from the axis is half
+# their difference. The layer preserves the height and reduces the distance: each ring moves inwards
+# to its dot.
 
 before = model[0](X_test[:60])
 names = ["loud" if label else "quiet" for label in y_test[:60]]

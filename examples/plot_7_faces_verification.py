@@ -1,20 +1,20 @@
 """
-Is it the same person?
-======================
+Face verification
+=================
 
-Verification asks whether two videos show one person, and the people in question were never seen in
-training. A video becomes an SPD matrix, the network learns from *other* people what distinguishes
-people at all, and the angle between two features decides.
+Face verification decides whether two videos show the same person, who is not in the training set.
+Each video is represented by an SPD matrix. The network is trained on *other* people, and the cosine
+similarity of two features is the score.
 """
 
 # %%
 # Simulated videos
 # ----------------
 #
-# A face network would give a vector of, here, twelve features for each frame. What such vectors
-# have in common is imitated: a person has a typical look and a way of varying around it; pose and
-# light, which say nothing about the person, move everybody along the same few directions, more in
-# some videos than in others, and more than people differ.
+# A face network computes a feature vector per frame, here with twelve features. In the simulation,
+# each person has a mean and a covariance. Pose and light shift all people along the same few
+# directions. This variation is larger than the difference between people, and its amount varies
+# between videos.
 
 import numpy as np
 import torch
@@ -24,20 +24,20 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from spdnet import SPDNetClassifier, covariance, metrics, plots
 from spdnet.linalg import logm, vech
 
-N_FEATURES, VIDEOS, LEARN, TEST = 12, 6, 40, 30
+N_FEATURES, VIDEOS, TRAIN, TEST = 12, 6, 40, 30
 
 
 def film(people, rng):
-    """Videos of new people: frames ``(people * videos, features, frames)``, and who it is."""
+    """Simulate videos ``(people * videos, features, frames)`` of new people, and their labels."""
     nuisance = np.random.default_rng(0).normal(size=(N_FEATURES, 4))  # the same for everybody
     videos = []
     for _ in range(people):
-        look = rng.normal(scale=0.6, size=(N_FEATURES, 1))
-        way = rng.normal(scale=0.3, size=(N_FEATURES, 3))
+        mean = rng.normal(scale=0.6, size=(N_FEATURES, 1))
+        loadings = rng.normal(scale=0.3, size=(N_FEATURES, 3))
         for _ in range(VIDEOS):
             spread = rng.lognormal(sigma=0.5, size=(4, 1))
             pose = rng.normal(size=(4, 1)) + spread * rng.normal(size=(4, 80))
-            frames = look + way @ rng.normal(size=(3, 80)) + nuisance @ pose
+            frames = mean + loadings @ rng.normal(size=(3, 80)) + nuisance @ pose
             videos.append(frames + rng.normal(scale=0.3, size=frames.shape))
     return np.stack(videos), np.repeat(np.arange(people), VIDEOS)
 
@@ -46,30 +46,30 @@ def film(people, rng):
 # From videos to scores
 # ---------------------
 #
-# ``gaussian_embedding`` puts the mean and the covariance of the frames into one SPD matrix, because
-# the look of a person is in both. Two ways to a feature: the logarithm of the matrix, or what an
-# SPDNet has in front of its classifier, itself a logarithm. Both begin by centring: the mean of the
-# training videos becomes the identity. A classifier may ignore pose and light that are still in the
-# features, the angle between them does not; so each is tried as it is, and behind the linear map
-# that discriminant analysis finds. The score is the cosine of the angle.
+# ``gaussian_embedding`` combines the mean and the covariance of the frames in one SPD matrix. We
+# compare two features: the logarithm of the matrix, and the features of an SPDNet before its
+# classifier, which are also a logarithm. Both start by centering, which moves the mean of the
+# training videos to the identity. A classifier can ignore the variation by pose and light, but the
+# cosine similarity cannot; so we evaluate each feature with and without a linear map from
+# discriminant analysis.
 
 
 def logarithms(X, center):
-    """The logarithm of each centred matrix as a vector, which keeps lengths and angles."""
+    """Compute the logarithms of the centered matrices as vectors."""
     return vech(logm(center(torch.from_numpy(X)))).numpy()
 
 
 def cosines(features):
-    """Of the angles between all pairs."""
+    """Compute the cosine similarity of all pairs."""
     directions = features / np.linalg.norm(features, axis=1, keepdims=True)
     return directions @ directions.T
 
 
 def score(seed):
-    """Scores of all pairs of test videos by each method, and whether they are of one person."""
+    """Score all pairs of test videos by each method, and tell which are of the same person."""
     rng = np.random.default_rng(seed)
-    (learn, y), (test, who) = film(LEARN, rng), film(TEST, rng)
-    X, X_test = (covariance.gaussian_embedding(frames, reg=1e-2) for frames in (learn, test))
+    (train, y), (test, person) = film(TRAIN, rng), film(TEST, rng)
+    X, X_test = (covariance.gaussian_embedding(frames, reg=1e-2) for frames in (train, test))
     network = SPDNetClassifier((13, 10, 8), epochs=40, random_state=seed, device="cpu").fit(X, y)
     steps = {
         "log-Euclidean": lambda X: logarithms(X, network.model_.center),
@@ -81,18 +81,18 @@ def score(seed):
         features[name] = F_test - F.mean(0)
         linear = LinearDiscriminantAnalysis(solver="eigen", shrinkage="auto").fit(F, y)
         features[f"{name}, linear map"] = linear.transform(F_test)
-    pairs = np.triu_indices(len(who), 1)  # each pair once
-    same = (who[:, None] == who[None])[pairs]
+    pairs = np.triu_indices(len(person), 1)  # each pair once
+    same = (person[:, None] == person[None])[pairs]
     return {name: cosines(F)[pairs] for name, F in features.items()}, same
 
 
 # %%
-# How often is it right?
-# ----------------------
+# Results
+# -------
 #
-# A door that lets one stranger in a hundred pass, a false acceptance rate of 0.01: how many of the
-# rightful ones pass? Mean and deviation over three draws of people. The equal error rate is where
-# as many rightful ones are refused as strangers are let in.
+# We report the verification rate at a false acceptance rate of 0.01, and the equal error rate, at
+# which false acceptance and false rejection are equally frequent, with the standard deviation over
+# three random draws of people.
 
 draws = [score(seed) for seed in range(3)]
 for name in draws[0][0]:
@@ -105,13 +105,13 @@ for name in draws[0][0]:
     )
 
 # %%
-# The whole trade-off, for the last draw: further left, fewer strangers are let in. The dotted line
-# is the door of above.
+# The plot shows the ROC curves of the last draw. The dotted line marks the false acceptance rate
+# 0.01.
 
 scores, same = draws[-1]
 (ax,) = plots.panels(size=(6.4, 4.0))
 for name, values in scores.items():
     color = plots.TRAIN if "SPDNet" in name else plots.BASELINE
-    dashes = "-" if "linear" in name else "--"
-    plots.roc(metrics.roc(values, same), label=name, color=color, ls=dashes, ax=ax)
+    linestyle = "-" if "linear" in name else "--"
+    plots.roc(metrics.roc(values, same), label=name, color=color, ls=linestyle, ax=ax)
 plt.show()
