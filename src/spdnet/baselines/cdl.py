@@ -48,7 +48,6 @@ class CDL(ScoresMixin, TransformerMixin, SPDClassifier):  # type: ignore[misc]
 
     Attributes
     ----------
-    classes_ : array, shape (n_classes,)
     reg_ : float
         The regularization used by ``lda``.
     eigenvalues_ : array, shape (n_components,)

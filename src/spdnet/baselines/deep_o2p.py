@@ -38,7 +38,6 @@ class DeepO2PClassifier(ScoresMixin, Baseline):
 
     Attributes
     ----------
-    classes_ : array, shape (n_classes,)
     n_features_in_ : int
         Number of channels.
     model_ : O2PNet

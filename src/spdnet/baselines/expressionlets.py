@@ -42,7 +42,6 @@ class ExpressionletClassifier(TransformerMixin, SetClassifier):  # type: ignore[
 
     Attributes
     ----------
-    classes_ : array, shape (n_classes,)
     mixture_ : GaussianMixture
     discriminant_ : LinearDiscriminantAnalysis
 

@@ -46,7 +46,6 @@ class HERML(SetClassifier):
 
     Attributes
     ----------
-    classes_ : array, shape (n_classes,)
     n_iter_ : int
         Number of sweeps.
 

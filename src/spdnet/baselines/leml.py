@@ -57,7 +57,6 @@ class LEML(TransformerMixin, SPDClassifier):  # type: ignore[misc]
 
     Attributes
     ----------
-    classes_ : array, shape (n_classes,)
     Q_ : array, shape (n, n)
     n_iter_ : int
         Number of sweeps.

@@ -46,7 +46,6 @@ class LogEuclideanClassifier(SPDClassifier):
 
     Attributes
     ----------
-    classes_ : array, shape (n_classes,)
     classifier_ : the scikit-learn classifier
     n_iter_ : int
         Iterations of the logistic regression.

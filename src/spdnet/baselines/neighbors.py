@@ -53,7 +53,6 @@ class NearestNeighbor(SPDClassifier):
 
     Attributes
     ----------
-    classes_ : array, shape (n_classes,)
     points_ : Tensor, shape (N, n, n) or (N, n (n + 1) / 2)
         Training matrices, or their coordinates if the metric is flat.
 
@@ -109,7 +108,6 @@ class MinimumDistanceToMean(TransformerMixin, SPDClassifier):  # type: ignore[mi
 
     Attributes
     ----------
-    classes_ : array, shape (n_classes,)
     means_ : array, shape (n_classes, n, n)
 
     Examples

@@ -60,7 +60,6 @@ class SPDML(TransformerMixin, SPDClassifier):  # type: ignore[misc]
 
     Attributes
     ----------
-    classes_ : array, shape (n_classes,)
     U_ : array, shape (n, n_components)
     costs_ : list of float
         Cost at the start and after each iteration.

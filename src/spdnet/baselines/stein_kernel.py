@@ -75,7 +75,6 @@ class SteinSVC(_SteinKernel):
 
     Attributes
     ----------
-    classes_ : array, shape (n_classes,)
     beta_ : float
 
     References
@@ -151,7 +150,6 @@ class RSR(ScoresMixin, _SteinKernel):
 
     Attributes
     ----------
-    classes_ : array, shape (n_classes,)
     beta_ : float
 
     References

@@ -134,11 +134,9 @@ class SPDBatchNorm(NormalizationLayer):
         Unconstrained. The symmetric part is :math:`\log B`; for ``log_cholesky`` the lower triangle
         holds the coordinates of :math:`B^\theta`.
     scale : Parameter, shape () or (n, n)
-        :math:`s`, if the variance is normalized.
-    running_mean : Tensor, shape (n, n)
-        Buffer, in coordinates.
-    running_var : Tensor, shape () or (n, n)
-        Buffer, if the variance is normalized.
+        :math:`s`; None without variance.
+    running_mean, running_var : Tensor, shape (n, n) and () or (n, n)
+        Buffers, in coordinates.
 
     References
     ----------
@@ -170,15 +168,8 @@ class SPDBatchNorm(NormalizationLayer):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        super().__init__(
-            n,
-            metric,
-            power=power,
-            root=root,
-            karcher_steps=karcher_steps,
-            eps=eps,
-            check=check,
-        )
+        settings: dict[str, Any] = {"power": power, "root": root, "karcher_steps": karcher_steps}
+        super().__init__(n, metric, eps=eps, check=check, **settings)
         if not isinstance(variance, bool):
             require_choice("SPDBatchNorm", "variance", variance, ("entrywise",))
         if momentum is not None:
@@ -188,9 +179,7 @@ class SPDBatchNorm(NormalizationLayer):
                 f"SPDBatchNorm: expected variance=True or False for the metric "
                 f"{self.metric.name!r}, which has no flat coordinates, got 'entrywise'"
             )
-        self.variance = variance
-        self.momentum = momentum
-        self.affine = affine
+        self.variance, self.momentum, self.affine = variance, momentum, affine
         where: dict[str, Any] = {"device": device, "dtype": dtype}
         shape = (n, n) if variance == "entrywise" else ()
         self.register_buffer("running_mean", torch.zeros(n, n, **where))

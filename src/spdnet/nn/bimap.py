@@ -79,10 +79,8 @@ class BiMap(SPDLayer):
         require_reducing("BiMap", in_features, out_features, "(in_features -> out_features)")
         require_choice("BiMap", "init", init, INITS)
         channels = _channels(in_channels, out_channels)
-        self.in_features = in_features
-        self.out_features = out_features
-        self.in_channels = in_channels
-        self.out_channels = out_channels
+        self.in_features, self.out_features = in_features, out_features
+        self.in_channels, self.out_channels = in_channels, out_channels
         self.init = init
         self.weight = StiefelParameter(
             torch.empty(*channels, in_features, out_features, device=device, dtype=dtype)

@@ -98,12 +98,8 @@ class SPDMLR(SPDLayer):
             raise ValueError(
                 f"SPDMLR: expected beta = 0 for the metric {metric.name!r}, got {beta}"
             )
-        self.n = n
-        self.n_classes = n_classes
-        self.metric = metric
-        self.power = float(power)
-        self.alpha = alpha
-        self.beta = beta
+        self.n, self.n_classes, self.metric = n, n_classes, metric
+        self.power, self.alpha, self.beta = float(power), alpha, beta
         shape = (n_classes, n, n)
         self.points = torch.nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
         self.normals = torch.nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
@@ -111,7 +107,7 @@ class SPDMLR(SPDLayer):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        r"""Set the points to the identity and draw the normals, uniform in :math:`\pm \sqrt 6 / n`."""
+        r"""Set the points to the identity and draw normals uniform in :math:`\pm \sqrt 6 / n`."""
         bound = math.sqrt(6) / self.n
         self.points.zero_()
         self.normals.uniform_(-bound, bound)
@@ -171,8 +167,7 @@ class MinimumDistance(SPDLayer):
         super().__init__(check=check)
         require_count("MinimumDistance", "n", n)
         require_count("MinimumDistance", "n_classes", n_classes)
-        self.n = n
-        self.n_classes = n_classes
+        self.n, self.n_classes = n, n_classes
         self.metric = get_metric(metric, who="MinimumDistance")
         shape = (n_classes, n, n)
         self.points = torch.nn.Parameter(torch.empty(shape, device=device, dtype=dtype))

@@ -64,11 +64,9 @@ class SPDDomainBatchNorm(NormalizationLayer):
     Attributes
     ----------
     running_mean, eval_mean : Tensor, shape (n_domains, n, n)
-        Buffers, in coordinates.
+        Buffers of training and evaluation, in coordinates.
     running_var, eval_var : Tensor, shape (n_domains,)
-        Buffers, if the variance is normalized.
-    num_batches_tracked : Tensor, shape (n_domains,)
-        Number of batches of each domain; a refit counts as a batch.
+        Buffers; None without variance.
 
     References
     ----------
@@ -109,15 +107,8 @@ class SPDDomainBatchNorm(NormalizationLayer):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        super().__init__(
-            n,
-            metric,
-            power=power,
-            root=root,
-            karcher_steps=karcher_steps,
-            eps=eps,
-            check=check,
-        )
+        settings: dict[str, Any] = {"power": power, "root": root, "karcher_steps": karcher_steps}
+        super().__init__(n, metric, eps=eps, check=check, **settings)
         require_count(WHO, "n_domains", n_domains)
         if not isinstance(variance, bool):
             raise TypeError(f"{WHO}: expected variance to be True or False, got {variance!r}")
@@ -135,8 +126,7 @@ class SPDDomainBatchNorm(NormalizationLayer):
         self.variance = variance
         self.final_momentum = self.momentum = momentum
         self.eval_momentum = eval_momentum
-        self.dispersion = dispersion
-        self.start = start
+        self.dispersion, self.start = dispersion, start
         where: dict[str, Any] = {"device": device, "dtype": dtype}
         for name in ("running", "eval"):
             var = torch.ones(n_domains, **where) if variance else None
@@ -169,15 +159,7 @@ class SPDDomainBatchNorm(NormalizationLayer):
 
     @torch.no_grad()
     def refit(self, X: Tensor, domain: int, check: bool | None = None) -> None:
-        """Set the evaluation statistics of a domain to those of ``X``, which needs no labels.
-
-        Parameters
-        ----------
-        X : Tensor, shape (N, ..., n, n)
-            All available matrices of the domain.
-        domain : int
-        check : bool, optional
-        """
+        """Set the evaluation statistics of a domain to those of all its matrices ``X``."""
         who = "SPDDomainBatchNorm.refit"
         require_square(who, X, n=self.n)
         if isinstance(domain, bool) or not isinstance(domain, int):
@@ -289,10 +271,7 @@ class SPDDomainBatchNorm(NormalizationLayer):
         return gaps.square().sum((-2, -1)).mean() / self.power**2
 
     def _domain_variance(self, F: Tensor, M: Tensor, known: Tensor, d: int) -> Tensor:
-        """Compute the variance about ``M``.
-
-        If it is zero, return the known variance of the domain, or the mean of the known ones.
-        """
+        """Compute the variance about ``M``; if zero, the known one of this or other domains."""
         seen = self.num_batches_tracked > 0
         fallback = known[d] if bool(seen[d]) or not bool(seen.any()) else known[seen].mean()
         return self._frechet_variance(F, self._normalization.frame(M), fallback.clone())
@@ -306,9 +285,9 @@ class SPDDomainBatchNorm(NormalizationLayer):
             domain.is_floating_point() or domain.is_complex() or domain.dtype == torch.bool
         )
         if domain is None or not integers or domain.shape != leading[: domain.ndim]:
-            got = (
-                f"{tuple(domain.shape)} of {domain.dtype}" if isinstance(domain, Tensor) else domain
-            )
+            got: Any = domain
+            if isinstance(domain, Tensor):
+                got = f"{tuple(domain.shape)} of {domain.dtype}"
             raise ValueError(
                 f"{WHO}: expected the domains of the matrices {tuple(X.shape)}, a tensor of "
                 f"integers of shape {tuple(leading[:1])}, got {got}"

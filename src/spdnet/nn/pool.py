@@ -85,7 +85,7 @@ class SPDPool(SPDLayer):
             raise ValueError(f"SPDPool: expected kind mean or max for blocks, got {kind!r}")
         if over == "channels" and size is not None:
             raise ValueError(
-                f"SPDPool: expected no size for over='channels', got {size}; all channels are pooled"
+                f"SPDPool: expected no size for over='channels', got {size}; it pools all channels"
             )
         if (kind == "weighted") != (n_items is not None):
             raise ValueError(
@@ -96,16 +96,14 @@ class SPDPool(SPDLayer):
             raise ValueError(
                 f"SPDPool: expected n_items to be the size of the windows, {size}, got {n_items}"
             )
-        self.over = over
-        self.kind = kind
-        self.metric = metric
+        self.over, self.kind, self.metric = over, kind, metric
         self.size = 2 if over == "blocks" and size is None else size
         if n_items is not None:
             require_count("SPDPool", "n_items", n_items)
             self.scores = torch.nn.Parameter(torch.zeros(n_items, device=device, dtype=dtype))
 
     def forward(self, X: Tensor, check: bool | None = None) -> Tensor:
-        """Map ``(..., K, n, n)`` to ``(..., n, n)``, ``(..., K // size, n, n)`` or smaller blocks."""
+        """Map ``(..., K, n, n)`` to ``(..., n, n)``, over time ``(..., K // size, n, n)``."""
         require_square("SPDPool", X)
         check = self._checks(check)
         if self.over == "blocks":

@@ -59,9 +59,7 @@ class SPDResidual(SPDLayer):
                 f"SPDResidual: expected the metric log_euclidean for kind='log', got "
                 f"{metric.name!r}; choose kind='geodesic'"
             )
-        self.block = block
-        self.kind = kind
-        self.metric = metric
+        self.block, self.kind, self.metric = block, kind, metric
         if kind == "geodesic":
             self.position = nn.Parameter(torch.zeros((), device=device, dtype=dtype))
 

@@ -49,10 +49,7 @@ class CovPool(torch.nn.Module):
         require_number("CovPool", "reg", reg, at_least=0)
         require_number("CovPool", "eps", eps, at_least=0)
         require_choice("CovPool", "mode", mode, ("mean", "trace", "absolute", "shrinkage", "none"))
-        self.kind = kind
-        self.reg = reg
-        self.mode = mode
-        self.eps = eps
+        self.kind, self.reg, self.mode, self.eps = kind, reg, mode, eps
 
     def forward(self, X: Tensor) -> Tensor:
         """Map ``(B, C, T)`` or ``(B, C, H, W)`` to ``(B, C, C)``, for ``gaussian`` one larger."""
@@ -115,8 +112,7 @@ class MatrixSqrt(SPDLayer):
         super().__init__(check=check)
         require_choice("MatrixSqrt", "method", method, ("eig", "newton_schulz"))
         require_count("MatrixSqrt", "iterations", iterations)
-        self.method = method
-        self.iterations = iterations
+        self.method, self.iterations = method, iterations
 
     def forward(self, X: Tensor, check: bool | None = None) -> Tensor:
         """Map ``(..., n, n)`` to ``(..., n, n)``."""

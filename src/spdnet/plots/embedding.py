@@ -51,9 +51,10 @@ def embedding(features: Any, y: Any = None, *, ax: Axes | None = None) -> Axes:
     variance[: len(s)] = (s**2 / max(float((s**2).sum()), numpy.finfo(float).tiny))[:2]
     ax = get_axes(ax)
     for name, chosen, color in groups:
-        ax.scatter(*plane[chosen].T, s=12, color=color, alpha=0.7, lw=0, label=name)
-    first, second = (f"{100 * share:.0f} %" for share in variance)
-    ax.set(xlabel=f"first component, {first}", ylabel=f"second component, {second}")
+        first, second = plane[chosen].T
+        ax.scatter(first, second, s=12, color=color, alpha=0.7, lw=0, label=name)
+    shares = [f"{100 * share:.0f} %" for share in variance]
+    ax.set(xlabel=f"first component, {shares[0]}", ylabel=f"second component, {shares[1]}")
     if y is not None and len(groups) <= MAX_LABELED_CLASSES:
         ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), ncols=1 + (len(groups) > 13))
     return ax
