@@ -28,24 +28,17 @@ class DeepO2PClassifier(ScoresMixin, Baseline):
     ----------
     pool : {"log", "mean"}
         Second-order pooling, or first-order pooling for comparison.
-    epochs, batch_size : int
-    lr : float
-        Initial learning rate of Adam, annealed to zero along a half cosine.
+    epochs, batch_size, lr : int, int and float
+        Settings of Adam; the learning rate is annealed to zero along a half cosine.
     random_state : int, RandomState or None
         Seed of the weights and of the order of the images.
     device : str
         ``"auto"`` selects a CUDA device if there is one. Fitted attributes are on the CPU.
 
-    Attributes
-    ----------
-    n_features_in_ : int
-        Number of channels.
-    model_ : O2PNet
-
     References
     ----------
-    C. Ionescu, O. Vantzos, C. Sminchisescu, "Matrix Backpropagation for Deep Networks with
-    Structured Layers", ICCV 2015.
+    C. Ionescu, O. Vantzos, C. Sminchisescu, "Matrix backpropagation for deep networks with
+    structured layers", ICCV 2015.
 
     Examples
     --------

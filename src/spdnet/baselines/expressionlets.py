@@ -26,9 +26,6 @@ class ExpressionletClassifier(TransformerMixin, SetClassifier):  # type: ignore[
     posterior probabilities. Classifies by linear discriminant analysis with shrinkage, in the span
     of the samples. The original method extracts dense spatio-temporal features from videos.
 
-    Fitting costs the mixture, one eigendecomposition of d by d per sample and component, and the
-    discriminant analysis of n_modes d (d + 1) / 2 features.
-
     Parameters
     ----------
     n_modes : int
@@ -40,15 +37,10 @@ class ExpressionletClassifier(TransformerMixin, SetClassifier):  # type: ignore[
     random_state : int, RandomState or None
         Seed of the mixture.
 
-    Attributes
-    ----------
-    mixture_ : GaussianMixture
-    discriminant_ : LinearDiscriminantAnalysis
-
     References
     ----------
-    M. Liu, S. Shan, R. Wang, X. Chen, "Learning expressionlets on spatio-temporal manifold for
-    dynamic facial expression recognition", CVPR 2014.
+    M. Liu et al., "Learning expressionlets on spatio-temporal manifold for dynamic facial
+    expression recognition", CVPR 2014.
 
     Examples
     --------

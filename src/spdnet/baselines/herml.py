@@ -27,14 +27,13 @@ _ROUNDING = 1e-13
 
 @dataclass(eq=False, repr=False)
 class HERML(SetClassifier):
-    r"""Hybrid Euclidean and Riemannian metric learning with a nearest-neighbor classifier.
+    """Hybrid Euclidean and Riemannian metric learning with a nearest-neighbor classifier.
 
     Describes a set by its mean, its covariance, and its Gaussian embedded as an SPD matrix of
     determinant one. Each statistic has a Gaussian kernel of the distances between vectors or
     logarithms. Metrics in the spaces of the kernels are learned jointly such that pairs of one
-    class are nearer than a bound, and other pairs farther.
-
-    Fitting costs N^2 operations per pair and sweep, and N^3 once.
+    class are nearer than a bound, and other pairs farther. Fitting costs N^2 operations per pair
+    and sweep, and N^3 once.
 
     Parameters
     ----------
@@ -44,15 +43,10 @@ class HERML(SetClassifier):
         Added to the covariances, times their trace.
     spread, n_pairs, tol, max_sweeps, random_state, verbose : see :class:`LEML`
 
-    Attributes
-    ----------
-    n_iter_ : int
-        Number of sweeps.
-
     References
     ----------
-    Z. Huang, R. Wang, S. Shan, X. Chen, "Hybrid Euclidean-and-Riemannian metric learning for image
-    set classification", ACCV 2014.
+    Z. Huang et al., "Hybrid Euclidean-and-Riemannian metric learning for image set classification",
+    ACCV 2014.
 
     Examples
     --------

@@ -30,9 +30,8 @@ class LEML(TransformerMixin, SPDClassifier):  # type: ignore[misc]
 
     Learns the positive definite :math:`Q` of
     :math:`d^2(X, Y) = \mathrm{tr}(Q (\log X - \log Y)^2)` that is nearest to the identity such that
-    pairs of one class are nearer than a bound, and other pairs farther.
-
-    Fitting costs an eigendecomposition of n by n per pair and sweep.
+    pairs of one class are nearer than a bound, and other pairs farther. Fitting costs an
+    eigendecomposition of n by n per pair and sweep.
 
     Parameters
     ----------
@@ -40,17 +39,14 @@ class LEML(TransformerMixin, SPDClassifier):  # type: ignore[misc]
         Weight :math:`\eta` of the bounds against the divergence of Q from the identity. A larger
         value fits the pairs more closely and takes longer.
     spread : float
-        The bounds are this many standard deviations below and above the mean squared distance of
-        the pairs.
+        The bounds are this many standard deviations below and above the mean squared distance.
     n_pairs : int, optional
         Number of pairs, half of them of one class; by default 40 C (C - 1) for C classes, at most
         2000.
     n_components : int, optional
         Size of the matrices of ``transform``; by default the size of the input.
-    tol : float
-        Relative change of the multipliers in a sweep at which the iteration stops.
-    max_sweeps : int
-        Maximum number of sweeps.
+    tol, max_sweeps : float and int
+        Relative change of the multipliers in a sweep at which to stop, and maximum of sweeps.
     random_state : int, RandomState or None
         Seed of the pairs.
     max_train, verbose : see :class:`NearestNeighbor`
@@ -63,8 +59,8 @@ class LEML(TransformerMixin, SPDClassifier):  # type: ignore[misc]
 
     References
     ----------
-    Z. Huang, R. Wang, S. Shan, X. Li, X. Chen, "Log-Euclidean metric learning on symmetric positive
-    definite manifold with application to image set classification", ICML 2015.
+    Z. Huang et al., "Log-Euclidean metric learning on symmetric positive definite manifold with
+    application to image set classification", ICML 2015.
 
     Examples
     --------

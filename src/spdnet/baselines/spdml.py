@@ -30,10 +30,9 @@ class SPDML(TransformerMixin, SPDClassifier):  # type: ignore[misc]
     other, -1 likewise for different classes, and 0 otherwise. The distance is invariant under
     congruence, so the cost depends only on the column space of :math:`U`. It is minimized by
     L-BFGS over all matrices of full rank; the conjugate gradients of the authors on the Grassmann
-    manifold reach the same minima in more iterations.
-
-    Fitting costs the distances of all pairs (see :class:`NearestNeighbor`), and N n^2 r + P r^3
-    operations per iteration, with r components and P pairs of neighbors.
+    manifold reach the same minima in more iterations. Fitting costs the distances of all pairs (see
+    :class:`NearestNeighbor`), and N n^2 r + P r^3 operations per iteration, with r components and P
+    pairs of neighbors.
 
     Parameters
     ----------
@@ -50,10 +49,9 @@ class SPDML(TransformerMixin, SPDClassifier):  # type: ignore[misc]
     init : {"pca", "identity", "lda", "random"}
         Initial U: the leading eigenvectors of the mean matrix, the first features,
         two-dimensional discriminant analysis of the logarithms, or random.
-    max_iter : int
-        Maximum number of iterations.
-    tol : float
-        Largest entry of the gradient at the minimum, relative to that at the start.
+    max_iter, tol : int and float
+        Maximum number of iterations, and largest entry of the final gradient relative to the
+        initial one.
     random_state : int, RandomState or None
         Seed of the random initialization.
     max_train, device, verbose : see :class:`NearestNeighbor`
@@ -63,7 +61,6 @@ class SPDML(TransformerMixin, SPDClassifier):  # type: ignore[misc]
     U_ : array, shape (n, n_components)
     costs_ : list of float
         Cost at the start and after each iteration.
-    n_iter_ : int
 
     References
     ----------

@@ -83,25 +83,21 @@ class SPDBatchNorm(NormalizationLayer):
     r"""Riemannian batch normalization with a learned mean and scale.
 
     In coordinates of the metric, with the mean :math:`M` and the Frechet variance :math:`v` of the
-    batch (in evaluation: the running statistics):
+    batch (in evaluation: the running statistics), and :math:`f = s / \sqrt{v + \mathrm{eps}}`, or 1
+    without variance:
 
-    ====================  ========================  ================================================
-    ``log_euclidean``     :math:`L = \log X`        :math:`L \mapsto f (L - M) + \beta`, as the
-                                                    paper suggests for features after the logarithm
-    ``log_cholesky``      :math:`L` of              the same; the cheapest
-                          :math:`X^\theta`, its
-                          diagonal as a logarithm
-    ``affine_invariant``  :math:`P = X^\theta`      :math:`P \mapsto B^{\theta/2} Q^f B^{\theta/2}`
-                                                    with :math:`Q = M^{-1/2} P M^{-1/2}`
-    ====================  ========================  ================================================
+    ====================  =========================================================================
+    ``log_euclidean``     :math:`L \mapsto f (L - M) + \beta` with :math:`L = \log X`
+    ``log_cholesky``      the same with the Cholesky factor of :math:`X^\theta`, its diagonal as a
+                          logarithm; the cheapest
+    ``affine_invariant``  :math:`X^\theta \mapsto B^{\theta/2} Q^f B^{\theta/2}` with
+                          :math:`Q = M^{-1/2} X^\theta M^{-1/2}`
+    ====================  =========================================================================
 
-    with :math:`f = s / \sqrt{v + \mathrm{eps}}`, or 1 without variance. This is LieBN with its
-    power :math:`\theta`; ``affine_invariant`` without variance is the Riemannian batch
-    normalization of Brooks et al.
-
-    Statistics are computed over all leading dimensions and all processes of a distributed training.
-    They are constants in the derivative, as in the original methods. In training, a single matrix
-    is normalized by the running statistics, and equal matrices by the running variance.
+    This is LieBN with its power :math:`\theta`; ``affine_invariant`` without variance is the method
+    of Brooks et al. Statistics are computed over all leading dimensions and processes, and are
+    constants in the derivative. In training, a single matrix is normalized by the running
+    statistics, and equal matrices by the running variance.
 
     Parameters
     ----------
@@ -119,11 +115,11 @@ class SPDBatchNorm(NormalizationLayer):
     power : float
         :math:`\theta \ne 0`, for ``affine_invariant`` and ``log_cholesky``.
     root : {"symmetric", "cholesky"}
-        Factor of the mean and of the bias for ``affine_invariant``: the symmetric root (Brooks et
-        al.) or the Cholesky factor (LieBN). Both give the same mean and variance.
+        Factor of the mean and the bias for ``affine_invariant``: the symmetric root (Brooks et al.)
+        or the Cholesky factor (LieBN). Both give the same mean and variance.
     karcher_steps : int, optional
-        Number of steps from the arithmetic mean towards the mean for ``affine_invariant``. The
-        original methods use 1, which is several times cheaper than the exact mean, the default.
+        For ``affine_invariant``: number of steps from the arithmetic mean towards the exact mean,
+        the default. The original methods use 1, which is several times cheaper.
     eps : float
         Added to the variance.
     check, device, dtype : see :class:`BiMap`
@@ -134,8 +130,7 @@ class SPDBatchNorm(NormalizationLayer):
         Unconstrained. The symmetric part is :math:`\log B`; for ``log_cholesky`` the lower triangle
         holds the coordinates of :math:`B^\theta`.
     scale : Parameter, shape () or (n, n)
-        :math:`s`; None without variance.
-    running_mean, running_var : Tensor, shape (n, n) and () or (n, n)
+    running_mean, running_var : Tensor
         Buffers, in coordinates.
 
     References

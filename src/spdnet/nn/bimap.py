@@ -21,10 +21,10 @@ INITS = ("uniform", "authors")
 class BiMap(SPDLayer):
     r"""Bilinear mapping :math:`Y = W^\top X W` with orthonormal columns, :math:`W^\top W = I`.
 
-    The paper writes :math:`W X W^\top`: its ``W`` is ``weight.mT``. Positive definite input gives
-    positive definite output, and the eigenvalues of the output lie between the extreme eigenvalues
-    of the input. Autocast does not lower the precision. In training, the layer warns once if the
-    weight has left the Stiefel manifold, for example after steps of ``torch.optim.Adam``.
+    The paper writes :math:`W X W^\top`: its ``W`` is ``weight.mT``. The eigenvalues of the output
+    lie between the extreme eigenvalues of the input. Autocast does not lower the precision. In
+    training, the layer warns once if the weight has left the Stiefel manifold, for example after
+    steps of ``torch.optim.Adam``.
 
     With channels, each output is a sum over the inputs,
     :math:`Y_o = \sum_i W_{oi}^\top X_i W_{oi}`. With ``in_channels=1`` these are the several
@@ -35,12 +35,10 @@ class BiMap(SPDLayer):
     in_features, out_features : int
         Sizes ``n_in >= n_out`` of the matrices.
     in_channels, out_channels : int, optional
-        Number of input and output matrices per sample. By default one of each, without a channel
-        dimension.
+        Number of input and output matrices per sample; by default one, without a channel dimension.
     init : {"uniform", "authors"}
-        Initialize uniformly on the Stiefel manifold, or as in the code of the authors: with the
-        leading left singular vectors of ``A A^T``, where ``A`` is a square matrix of uniform random
-        numbers. Both use the global random generator of torch.
+        Initialize uniformly on the Stiefel manifold, or, as in the code of the authors, with the
+        leading left singular vectors of ``A A^T`` for a square ``A`` of uniform random numbers.
     check : bool
         Raise an error if the input is not finite and symmetric (for layers defined on SPD matrices
         only: not positive definite).

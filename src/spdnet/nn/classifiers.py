@@ -7,12 +7,9 @@ from torch import Tensor
 
 from spdnet._checks import require_count, require_number, require_square
 from spdnet.linalg import expm, logm, symmetrize
-from spdnet.manifolds import Metric, MetricNames, get_metric
+from spdnet.manifolds import Metric, get_metric
 from spdnet.nn.batch_norm import require_power
 from spdnet.nn.layer import SPDLayer
-
-#: names of the metrics that SPDMLR supports
-MLR_METRICS = MetricNames("logits")
 
 
 class SPDMLR(SPDLayer):

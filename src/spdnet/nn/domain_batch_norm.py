@@ -24,30 +24,23 @@ class SPDDomainBatchNorm(NormalizationLayer):
 
     .. math:: B^{1/2} \bigl( M_d^{-1/2} X M_d^{-1/2} \bigr)^{s / \sqrt{v_d + \mathrm{eps}}} B^{1/2},
 
-    and likewise in the other metrics: see :class:`SPDBatchNorm`. As in momentum batch
-    normalization, training uses the running statistics after the update with the current batch,
-    and gradients flow through the contribution of the batch. Evaluation has its own running
-    statistics. The first batch of a domain initializes both, unless ``start`` is ``"identity"``.
-    :meth:`refit` computes the evaluation statistics of a domain without labels; it assumes that
-    the classes are as frequent as in training. If all matrices of a domain are equal, its variance
-    is the mean variance of the other domains.
+    and likewise in the other metrics: see :class:`SPDBatchNorm`. Training uses the running
+    statistics after the update with the current batch, and gradients flow through the contribution
+    of the batch. Evaluation has its own running statistics. :meth:`refit` computes those of a
+    domain without labels; it assumes that the classes are as frequent as in training. If all
+    matrices of a domain are equal, its variance is the mean variance of the other domains.
 
     Parameters
     ----------
-    n : int
-        Size of the matrices.
-    n_domains : int
-        Number of domains. Domains are indices from 0; :meth:`add_domain` adds more.
+    n, n_domains : int
+        Size of the matrices, and number of domains, which are indices from 0.
     variance : bool
         Normalize the variance.
-    momentum : float
-        Weight of a batch in the training statistics; with :meth:`anneal`, in the last epoch.
-    eval_momentum : float
-        Weight of a batch in the evaluation statistics.
-    affine : bool
-        Learn the scale, shared by all domains.
-    bias : bool
-        Learn the bias, shared by all domains.
+    momentum, eval_momentum : float
+        Weight of a batch in the statistics of training (with :meth:`anneal`: in the last epoch) and
+        of evaluation.
+    affine, bias : bool
+        Learn the scale and the bias, shared by all domains.
     metric, power, root, karcher_steps, eps : see :class:`SPDBatchNorm`
     dispersion : {"exact", "tangent"}
         Variance of a batch: the mean squared distance from the running mean, or, as in the original
@@ -116,9 +109,8 @@ class SPDDomainBatchNorm(NormalizationLayer):
         require_number(WHO, "eval_momentum", eval_momentum, above=0, at_most=1)
         require_choice(WHO, "dispersion", dispersion, ("exact", "tangent"))
         require_choice(WHO, "start", start, ("batch", "identity"))
-        has_steps = karcher_steps is not None
-        has_steps &= isinstance(self._normalization, CongruenceNormalization)
-        if dispersion == "tangent" and not has_steps:
+        is_congruence = isinstance(self._normalization, CongruenceNormalization)
+        if dispersion == "tangent" and not (is_congruence and karcher_steps is not None):
             raise ValueError(
                 f"{WHO}: expected metric='affine_invariant' and karcher_steps with "
                 f"dispersion='tangent', got {self.metric.name!r} and {karcher_steps}"

@@ -88,17 +88,15 @@ class MatrixSqrt(SPDLayer):
     iterations : int
         Number of Newton-Schulz iterations.
     check : bool
-        Raise an error if the input is not finite and symmetric, for ``eig`` also if it is not
-        positive definite. ``newton_schulz`` accepts singular matrices, such as covariances of fewer
-        samples than features, and requires a positive trace only: detecting a negative eigenvalue
-        would cost the decomposition that the iterations avoid.
+        See :class:`BiMap`. ``newton_schulz`` accepts singular matrices and requires only a positive
+        trace: detecting a negative eigenvalue would cost the decomposition that it avoids.
 
     References
     ----------
-    P. Li, J. Xie, Q. Wang, W. Zuo, "Is Second-order Information Helpful for Large-scale Visual
-    Recognition?", ICCV 2017 (MPN-COV).
-    P. Li, J. Xie, Q. Wang, Z. Gao, "Towards Faster Training of Global Covariance Pooling Networks
-    by Iterative Matrix Square Root Normalization", CVPR 2018.
+    P. Li et al., "Is second-order information helpful for large-scale visual recognition?", ICCV
+    2017 (MPN-COV).
+    P. Li et al., "Towards faster training of global covariance pooling networks by iterative matrix
+    square root normalization", CVPR 2018 (iSQRT-COV).
 
     Examples
     --------

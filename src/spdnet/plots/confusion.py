@@ -52,9 +52,10 @@ def confusion(
     if (counts is None) == (y_true is None) or (y_true is None) != (y_pred is None):
         raise ValueError("confusion: expected either counts, or y_true and y_pred")
     if counts is None:
-        table, names = _count((y_true, y_pred), classes)
+        table, names = _count_labels(y_true, y_pred, classes)
     else:
-        table, names = _counted(counts, classes)
+        table, names = _check_counts(counts, classes)
+    names = [shorten(str(name)) for name in names]
     ax = get_axes(ax, (confusion_size(len(names)),) * 2)
     share = table / numpy.maximum(table.sum(1, keepdims=True), 1)
     ax.grid(False)
@@ -86,9 +87,9 @@ def confusion_size(n_classes: int) -> float:
     return min(max(3.2, 0.42 * n_classes + 1.2), 9.0)
 
 
-def _counted(
+def _check_counts(
     counts: Any, classes: Sequence[Any] | None
-) -> tuple[NDArray[numpy.float64], list[str]]:
+) -> tuple[NDArray[numpy.float64], Sequence[Any]]:
     """Return the table and the names of its rows."""
     table = to_tensor("confusion", counts, "counts").numpy()
     if table.ndim != 2 or table.shape[0] != table.shape[1]:
@@ -101,32 +102,27 @@ def _counted(
     names = range(len(table)) if classes is None else classes
     if len(names) != len(table):
         raise ValueError(f"confusion: expected {len(table)} classes, got {len(names)}")
-    return table, [shorten(str(name)) for name in names]
+    return table, names
 
 
-def _count(
-    labels: tuple[Any, Any], classes: Sequence[Any] | None
-) -> tuple[NDArray[numpy.float64], list[str]]:
+def _count_labels(
+    y_true: Any, y_pred: Any, classes: Sequence[Any] | None
+) -> tuple[NDArray[numpy.float64], Sequence[Any]]:
     """Count the labels; return the table and the names of its rows."""
-    true, predicted = (
-        to_labels("confusion", name, y)
-        for name, y in zip(("y_true", "y_pred"), labels, strict=True)
-    )
+    true, predicted = (to_labels("confusion", *y) for y in (("y_true", y_true), ("y_pred", y_pred)))
     if len(true) != len(predicted) or not true:
         raise ValueError(
             "confusion: expected as many labels in y_true as in y_pred, at least one, got "
             f"{len(true)} and {len(predicted)}"
         )
-    known = (
-        sorted_unique([*true, *predicted])
-        if classes is None
-        else to_labels("confusion", "classes", classes)
-    )
-    index = {name: i for i, name in enumerate(known)}
-    table = numpy.zeros((len(known), len(known)))
+    names = sorted_unique([*true, *predicted])
+    if classes is not None:
+        names = to_labels("confusion", "classes", classes)
+    index = {name: i for i, name in enumerate(names)}
+    unknown = [label for label in (*true, *predicted) if label not in index]
+    if unknown:
+        raise ValueError(f"confusion: expected labels among the classes, got {unknown[0]!r}")
+    table = numpy.zeros((len(names), len(names)))
     for t, p in zip(true, predicted, strict=True):
-        for label in (t, p):
-            if label not in index:
-                raise ValueError(f"confusion: expected labels among the classes, got {label!r}")
         table[index[t], index[p]] += 1
-    return table, [shorten(str(name)) for name in known]
+    return table, names
