@@ -46,9 +46,8 @@ class Shrink(nn.Module):
 # -----------------
 #
 # ``check_layer`` tests that the output is SPD and independent of the rest of the batch, that first
-# and second derivatives are correct, and that copying and loading preserve the layer. It raises an
-# error if a test fails. For example, subtracting the mean of a batch yields matrices that are not
-# positive definite.
+# and second derivatives are correct, and that copying and loading preserve the layer. Subtracting
+# the batch mean, for example, yields matrices that are not positive definite.
 
 
 class SubtractMean(nn.Module):
@@ -112,9 +111,8 @@ for name, values in scores.items():
 print(f"learned r of the last network: {model[1].amount.sigmoid():.2f}")
 
 # %%
-# In the cone, the height is the mean of the eigenvalues, and the distance from the axis is half
-# their difference. The layer preserves the height and reduces the distance: each ring moves inwards
-# to its dot.
+# In the cone, the height is the mean of the eigenvalues, and the distance from the axis half their
+# difference. The layer preserves the height and reduces the distance: rings move inwards to dots.
 
 before = model[0](X_test[:60])
 names = ["loud" if label else "quiet" for label in y_test[:60]]

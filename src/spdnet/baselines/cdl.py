@@ -11,7 +11,7 @@ from sklearn.model_selection import StratifiedKFold
 from torch import Tensor
 
 from spdnet._checks import require_choice, require_count, require_number
-from spdnet.baselines.estimator import Codes, ScoresMixin, SPDClassifier
+from spdnet.baselines.estimator import IntArray, ScoresMixin, SPDClassifier
 from spdnet.baselines.neighbors import vote
 from spdnet.manifolds import log_euclidean
 from spdnet.manifolds.pairs import euclidean
@@ -79,7 +79,7 @@ class CDL(ScoresMixin, TransformerMixin, SPDClassifier):  # type: ignore[misc]
         if self.n_components is not None:
             require_count("CDL", "n_components", self.n_components)
 
-    def _fit(self, X: Tensor, codes: Codes) -> None:
+    def _fit(self, X: Tensor, codes: IntArray) -> None:
         F = log_euclidean.vectors(X).numpy()
         if numpy.abs(F - F[0]).max() <= _RANK * max(1.0, numpy.abs(F).max()):
             raise ValueError("CDL: expected matrices that differ, got all alike")
@@ -117,7 +117,7 @@ class CDL(ScoresMixin, TransformerMixin, SPDClassifier):  # type: ignore[misc]
         return (F - self.mean_ if self.discriminant_ == "pls" else F) @ self.weights_
 
 
-def _nearest_of_class(D: Tensor, codes: Codes, n_classes: int) -> Tensor:
+def _nearest_of_class(D: Tensor, codes: IntArray, n_classes: int) -> Tensor:
     """Reduce distances ``(M, N)`` to those to the nearest sample of each class."""
     index = torch.from_numpy(codes).to(D.device).expand_as(D)
     start = D.new_full((len(D), n_classes), torch.inf)
@@ -125,7 +125,7 @@ def _nearest_of_class(D: Tensor, codes: Codes, n_classes: int) -> Tensor:
 
 
 def _discriminant(
-    F: NDArray[Any], codes: Codes, reg: float, n: int
+    F: NDArray[Any], codes: IntArray, reg: float, n: int
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """Compute the weights ``(p, n)`` of the logarithms and the eigenvalues."""
     U, S, Vh = numpy.linalg.svd(F - F.mean(0), full_matrices=False)
@@ -168,7 +168,7 @@ def _partial_least_squares(
     return W @ numpy.linalg.inv(P.T @ W), numpy.stack(loadings)
 
 
-def _choose_reg(F: NDArray[Any], codes: Codes, n: int) -> float:
+def _choose_reg(F: NDArray[Any], codes: IntArray, n: int) -> float:
     """Choose the regularization by three-fold cross-validation; the smallest one of ties."""
     if numpy.bincount(codes).min() < 2:
         raise ValueError(

@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 
 from spdnet._checks import as_array, require_choice, require_count, require_number
 from spdnet._inputs import seed_of
-from spdnet.baselines.estimator import Baseline, Codes, ScoresMixin
+from spdnet.baselines.estimator import Baseline, IntArray, ScoresMixin
 from spdnet.models import O2PNet
 from spdnet.training.device import resolve_device
 from spdnet.training.seed import seeded
@@ -65,8 +65,8 @@ class DeepO2PClassifier(ScoresMixin, Baseline):
         require_count("DeepO2PClassifier", "batch_size", self.batch_size)
         require_number("DeepO2PClassifier", "lr", self.lr, above=0)
 
-    def _fit(self, X: Tensor, codes: Codes) -> None:
-        self.n_features_in_ = X.shape[1]
+    def _fit(self, X: Tensor, codes: IntArray) -> None:
+        self.n_features_in_ = X.shape[1]  # channels
         center = X.mean((0, 2, 3), keepdim=True)
         scale = X.std((0, 2, 3), keepdim=True).clamp(min=1e-12)
         seed = seed_of(self.random_state)

@@ -17,7 +17,7 @@ from spdnet._checks import require_count
 from spdnet._inputs import checked_matrices, encode_labels
 from spdnet.training.device import resolve_device
 
-Codes = NDArray[numpy.int64]
+IntArray = NDArray[numpy.int64]
 
 
 class Baseline(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -57,10 +57,10 @@ class Baseline(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         return self._validate(X, self.n_features_in_)
 
-    def _fit(self, X: Any, codes: Codes) -> None:
+    def _fit(self, X: Any, codes: IntArray) -> None:
         raise NotImplementedError
 
-    def _predict(self, X: Any) -> Codes:
+    def _predict(self, X: Any) -> IntArray:
         raise NotImplementedError
 
     def __sklearn_tags__(self) -> Any:
@@ -92,11 +92,11 @@ class ScoresMixin:
     def _scores(self, X: Any) -> NDArray[Any]:
         raise NotImplementedError
 
-    def _predict(self, X: Any) -> Codes:
+    def _predict(self, X: Any) -> IntArray:
         return self._scores(X).argmax(1)
 
 
-def subsample(codes: Codes, max_train: int | None, seed: int = 0) -> Codes:
+def subsample(codes: IntArray, max_train: int | None, seed: int = 0) -> IntArray:
     """Draw at most ``max_train`` indices, stratified, with at least one per class; None: all."""
     if max_train is None:
         return numpy.arange(len(codes))

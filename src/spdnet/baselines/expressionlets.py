@@ -12,7 +12,7 @@ from sklearn.mixture import GaussianMixture
 
 from spdnet._checks import require_count, require_number
 from spdnet._inputs import seed_of
-from spdnet.baselines.estimator import Codes
+from spdnet.baselines.estimator import IntArray
 from spdnet.baselines.sets import SetClassifier, Sets
 from spdnet.linalg import logm, vech
 
@@ -65,7 +65,7 @@ class ExpressionletClassifier(TransformerMixin, SetClassifier):  # type: ignore[
         require_count("ExpressionletClassifier", "max_features", self.max_features)
         require_number("ExpressionletClassifier", "reg", self.reg, above=0)
 
-    def _fit(self, sets: list[NDArray[Any]], codes: Codes) -> None:
+    def _fit(self, sets: list[NDArray[Any]], codes: IntArray) -> None:
         self.reg_ = self.reg
         seed = seed_of(self.random_state)
         features = numpy.concatenate(sets)
@@ -89,7 +89,7 @@ class ExpressionletClassifier(TransformerMixin, SetClassifier):  # type: ignore[
         """Compute the logarithms ``(N, n_modes d (d + 1) / 2)`` of the covariances."""
         return self._expressionlets(self._validate_fitted(X))
 
-    def _predict(self, sets: list[NDArray[Any]]) -> Codes:
+    def _predict(self, sets: list[NDArray[Any]]) -> IntArray:
         return self.discriminant_.predict(self._rotate(self._expressionlets(sets)))
 
     def _expressionlets(self, sets: list[NDArray[Any]]) -> NDArray[Any]:

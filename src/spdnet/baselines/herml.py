@@ -8,13 +8,8 @@ import torch
 from numpy.typing import NDArray
 
 from spdnet._inputs import seed_of
-from spdnet.baselines.estimator import Codes
-from spdnet.baselines.log_det import (
-    cyclic_projections,
-    draw_pairs,
-    require_settings,
-    solve_step,
-)
+from spdnet.baselines.estimator import IntArray
+from spdnet.baselines.log_det import cyclic_projections, draw_pairs, require_settings, solve_step
 from spdnet.baselines.sets import SetClassifier, Sets
 from spdnet.covariance import gaussian_embedding, regularize, sample_covariance
 from spdnet.linalg import logm, vech
@@ -72,7 +67,7 @@ class HERML(SetClassifier):
     def _require_settings(self) -> None:
         require_settings(self, "reg")
 
-    def _fit(self, sets: list[NDArray[Any]], codes: Codes) -> None:
+    def _fit(self, sets: list[NDArray[Any]], codes: IntArray) -> None:
         self.codes_, self.reg_ = codes, self.reg
         self.statistics_ = self._statistics(sets)
         squares = [_squares(S, S) for S in self.statistics_]
@@ -89,7 +84,7 @@ class HERML(SetClassifier):
             half = numpy.linalg.solve(before + ridge, K - before)
             self.corrections_.append(numpy.linalg.solve(before + ridge, half.T))
 
-    def _predict(self, sets: list[NDArray[Any]]) -> Codes:
+    def _predict(self, sets: list[NDArray[Any]]) -> IntArray:
         return self.codes_[self._distances(self._statistics(sets)).argmin(1)]
 
     def distances(self, X: Sets) -> NDArray[Any]:

@@ -11,13 +11,8 @@ from torch import Tensor
 
 from spdnet._checks import require_count
 from spdnet._inputs import seed_of
-from spdnet.baselines.estimator import Codes, SPDClassifier, subsample
-from spdnet.baselines.log_det import (
-    cyclic_projections,
-    draw_pairs,
-    require_settings,
-    solve_step,
-)
+from spdnet.baselines.estimator import IntArray, SPDClassifier, subsample
+from spdnet.baselines.log_det import cyclic_projections, draw_pairs, require_settings, solve_step
 from spdnet.baselines.neighbors import vote
 from spdnet.linalg import expm, logm
 from spdnet.linalg.threads import one_thread
@@ -88,14 +83,14 @@ class LEML(TransformerMixin, SPDClassifier):  # type: ignore[misc]
         if self.n_components is not None:
             require_count("LEML", "n_components", self.n_components)
 
-    def _fit(self, X: Tensor, codes: Codes) -> None:
+    def _fit(self, X: Tensor, codes: IntArray) -> None:
         T = logm(X, check=False).numpy()
         with one_thread():  # each matrix is small
             self._fit_metric(T, codes)
         kept = subsample(codes, self.max_train)
         self.codes_, self.embedded_ = codes[kept], self._embed(T[kept])
 
-    def _fit_metric(self, T: NDArray[Any], codes: Codes) -> None:
+    def _fit_metric(self, T: NDArray[Any], codes: IntArray) -> None:
         pairs, sign = draw_pairs(codes, self.n_pairs, seed_of(self.random_state))
         A = T[pairs[:, 0]] - T[pairs[:, 1]]
         distances = numpy.square(A).sum((1, 2))
@@ -135,6 +130,6 @@ class LEML(TransformerMixin, SPDClassifier):  # type: ignore[misc]
         one, other = (torch.from_numpy(self._embed(T)) for T in logs)
         return -euclidean(one, other).numpy()
 
-    def _predict(self, X: Tensor) -> Codes:
+    def _predict(self, X: Tensor) -> IntArray:
         Z = self._embed(logm(X, check=False).numpy())
         return vote(euclidean(torch.from_numpy(Z), torch.from_numpy(self.embedded_)), self.codes_)

@@ -16,7 +16,7 @@ from scipy.optimize import brentq
 from sklearn.exceptions import ConvergenceWarning
 
 from spdnet._checks import require_count, require_number
-from spdnet.baselines.estimator import Codes, show_progress
+from spdnet.baselines.estimator import IntArray, show_progress
 
 #: relative distance of the root from the ends of its interval
 _MARGIN = 1e-12
@@ -32,7 +32,7 @@ def require_settings(model: Any, *also: str) -> None:
             require_count(who, name, getattr(model, name))
 
 
-def draw_pairs(codes: Codes, n_pairs: int | None, seed: int) -> tuple[Codes, Codes]:
+def draw_pairs(codes: IntArray, n_pairs: int | None, seed: int) -> tuple[IntArray, IntArray]:
     """Draw pairs ``(P, 2)`` of indices, and return 1 for pairs of one class, -1 for others.
 
     Half of the pairs are of one class. They are drawn from all such pairs without listing them. By
@@ -75,7 +75,7 @@ def cyclic_projections(
     model: Any,
     step: Callable[[int, float, float], tuple[float, float]],
     distances: NDArray[numpy.float64],
-    sign: Codes,
+    sign: IntArray,
 ) -> int:
     """Sweep over all constraints until their multipliers converge; return the number of sweeps.
 

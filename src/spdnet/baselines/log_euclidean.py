@@ -13,7 +13,7 @@ from sklearn.utils.metaestimators import available_if
 from torch import Tensor
 
 from spdnet._checks import require_choice, require_number
-from spdnet.baselines.estimator import Codes, SPDClassifier
+from spdnet.baselines.estimator import IntArray, SPDClassifier
 from spdnet.manifolds import log_euclidean
 
 #: standard deviation of an entry, relative to the largest entry, below which it is rounding
@@ -75,7 +75,7 @@ class LogEuclideanClassifier(SPDClassifier):
         methods = ("logistic", "lda", "ridge", "svm")
         require_choice("LogEuclideanClassifier", "method", self.method, methods)
 
-    def _fit(self, X: Tensor, codes: Codes) -> None:
+    def _fit(self, X: Tensor, codes: IntArray) -> None:
         features = log_euclidean.vectors(X).numpy()
         self.scaler_ = StandardScaler().fit(features)
         noise = self.scaler_.scale_ <= _ROUNDING * numpy.abs(features).max()
@@ -99,7 +99,7 @@ class LogEuclideanClassifier(SPDClassifier):
             return SVC(C=self.C, random_state=0)  # the default consumes the global generator
         return LogisticRegression(C=self.C, max_iter=self.max_iter)
 
-    def _predict(self, X: Tensor) -> Codes:
+    def _predict(self, X: Tensor) -> IntArray:
         return self.classifier_.predict(self._features(X))
 
     def decision_function(self, X: ArrayLike) -> NDArray[Any]:

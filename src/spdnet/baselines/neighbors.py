@@ -10,12 +10,12 @@ from sklearn.base import TransformerMixin
 from torch import Tensor
 
 from spdnet._checks import require_count
-from spdnet.baselines.estimator import Codes, SPDClassifier, show_progress, subsample
+from spdnet.baselines.estimator import IntArray, SPDClassifier, show_progress, subsample
 from spdnet.manifolds import FlatMetric, Metric, get_metric
 from spdnet.manifolds.pairs import euclidean
 
 
-def vote(D: Tensor, codes: Codes, k: int = 1) -> Codes:
+def vote(D: Tensor, codes: IntArray, k: int = 1) -> IntArray:
     """Return the most frequent class of the k nearest samples; the nearest one breaks ties.
 
     ``D (M, N)`` are distances to ``N`` samples with classes ``codes``.
@@ -76,7 +76,7 @@ class NearestNeighbor(SPDClassifier):
         get_metric(self.metric, who="NearestNeighbor")
         require_count("NearestNeighbor", "k", self.k)
 
-    def _fit(self, X: Tensor, codes: Codes) -> None:
+    def _fit(self, X: Tensor, codes: IntArray) -> None:
         kept = subsample(codes, self.max_train)
         self.codes_ = codes[kept]
         self.metric_ = get_metric(self.metric)
@@ -85,7 +85,7 @@ class NearestNeighbor(SPDClassifier):
     def _points(self, X: Tensor) -> Tensor:
         return self.metric_.vectors(X) if isinstance(self.metric_, FlatMetric) else X
 
-    def _predict(self, X: Tensor) -> Codes:
+    def _predict(self, X: Tensor) -> IntArray:
         require_count("NearestNeighbor", "k", self.k)
         A, B = self._points(X), self.points_.to(X.device)
         if isinstance(self.metric_, FlatMetric):
@@ -124,7 +124,7 @@ class MinimumDistanceToMean(TransformerMixin, SPDClassifier):  # type: ignore[mi
     def _require_settings(self) -> None:
         get_metric(self.metric, who="MinimumDistanceToMean")
 
-    def _fit(self, X: Tensor, codes: Codes) -> None:
+    def _fit(self, X: Tensor, codes: IntArray) -> None:
         self.metric_ = get_metric(self.metric)
         parts = [X[torch.from_numpy(codes == c)] for c in range(len(self.classes_))]
         means = [self.metric_.mean(part, check=False) for part in parts]
@@ -139,5 +139,5 @@ class MinimumDistanceToMean(TransformerMixin, SPDClassifier):  # type: ignore[mi
         columns = [distance(M, X, check=False) for M in torch.from_numpy(self.means_)]
         return torch.stack(columns, -1).numpy()
 
-    def _predict(self, X: Tensor) -> Codes:
+    def _predict(self, X: Tensor) -> IntArray:
         return self._distances(X).argmin(1)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from spdnet._checks import require_choice, require_count, require_number
 from spdnet._inputs import seed_of
-from spdnet.baselines.estimator import Codes, SPDClassifier, show_progress, subsample
+from spdnet.baselines.estimator import IntArray, SPDClassifier, show_progress, subsample
 from spdnet.baselines.neighbors import vote
 from spdnet.linalg import logm, symmetrize
 from spdnet.manifolds import Metric, get_metric, stiefel
@@ -99,7 +99,7 @@ class SPDML(TransformerMixin, SPDClassifier):  # type: ignore[misc]
             if getattr(self, name) is not None:
                 require_count("SPDML", name, getattr(self, name))
 
-    def _fit(self, X: Tensor, codes: Codes) -> None:
+    def _fit(self, X: Tensor, codes: IntArray) -> None:
         self.metric_ = get_metric(self.metric)
         kept = subsample(codes, self.max_train)
         X, codes = X[torch.from_numpy(kept)], codes[kept]
@@ -123,7 +123,7 @@ class SPDML(TransformerMixin, SPDClassifier):  # type: ignore[misc]
         squares = self.metric_.pairwise(one, other, check=False)
         return -squares.clamp(min=0).sqrt().cpu().numpy()
 
-    def _predict(self, X: Tensor) -> Codes:
+    def _predict(self, X: Tensor) -> IntArray:
         known = self.reduced_.to(X.device)
         return vote(self.metric_.pairwise(self._reduce(X), known, check=False), self.codes_)
 
@@ -131,7 +131,9 @@ class SPDML(TransformerMixin, SPDClassifier):  # type: ignore[misc]
         U = torch.from_numpy(self.U_).to(X.device)
         return symmetrize(U.mT @ X @ U)
 
-    def _neighbor_pairs(self, X: Tensor, codes: Codes) -> tuple[Codes, NDArray[numpy.float64]]:
+    def _neighbor_pairs(
+        self, X: Tensor, codes: IntArray
+    ) -> tuple[IntArray, NDArray[numpy.float64]]:
         """Return pairs ``(P, 2)``, each once, and their weights, negative for different classes."""
         with show_progress(self.verbose, "distances") as progress:
             D = self.metric_.pairwise(X, progress=progress, check=False).cpu().numpy()
@@ -153,7 +155,7 @@ class SPDML(TransformerMixin, SPDClassifier):  # type: ignore[misc]
             weights.append(numpy.full(n, sign / n if self.balance and n else 2 * sign))
         return numpy.concatenate(pairs), numpy.concatenate(weights)
 
-    def _initial_basis(self, X: Tensor, codes: Codes, r: int) -> Tensor:
+    def _initial_basis(self, X: Tensor, codes: IntArray, r: int) -> Tensor:
         n = X.shape[-1]
         if self.init == "identity":
             return torch.eye(n, dtype=X.dtype, device=X.device)[:, :r]
@@ -178,7 +180,7 @@ class SPDML(TransformerMixin, SPDClassifier):  # type: ignore[misc]
         return torch.linalg.qr(W.mT @ V.flip(-1)[:, :r])[0]
 
     def _minimize(
-        self, X: Tensor, pairs: Codes, weights: NDArray[numpy.float64], U: Tensor
+        self, X: Tensor, pairs: IntArray, weights: NDArray[numpy.float64], U: Tensor
     ) -> Tensor:
         """Minimize over all matrices of full rank, since only the column space matters."""
         n, r = U.shape

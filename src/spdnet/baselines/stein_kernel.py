@@ -17,7 +17,13 @@ from sklearn.svm import SVC
 from torch import Tensor
 
 from spdnet._checks import require_choice, require_count, require_number
-from spdnet.baselines.estimator import Codes, ScoresMixin, SPDClassifier, show_progress, subsample
+from spdnet.baselines.estimator import (
+    IntArray,
+    ScoresMixin,
+    SPDClassifier,
+    show_progress,
+    subsample,
+)
 from spdnet.manifolds import stein
 
 #: smallest eigenvalue of a Gram matrix with unit diagonal
@@ -35,7 +41,7 @@ class _SteinKernel(SPDClassifier):
         if self.beta != "scale":
             require_number(type(self).__name__, "beta", self.beta, above=0)
 
-    def _fit_kernel(self, X: Tensor, codes: Codes) -> tuple[NDArray[Any], Codes]:
+    def _fit_kernel(self, X: Tensor, codes: IntArray) -> tuple[NDArray[Any], IntArray]:
         """Return the Gram matrix of the training matrices and their classes."""
         kept = subsample(codes, self.max_train)
         X, codes = X[torch.from_numpy(kept)], codes[kept]
@@ -101,7 +107,7 @@ class SteinSVC(_SteinKernel):
         super()._require_settings()
         require_number("SteinSVC", "C", self.C, above=0)
 
-    def _fit(self, X: Tensor, codes: Codes) -> None:
+    def _fit(self, X: Tensor, codes: IntArray) -> None:
         K, codes = self._fit_kernel(X, codes)
         s, U = numpy.linalg.eigh(K)
         self.projection_ = None
@@ -121,7 +127,7 @@ class SteinSVC(_SteinKernel):
         matrices = self._validate_fitted(X)
         return self.machine_.decision_function(self._projected_kernel(matrices))
 
-    def _predict(self, X: Tensor) -> Codes:
+    def _predict(self, X: Tensor) -> IntArray:
         return self.machine_.predict(self._projected_kernel(X))
 
 
@@ -186,7 +192,7 @@ class RSR(ScoresMixin, _SteinKernel):
         require_number("RSR", "alpha", self.alpha, above=0)
         require_count("RSR", "max_iter", self.max_iter)
 
-    def _fit(self, X: Tensor, codes: Codes) -> None:
+    def _fit(self, X: Tensor, codes: IntArray) -> None:
         K, self.codes_ = self._fit_kernel(X, codes)
         self.normalize_ = self.normalize
         if self.normalize:

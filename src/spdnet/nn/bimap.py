@@ -3,12 +3,7 @@
 import torch
 from torch import Tensor
 
-from spdnet._checks import (
-    require_channels,
-    require_choice,
-    require_count,
-    require_reducing,
-)
+from spdnet._checks import require_channels, require_choice, require_count, require_reducing
 from spdnet._precision import working_dtype
 from spdnet.linalg import congruence
 from spdnet.manifolds.stiefel import StiefelParameter, random_point

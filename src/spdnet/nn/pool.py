@@ -9,8 +9,6 @@ from spdnet.linalg.validate import require_symmetric
 from spdnet.manifolds import Metric, get_metric
 from spdnet.nn.layer import SPDLayer
 
-KINDS = ("mean", "max", "weighted", "frechet")
-
 
 class SPDPool(SPDLayer):
     r"""Pooling of several SPD matrices into one.
@@ -70,7 +68,7 @@ class SPDPool(SPDLayer):
     ) -> None:
         super().__init__(check=check)
         require_choice("SPDPool", "over", over, ("channels", "time", "blocks"))
-        require_choice("SPDPool", "kind", kind, KINDS)
+        require_choice("SPDPool", "kind", kind, ("mean", "max", "weighted", "frechet"))
         if metric is None:
             metric = "affine_invariant" if kind == "frechet" else "log_euclidean"
         metric = get_metric(metric, who="SPDPool")

@@ -8,14 +8,7 @@ from numpy.typing import NDArray
 
 from spdnet._checks import require_square
 from spdnet.linalg.validate import require_positive_semidefinite
-from spdnet.plots.style import (
-    INK,
-    MAX_LABELED_CLASSES,
-    panels,
-    split_by_class,
-    styled,
-    to_tensor,
-)
+from spdnet.plots.style import INK, MAX_LABELED_CLASSES, panels, split_by_class, styled, to_tensor
 
 
 @styled

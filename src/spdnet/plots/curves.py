@@ -9,16 +9,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import NDArray
 
 from spdnet._checks import require_choice, require_number
-from spdnet.plots.style import (
-    BASELINE,
-    INK,
-    TRAIN,
-    VAL,
-    get_axes,
-    styled,
-    to_tensor,
-    use_log_scale,
-)
+from spdnet.plots.style import BASELINE, INK, TRAIN, VAL, get_axes, styled, to_tensor, use_log_scale
 
 _PARTS = {"train": "train", "val": "validation", "test": "test"}
 _PART_COLORS = {"train": TRAIN, "val": VAL, "test": BASELINE}

@@ -7,13 +7,7 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from spdnet.linalg import Log, spectral_map, vech
-from spdnet.plots.style import (
-    MAX_LABELED_CLASSES,
-    get_axes,
-    split_by_class,
-    styled,
-    to_tensor,
-)
+from spdnet.plots.style import MAX_LABELED_CLASSES, get_axes, split_by_class, styled, to_tensor
 
 
 @styled
