@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 from spdnet import SPDNet
 from spdnet.baselines import RSR, SPDML, NearestNeighbor, SteinSVC
 from spdnet.linalg import logm, spectral_map
-from spdnet.manifolds import METRICS, affine_invariant, log_euclidean, stiefel
+from spdnet.manifolds import METRICS, MetricNames, affine_invariant, log_euclidean, stiefel
 from spdnet.nn import (
     SPDMLR,
     BiMap,
@@ -22,7 +22,6 @@ from spdnet.nn import (
     SPDPool,
     SPDResidual,
 )
-from spdnet.nn.classifiers import MLR_METRICS
 from spdnet.optim import RiemannianAdam, RiemannianSGD
 from spdnet.testing import assert_on_stiefel
 from tests.cases import SPECTRA, random_spd, random_symmetric, with_spectrum
@@ -244,7 +243,7 @@ NETWORKS = [
     {},
     {"recipe": "paper"},
     *({"norm": norm} for norm in ("brooks", "log_euclidean", "affine_invariant", "log_cholesky")),
-    *({"head": metric} for metric in MLR_METRICS),
+    *({"head": metric} for metric in MetricNames("logits")),
     {"model": "multibranch"},
     {"model": "tsmnet"},
 ]
@@ -288,7 +287,10 @@ LAYERS = {
         (8,),
     ),
     "norm of domains": (lambda w: SPDDomainBatchNorm(6, 1, bias=True, **w), (8,)),
-    **{f"MLR {metric}": (lambda w, m=metric: SPDMLR(6, 3, m, **w), (8,)) for metric in MLR_METRICS},
+    **{
+        f"MLR {metric}": (lambda w, m=metric: SPDMLR(6, 3, m, **w), (8,))
+        for metric in MetricNames("logits")
+    },
     "residual": (lambda w: SPDResidual(ReEig(0.5, **w)), (8,)),
     "root": (lambda w: MatrixSqrt(), (8,)),
     "root, Newton-Schulz": (lambda w: MatrixSqrt("newton_schulz"), (8,)),
@@ -318,7 +320,7 @@ def test_layers_on_cuda_follow_the_cpu(name):
         NearestNeighbor("affine_invariant"),
         NearestNeighbor("log_euclidean", max_train=20),
         SPDML("stein", 3, tol=0.1),
-        SPDML("aim", 3, tol=0.1, init="lda"),
+        SPDML("affine_invariant", 3, tol=0.1, init="lda"),
         RSR(),
         SteinSVC(),
     ],

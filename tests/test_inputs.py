@@ -5,9 +5,8 @@ import pytest
 from scipy.linalg import block_diag
 
 from spdnet import SPDNetClassifier
-from spdnet.baselines import MinimumDistanceToMean
+from spdnet.baselines import MeanFeatureVerifier, MinimumDistanceToMean
 from spdnet.baselines.deep_o2p import DeepO2PClassifier
-from spdnet.baselines.mean_feature import MeanFeatureVerifier
 from spdnet.covariance import estimate
 from spdnet.data import DataError, LabelledArrays, examine, hold_out, read, treat
 from spdnet.runs import RunFolder, Settings, TrainedModel, train

@@ -27,11 +27,10 @@ from sklearn.preprocessing import FunctionTransformer
 from torch import nn
 
 from spdnet import SPDNet, SPDNetClassifier, covariance
-from spdnet.manifolds import METRICS
+from spdnet.manifolds import METRICS, MetricNames
 from spdnet.manifolds.stiefel import StiefelParameter
 from spdnet.models import ConvSPDNet, MultiBranchSPDNet, O2PNet, SignalNet, TSMNet
 from spdnet.models.spdnet import NORMS
-from spdnet.nn.classifiers import MLR_METRICS
 from spdnet.optim import RiemannianAdam, RiemannianSGD
 from spdnet.testing import assert_on_stiefel
 from spdnet.training import RECIPES, LabelledMatrices, Trainer, build
@@ -629,7 +628,7 @@ EXPORTED = {
     "second order": lambda dtype: O2PNet(2).to(dtype),
     "covariances": partial(SignalNet, 4, 2, model="spdnet"),
     **{f"norm {name}": partial(SPDNet, (4, 3, 3), 2, norm=name) for name in NORMS},
-    **{f"head {name}": partial(SPDNet, (4, 3, 3), 2, head=name) for name in MLR_METRICS},
+    **{f"head {name}": partial(SPDNet, (4, 3, 3), 2, head=name) for name in MetricNames("logits")},
 }
 FEW = {"center", "percent", "tsmnet", "head affine_invariant"}
 #: a process that cannot import spdnet; writes the results of the programs in a folder

@@ -238,7 +238,7 @@ def test_embedding_of_matrices_is_log_euclidean():
     assert ax.get_legend() is None
 
 
-def test_many_classes_have_colours_and_few_a_legend(rng):
+def test_many_classes_have_colors_and_few_a_legend(rng):
     for n, shown in ((10, True), (25, True), (26, False)):
         ax = plots.embedding(rng.normal(size=(2 * n, 3)), np.arange(2 * n) % n)
         colors = {tuple(c.get_facecolor()[0]) for c in ax.collections}
@@ -307,7 +307,7 @@ BAD = {
     "table": (
         lambda: plots.confusion(y_true=np.eye(2), y_pred=np.eye(2)),
         ValueError,
-        r"confusion: expected y_true to be a row.*\(2, 2\)",
+        r"confusion: expected y_true to be one-dimensional.*\(2, 2\)",
     ),
     "curve": (lambda: plots.roc([0.1, 0.2, 0.3]), ValueError, "roc: .*pair.*metrics.roc"),
     "rates": (lambda: plots.roc(([0, 2], [0, 1])), ValueError, "roc: .*from 0 to 1"),

@@ -29,7 +29,7 @@ from spdnet.baselines import (
     SteinSVC,
 )
 from spdnet.baselines.estimator import subsample
-from spdnet.baselines.log_det import project_in_turn, root
+from spdnet.baselines.log_det import cyclic_projections, solve_step
 from spdnet.baselines.spdml import cost_and_gradient
 from spdnet.data import load_digits_spd
 from spdnet.linalg import logm, vech
@@ -64,7 +64,7 @@ BANDS = {
     "SVM Stein": (SteinSVC(), 0.97, 1),
     "SPDML-Stein": (SPDML("stein", init="identity", **UNBALANCED), 0.97, 1),
     "SPDML-Stein from LDA": (SPDML("stein", init="lda", **UNBALANCED), 0.97, 1),
-    "SPDML-AIM": (SPDML("aim", init="identity", **UNBALANCED), 0.97, 1),
+    "SPDML-AIM": (SPDML("affine_invariant", init="identity", **UNBALANCED), 0.97, 1),
     "RSR-SPDML": (
         make_pipeline(SPDML("stein", init="identity", **UNBALANCED), RSR()),
         0.97,
@@ -110,7 +110,7 @@ METHODS = [
     CDL("pls"),
     LEML(n_pairs=60),
     SPDML("stein", 2, tol=0.1),
-    SPDML("aim", 2, tol=0.1),
+    SPDML("affine_invariant", 2, tol=0.1),
     RSR(),
     SteinSVC(),
     LogEuclideanClassifier(method="svm"),
@@ -200,7 +200,7 @@ def test_stein_divergence_of_large_matrices_is_finite():
     torch.testing.assert_close(D[0, 1].item(), 400 * (np.log(1.5) - np.log(2) / 2))
 
 
-def test_neighbours_vote_and_the_nearest_decides():
+def test_neighbors_vote_and_the_nearest_decides():
     scale = np.array([1.0, 1.1, 2.0, 2.1, 2.2])
     X, y = scale[:, None, None] * np.eye(2), np.array(["x", "y", "y", "z", "z"])
     assert NearestNeighbor(k=1).fit(X, y).predict(1.02 * np.eye(2)[None]) == ["x"]
@@ -234,7 +234,7 @@ def test_cdl_is_kernel_discriminant_analysis(n):
     np.testing.assert_allclose(np.abs(ours), np.abs(z), atol=1e-7)
 
 
-def test_cdl_without_regularisation_is_linear_discriminant_analysis():
+def test_cdl_without_regularization_is_linear_discriminant_analysis():
     X, y = problem(40)
     F, codes = log_rows(X), np.unique(y, return_inverse=True)[1]
     F = F - F.mean(0)
@@ -274,23 +274,23 @@ def test_cdl_pls_stops_when_nothing_is_left_to_explain():
     np.testing.assert_allclose(model.decision_function(twice[:3]), np.eye(3), atol=1e-8)
 
 
-def test_pair_scores_know_who_is_alike():
+def test_similarity_is_larger_within_a_class():
     X, y = problem(30)
     same = X[y == "a"]
-    for model in (CDL(), LEML(n_pairs=60), SPDML("aim", 2, tol=0.1)):
+    for model in (CDL(), LEML(n_pairs=60), SPDML("affine_invariant", 2, tol=0.1)):
         model.fit(X, y)
-        alike = model.pair_score(same[:5], same[5:10])
-        other = model.pair_score(same[:5], X[y == "b"][:5])
-        assert alike.shape == (5,)
+        alike = model.similarity(same[:5], same[5:9])
+        other = model.similarity(same[:5], X[y == "b"][:5])
+        assert alike.shape == (5, 4)
         assert alike.mean() > other.mean()
-        np.testing.assert_allclose(model.pair_score(X, X), 0, atol=1e-6)
+        np.testing.assert_allclose(np.diagonal(model.similarity(X, X)), 0, atol=1e-6)
 
 
 def test_a_projection_of_rank_one_has_a_closed_form():
     rng = np.random.default_rng(0)
     for _ in range(20):
         p, xi, eta = rng.uniform(0.1, 5, 3)
-        s = root(np.array([p]), xi, eta)
+        s = solve_step(np.array([p]), xi, eta)
         assert s == pytest.approx(eta / (eta + 1) * (1 / p - 1 / xi), abs=1e-10)
 
 
@@ -300,7 +300,7 @@ def test_one_constraint_is_met_at_the_least_cost():
     A = rng.normal(size=(3, 3))
     M, xi0, eta = (A + A.T) @ (A + A.T), 1.0, 0.7
     m, V = np.linalg.eigh(M)
-    s = root(m, xi0, eta)
+    s = solve_step(m, xi0, eta)
     Q, xi = (V / (1 - s * m)) @ V.T, 1 / (1 / xi0 + s / eta)
     assert np.trace(Q @ M) == pytest.approx(xi)
 
@@ -322,7 +322,7 @@ def test_leml_distance_is_that_of_its_matrix():
     T = logm(torch.from_numpy(X)).numpy()
     A = T[0] - T[1]
     expected = np.sqrt(np.trace(model.Q_ @ A @ A))
-    assert -model.pair_score(X[:1], X[1:2])[0] == pytest.approx(expected)
+    assert -model.similarity(X[:1], X[1:2])[0, 0] == pytest.approx(expected)
     assert np.linalg.eigvalsh(model.Q_).min() > 0
     assert model.transform(X).shape == (30, 3, 3)
     full = LEML(n_pairs=60).fit(X, y)
@@ -346,12 +346,7 @@ def test_multipliers_that_settle_end_the_sweeps():
         steps.append(c)
         return xi, 1.0
 
-    def nothing(done, total):
-        pass
-
-    bound = np.ones(2)
-    kind = {"tol": 1e-3, "progress": nothing}
-    assert project_in_turn("test", step, bound, sign, max_sweeps=9, **kind) == 2
+    assert cyclic_projections(LEML(max_sweeps=9), step, np.ones(2), sign) == 2
     assert steps == [0, 1, 0, 1]
 
 
@@ -386,8 +381,8 @@ def test_spdml_gradients(metric):
 
 
 @pytest.mark.parametrize("balance", [True, False])
-def test_spdml_counts_neighbours_as_in_the_paper(balance):
-    """The affinity is 1 if either matrix is among the neighbours of the other, or both."""
+def test_spdml_counts_neighbors_as_in_the_paper(balance):
+    """The affinity is 1 if either matrix is among the neighbors of the other, or both."""
     X, y = problem(12)
     model = SPDML("stein", 4, k_w=2, k_b=1, init="identity", balance=balance).fit(X, y)
     D = stein.pairwise(torch.from_numpy(X)).numpy()
@@ -402,7 +397,7 @@ def test_spdml_counts_neighbours_as_in_the_paper(balance):
     assert model.costs_[0] == pytest.approx(((G[0] - G[1]) * D).sum())  # the whole space
 
 
-@pytest.mark.parametrize("metric", ["stein", "aim"])
+@pytest.mark.parametrize("metric", ["stein", "affine_invariant"])
 def test_spdml_converges_or_warns(metric):
     X, y = problem(40, 6)
     limit = SPDML(metric, 3, tol=1e-7).fit(X, y).costs_
@@ -434,7 +429,8 @@ def test_sparse_codes_satisfy_their_conditions():
     A = model.dictionary_
     np.testing.assert_allclose(A.T @ A, K, atol=1e-8)
     new = random_spd(4, 4, seed=9).numpy()
-    codes, k = model.codes(new), model._kernel(torch.from_numpy(new))
+    k = model._kernel(torch.from_numpy(new))
+    codes = model._sparse_codes(model._targets(torch.from_numpy(new)))
     gradient = codes @ K - k
     at_zero = codes == 0
     assert at_zero.any()
@@ -486,11 +482,11 @@ def test_herml_distances_of_new_sets():
     model = HERML().fit(X, y)
     D = model.distances(X)
     np.testing.assert_allclose(np.diagonal(D), 0, atol=1e-5)
-    expected = -np.sqrt(np.maximum(D[[0, 1, 2], [3, 4, 5]], 0))
-    np.testing.assert_allclose(model.pair_score(X[:3], X[3:6]), expected, atol=1e-6)
-    learnt = [K.copy() for K in model.kernels_]
-    learnt = model._learn_kernels(learnt)
-    total = sum(np.add.outer(np.diagonal(K), np.diagonal(K)) - 2 * K for K in learnt)
+    expected = -np.sqrt(np.maximum(D[:3, 3:7], 0))
+    np.testing.assert_allclose(model.similarity(X[:3], X[3:7]), expected, atol=1e-6)
+    learned = [K.copy() for K in model.kernels_]
+    learned = model._learn_kernels(learned)
+    total = sum(np.add.outer(np.diagonal(K), np.diagonal(K)) - 2 * K for K in learned)
     np.testing.assert_allclose(D, total, atol=1e-5)
     with pytest.raises(ValueError, match="differ"):
         HERML().fit([np.ones((3, 4)), *X[1:]], y)
@@ -499,17 +495,17 @@ def test_herml_distances_of_new_sets():
 def test_mean_features():
     X, _ = sets(6)
     model = MeanFeatureVerifier().fit(X)
-    scores = model.pair_score(X, X)
-    np.testing.assert_allclose(scores, 1)
+    assert model.similarity(X, X[:4]).shape == (6, 4)
+    np.testing.assert_allclose(np.diagonal(model.similarity(X, X)), 1)
     scaled = [values * np.arange(1, len(values) + 1)[:, None] for values in X]
-    np.testing.assert_allclose(model.pair_score(X, scaled), 1)
+    np.testing.assert_allclose(np.diagonal(model.similarity(X, scaled)), 1)
     opposite = [-values for values in X]
-    np.testing.assert_allclose(model.pair_score(X, opposite), -1)
+    np.testing.assert_allclose(np.diagonal(model.similarity(X, opposite)), -1)
 
 
 def test_progress_of_long_work(capsys, monkeypatch):
     clock = iter(range(0, 1000, 3))
-    monkeypatch.setattr("spdnet.baselines.progress.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("spdnet.baselines.estimator.time.monotonic", lambda: next(clock))
     X, y = problem(30)
     NearestNeighbor("stein", verbose=True).fit(X, y).predict(X)
     assert "distances 30 of 30" in capsys.readouterr().err
@@ -554,7 +550,7 @@ def test_more_features_than_matrices_change_nothing(method):
     new, _ = problem(30, 9, seed=5)
     model = LogEuclideanClassifier(method=method).fit(X, y)
     scaler = StandardScaler().fit(log_rows(X))
-    plain = model._make().fit(scaler.transform(log_rows(X)), y)
+    plain = model._make_classifier().fit(scaler.transform(log_rows(X)), y)
     np.testing.assert_array_equal(
         model.predict(new), plain.predict(scaler.transform(log_rows(new)))
     )
@@ -588,7 +584,7 @@ def test_a_kernel_that_is_none_is_projected():
     assert model.projection_ is not None
     P = model.projection_
     np.testing.assert_allclose(P @ P, P, atol=1e-10)
-    K = model._seen(torch.from_numpy(X))
+    K = model._projected_kernel(torch.from_numpy(X))
     assert np.linalg.eigvalsh((K + K.T) / 2).min() > -1e-9
     assert SteinSVC().fit(*problem()).projection_ is None
 
@@ -617,12 +613,12 @@ def test_alike_matrices_are_refused_or_told():
 
 def test_herml_without_means_and_with_copies():
     X, y = sets(20)
-    centred = [np.round(8 * values) for values in X]
-    centred = [np.concatenate([values, -values]) for values in centred]  # all means are zero
-    model = HERML().fit(centred, y)
+    centered = [np.round(8 * values) for values in X]
+    centered = [np.concatenate([values, -values]) for values in centered]  # all means are zero
+    model = HERML().fit(centered, y)
     assert np.isinf(model.widths_[0])
-    assert np.isfinite(model.distances(centred)).all()
-    assert model.score(centred, y) > 0.9
+    assert np.isfinite(model.distances(centered)).all()
+    assert model.score(centered, y) > 0.9
     copies = X + [values * (1 + 1e-8) for values in X]
     assert HERML().fit(copies, np.concatenate([y, y])).score(X, y) > 0.9
 

@@ -5,9 +5,9 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from spdnet import SPDNet
+from spdnet.manifolds import MetricNames
 from spdnet.models import SPDNetBN, SPDNetLieBN, SPDNetMLR
 from spdnet.nn import SPDMLR, SPDBatchNorm
-from spdnet.nn.classifiers import MLR_METRICS
 from spdnet.optim import RiemannianAdam
 from spdnet.testing import assert_on_stiefel, check_layer
 from tests.cases import random_spd
@@ -16,7 +16,7 @@ X, y = random_spd(9, 6), torch.arange(9) % 3
 NORMS = ("brooks", "log_euclidean", "affine_invariant", "log_cholesky")
 SETTINGS = [
     *({"norm": norm} for norm in NORMS),
-    *({"head": metric} for metric in MLR_METRICS),
+    *({"head": metric} for metric in MetricNames("logits")),
     {"norm": "log_cholesky", "head": "log_cholesky", "center": "log_euclidean", "eps": "20%"},
 ]
 every_setting = pytest.mark.parametrize("settings", SETTINGS, ids=str)

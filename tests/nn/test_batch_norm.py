@@ -91,7 +91,7 @@ def test_without_variance_only_the_mean_moves(metric):
     torch.testing.assert_close(variance, before)
 
 
-def test_the_paper_s_normalisation_by_its_formula():
+def test_the_paper_s_normalization_by_its_formula():
     layer = make({})
     L = logm(X)
     M = L.mean(0)
@@ -201,7 +201,7 @@ def test_one_matrix_or_its_copies_have_no_dispersion_to_divide_by(metric, dtype)
         assert_spd(Y.detach())
         (G,) = torch.autograd.grad(Y.square().sum(), inputs)
         assert G.abs().max() < 100
-        if len(batch) == 1:  # by what is known, and nothing is learnt from it
+        if len(batch) == 1:  # by what is known, and nothing is learned from it
             assert all(torch.equal(v, before[k]) for k, v in layer.state_dict().items())
             torch.testing.assert_close(layer.eval()(batch.to(dtype)), Y)
         else:

@@ -4,15 +4,14 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from spdnet.linalg import expm, logm, powm, symmetrize
-from spdnet.manifolds import METRICS, bures_wasserstein
+from spdnet.manifolds import METRICS, MetricNames, bures_wasserstein
 from spdnet.nn import SPDMLR, MinimumDistance
-from spdnet.nn.classifiers import MLR_METRICS
 from spdnet.testing import check_layer
 from tests.cases import random_spd, random_symmetric, with_spectrum
 
 X = random_spd(4, 3)
 LAYERS = {
-    **{metric: lambda metric=metric: SPDMLR(3, 2, metric) for metric in MLR_METRICS},
+    **{metric: lambda metric=metric: SPDMLR(3, 2, metric) for metric in MetricNames("logits")},
     "trace": lambda: SPDMLR(3, 2, beta=-0.3, alpha=2.0),
     "affine trace": lambda: SPDMLR(3, 2, "affine_invariant", beta=0.5, power=0.5),
     "Euclidean trace": lambda: SPDMLR(3, 2, "power_euclidean", beta=1 / 3, power=0.5),

@@ -233,7 +233,7 @@ def test_extremes():
     [
         (None, "domains"),
         (torch.tensor([0]), "12"),
-        (torch.zeros(12), "whole"),
+        (torch.zeros(12), "integers"),
         (torch.full((12,), 3), "from 0 to 2"),
         (torch.full((12,), -1), "from 0 to 2"),
         ([0] * 12, "tensor"),
@@ -248,7 +248,7 @@ def test_bad_input():
     layer = make()
     with pytest.raises(ValueError, match="positive"):
         layer(-X, DOMAIN)
-    with pytest.raises(ValueError, match="whole"):
+    with pytest.raises(ValueError, match="integers"):
         layer(X[0], DOMAIN[:1])
     with pytest.raises(ValueError, match="add_domain"):
         layer.refit(X, 3)
@@ -259,7 +259,7 @@ def test_bad_input():
             layer.anneal(epoch, epochs)
     with pytest.raises(TypeError, match="variance"):
         make(variance="entrywise")
-    with pytest.raises(TypeError, match="whole"):
+    with pytest.raises(TypeError, match="an integer"):
         layer.refit(X, "a")
     for settings in ({"momentum": 0.0}, {"eval_momentum": 2.0}, {"n_domains": 0}, {"power": 0.0}):
         with pytest.raises(ValueError, match=next(iter(settings))):

@@ -1,4 +1,4 @@
-"""The methods that SPDNet is compared with, with the conventions of scikit-learn."""
+"""Baselines with a scikit-learn interface: the methods of the paper's comparison, and others."""
 
 from spdnet.baselines.cdl import CDL
 from spdnet.baselines.deep_o2p import DeepO2PClassifier
@@ -6,8 +6,8 @@ from spdnet.baselines.expressionlets import ExpressionletClassifier
 from spdnet.baselines.herml import HERML
 from spdnet.baselines.leml import LEML
 from spdnet.baselines.log_euclidean import LogEuclideanClassifier
-from spdnet.baselines.mean_feature import MeanFeatureVerifier
 from spdnet.baselines.neighbors import MinimumDistanceToMean, NearestNeighbor
+from spdnet.baselines.sets import MeanFeatureVerifier
 from spdnet.baselines.spdml import SPDML
 from spdnet.baselines.stein_kernel import RSR, SteinSVC
 

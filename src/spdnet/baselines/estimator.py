@@ -1,6 +1,10 @@
-"""What all shallow methods on SPD matrices share."""
+"""Base classes of the baselines."""
 
 import copy
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Self
 
 import numpy
@@ -13,52 +17,51 @@ from spdnet._checks import require_count
 from spdnet._inputs import checked_matrices, encode_labels
 from spdnet.training.device import resolve_device
 
+IntArray = NDArray[numpy.int64]
 
-class SPDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A classifier of SPD matrices ``(N, n, n)``, in float64.
 
-    On the CPU, or on the ``device`` of those that have one; what is learnt is kept on the CPU.
-    A method has ``_require_settings``, ``_learn`` and ``_codes``.
+class Baseline(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Base class of the classifiers.
+
+    A subclass defines ``_require_settings``, ``_validate``, ``_fit`` and ``_predict``. Codes are
+    indices into ``classes_``.
     """
 
     classes_: NDArray[Any]
     n_features_in_: int
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Learn from SPD matrices ``(N, n, n)`` and their classes ``(N,)``."""
+    def fit(self, X: Any, y: ArrayLike) -> Self:
+        """Fit to samples ``X`` with classes ``y (N,)``."""
         self._require_settings()
-        matrices = self._checked(X)
-        learnt = copy.copy(self)  # a fit that is refused changes nothing
-        learnt.classes_, codes = encode_labels(type(self).__name__, y, len(matrices))
-        learnt.n_features_in_ = matrices.shape[-1]
-        learnt._learn(matrices, codes)
-        self.__dict__.update(vars(learnt))
+        samples = self._validate(X)
+        fitted = copy.copy(self)  # a fit that fails changes nothing
+        fitted.classes_, codes = encode_labels(type(self).__name__, y, len(samples))
+        fitted.n_features_in_ = samples[0].shape[-1]
+        fitted._fit(samples, codes)
+        self.__dict__.update(vars(fitted))
         return self
 
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """The class of each matrix ``(N, n, n)``."""
-        matrices = self._matrices(X)
-        return self.classes_[self._codes(matrices)]
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Predict the class of each sample."""
+        samples = self._validate_fitted(X)
+        return self.classes_[self._predict(samples)]
 
     def _require_settings(self) -> None:
-        """Refuse settings that make no sense."""
-
-    def _learn(self, X: Tensor, codes: NDArray[numpy.int64]) -> None:
-        """Set what is learnt from checked matrices, and places in ``classes_``, which is there."""
         raise NotImplementedError
 
-    def _codes(self, X: Tensor) -> NDArray[numpy.int64]:
-        """Places in ``classes_`` of checked matrices."""
+    def _validate(self, X: Any, n: int | None = None) -> Any:
+        """Convert the samples; raise an error if they are not valid or do not have size ``n``."""
         raise NotImplementedError
 
-    def _matrices(self, X: ArrayLike) -> Tensor:
-        """The matrices as a tensor, all SPD and of the size of the training."""
+    def _validate_fitted(self, X: Any) -> Any:
         check_is_fitted(self)
-        return self._checked(X, self.n_features_in_)
+        return self._validate(X, self.n_features_in_)
 
-    def _checked(self, X: ArrayLike, n: int | None = None) -> Tensor:
-        where = resolve_device(getattr(self, "device", "cpu"))
-        return checked_matrices(type(self).__name__, X, n=n, device=where)
+    def _fit(self, X: Any, codes: IntArray) -> None:
+        raise NotImplementedError
+
+    def _predict(self, X: Any) -> IntArray:
+        raise NotImplementedError
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -67,10 +70,34 @@ class SPDClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-def subsample(
-    codes: NDArray[numpy.int64], max_train: int | None, seed: int = 0
-) -> NDArray[numpy.int64]:
-    """At most so many places, each class in its share and at least once; all when None."""
+class SPDClassifier(Baseline):
+    """Base class of classifiers of SPD matrices ``(N, n, n)`` in float64.
+
+    Computes on ``device`` if the subclass has one. Fitted attributes are on the CPU.
+    """
+
+    def _validate(self, X: ArrayLike, n: int | None = None) -> Tensor:
+        device = resolve_device(getattr(self, "device", "cpu"))
+        return checked_matrices(type(self).__name__, X, n=n, device=device)
+
+
+class ScoresMixin:
+    """Prediction of the class with the largest score; a subclass defines ``_scores``."""
+
+    def decision_function(self, X: ArrayLike) -> NDArray[Any]:
+        """Compute the scores ``(N, n_classes)``; for two classes their difference ``(N,)``."""
+        scores = self._scores(self._validate_fitted(X))  # type: ignore[attr-defined]
+        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
+
+    def _scores(self, X: Any) -> NDArray[Any]:
+        raise NotImplementedError
+
+    def _predict(self, X: Any) -> IntArray:
+        return self._scores(X).argmax(1)
+
+
+def subsample(codes: IntArray, max_train: int | None, seed: int = 0) -> IntArray:
+    """Draw at most ``max_train`` indices, stratified, with at least one per class; None: all."""
     if max_train is None:
         return numpy.arange(len(codes))
     require_count("subsample", "max_train", max_train)
@@ -85,6 +112,20 @@ def subsample(
     return numpy.sort(numpy.concatenate(kept))
 
 
-def one_column_for_two(scores: NDArray[Any]) -> NDArray[Any]:
-    """Scores ``(N, n_classes)`` as scikit-learn wants them: for two classes their difference."""
-    return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
+@contextmanager
+def show_progress(enabled: bool, what: str) -> Iterator[Callable[[int, int], None]]:
+    """Print the progress to standard error every two seconds, if enabled."""
+    last, printed = time.monotonic(), False
+
+    def update(done: int, total: int) -> None:
+        nonlocal last, printed
+        now = time.monotonic()
+        if enabled and now - last > 2:
+            last, printed = now, True
+            print(f"\r{what} {done} of {total}", end="", file=sys.stderr, flush=True)
+
+    try:
+        yield update
+    finally:
+        if printed:
+            print(file=sys.stderr)

@@ -1,5 +1,6 @@
 """Log-Euclidean metric learning."""
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy
@@ -8,60 +9,53 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import TransformerMixin
 from torch import Tensor
 
-from spdnet._checks import require_count, require_number
+from spdnet._checks import require_count
 from spdnet._inputs import seed_of
-from spdnet.baselines.estimator import SPDClassifier, subsample
-from spdnet.baselines.log_det import bounds, choose_pairs, project_in_turn, root
+from spdnet.baselines.estimator import IntArray, SPDClassifier, subsample
+from spdnet.baselines.log_det import cyclic_projections, draw_pairs, require_settings, solve_step
 from spdnet.baselines.neighbors import vote
-from spdnet.baselines.progress import Progress
 from spdnet.linalg import expm, logm
 from spdnet.linalg.threads import one_thread
 from spdnet.manifolds.pairs import euclidean
 
 
+@dataclass(eq=False, repr=False)
 class LEML(TransformerMixin, SPDClassifier):  # type: ignore[misc]
-    r"""Log-Euclidean metric learning (Huang et al., 2015), and the nearest neighbour.
+    r"""Log-Euclidean metric learning with a nearest-neighbor classifier.
 
     Learns the positive definite :math:`Q` of
-    :math:`d^2(X, Y) = \mathrm{tr}(Q (\log X - \log Y)^2)`, as near to the identity as it can be
-    while pairs of one class come nearer than a bound and others farther: by projections onto one
-    constraint at a time.
-
-    Fitting costs an eigendecomposition of n by n for each pair and sweep.
+    :math:`d^2(X, Y) = \mathrm{tr}(Q (\log X - \log Y)^2)` that is nearest to the identity such that
+    pairs of one class are nearer than a bound, and other pairs farther. Fitting costs an
+    eigendecomposition of n by n per pair and sweep.
 
     Parameters
     ----------
     slack : float
-        Weight :math:`\eta` of the bounds against the distance of Q from the identity; a larger one
-        follows the pairs more closely, and takes longer.
+        Weight :math:`\eta` of the bounds against the divergence of Q from the identity. A larger
+        value fits the pairs more closely and takes longer.
     spread : float
-        The bounds are so many deviations below and above the mean squared distance of the pairs.
+        The bounds are this many standard deviations below and above the mean squared distance.
     n_pairs : int, optional
-        Half of one class; when not given, 40 C (C - 1) for C classes, at most 2000.
+        Number of pairs, half of them of one class; by default 40 C (C - 1) for C classes, at most
+        2000.
     n_components : int, optional
-        Size of the matrices of ``transform``; the size of the input when not given.
-    tol : float
-        Relative change of the multipliers in a sweep at which it ends.
-    max_sweeps : int
-        Before convergence the metric can be worse than none, of which a warning tells.
+        Size of the matrices of ``transform``; by default the size of the input.
+    tol, max_sweeps : float and int
+        Relative change of the multipliers in a sweep at which to stop, and maximum of sweeps.
     random_state : int, RandomState or None
-        Of the pairs.
-    max_train : int, optional
-        Keep at most so many training matrices as neighbours, each class in its share.
-    verbose : bool
-        Show progress.
+        Seed of the pairs.
+    max_train, verbose : see :class:`NearestNeighbor`
 
     Attributes
     ----------
-    classes_ : array, shape (n_classes,)
     Q_ : array, shape (n, n)
     n_iter_ : int
-        Sweeps.
+        Number of sweeps.
 
     References
     ----------
-    Z. Huang, R. Wang, S. Shan, X. Li, X. Chen, "Log-Euclidean metric learning on symmetric positive
-    definite manifold with application to image set classification", ICML 2015.
+    Z. Huang et al., "Log-Euclidean metric learning on symmetric positive definite manifold with
+    application to image set classification", ICML 2015.
 
     Examples
     --------
@@ -73,48 +67,34 @@ class LEML(TransformerMixin, SPDClassifier):  # type: ignore[misc]
     ((100, 8, 8), True)
     """
 
-    def __init__(
-        self,
-        slack: float = 0.1,
-        spread: float = 0.1,
-        *,
-        n_pairs: int | None = None,
-        n_components: int | None = None,
-        tol: float = 1e-3,
-        max_sweeps: int = 100,
-        random_state: Any = 0,
-        max_train: int | None = None,
-        verbose: bool = False,
-    ) -> None:
-        self.slack = slack
-        self.spread = spread
-        self.n_pairs = n_pairs
-        self.n_components = n_components
-        self.tol = tol
-        self.max_sweeps = max_sweeps
-        self.random_state = random_state
-        self.max_train = max_train
-        self.verbose = verbose
+    slack: float = 0.1
+    spread: float = 0.1
+    _: KW_ONLY
+    n_pairs: int | None = None
+    n_components: int | None = None
+    tol: float = 1e-3
+    max_sweeps: int = 100
+    random_state: Any = 0
+    max_train: int | None = None
+    verbose: bool = False
 
     def _require_settings(self) -> None:
-        for name in ("slack", "spread", "tol"):
-            require_number("LEML", name, getattr(self, name), above=0)
-        for name in ("max_sweeps", "n_pairs", "n_components"):
-            if getattr(self, name) is not None:
-                require_count("LEML", name, getattr(self, name))
+        require_settings(self)
+        if self.n_components is not None:
+            require_count("LEML", "n_components", self.n_components)
 
-    def _learn(self, X: Tensor, codes: NDArray[numpy.int64]) -> None:
+    def _fit(self, X: Tensor, codes: IntArray) -> None:
         T = logm(X, check=False).numpy()
         with one_thread():  # each matrix is small
-            self._learn_metric(T, codes)
+            self._fit_metric(T, codes)
         kept = subsample(codes, self.max_train)
         self.codes_, self.embedded_ = codes[kept], self._embed(T[kept])
 
-    def _learn_metric(self, T: NDArray[Any], codes: NDArray[numpy.int64]) -> None:
-        pairs, sign = choose_pairs(codes, self.n_pairs, seed_of(self.random_state))
+    def _fit_metric(self, T: NDArray[Any], codes: IntArray) -> None:
+        pairs, sign = draw_pairs(codes, self.n_pairs, seed_of(self.random_state))
         A = T[pairs[:, 0]] - T[pairs[:, 1]]
         distances = numpy.square(A).sum((1, 2))
-        differs = distances > 0  # a matrix and its copy say nothing
+        differs = distances > 0  # equal matrices do not constrain the metric
         A, sign, distances = A[differs], sign[differs], distances[differs]
         h = numpy.eye(T.shape[-1])  # Q = h h^T
 
@@ -123,24 +103,12 @@ class LEML(TransformerMixin, SPDClassifier):  # type: ignore[misc]
             B = A[c] @ h
             m, V = numpy.linalg.eigh(B.T @ B)
             m = numpy.maximum(m, 0)
-            a = min(multiplier, sign[c] * root(m, xi, self.slack))
+            a = min(multiplier, sign[c] * solve_step(m, xi, self.slack))
             s = sign[c] * a
             h = (h @ V) / numpy.sqrt(1 - s * m)
             return 1 / (1 / xi + s / self.slack), multiplier - a
 
-        if len(A):
-            with Progress(self.verbose, "LEML, sweep") as progress:
-                self.n_iter_ = project_in_turn(
-                    "LEML",
-                    step,
-                    bounds(distances, sign, self.spread),
-                    sign,
-                    tol=self.tol,
-                    max_sweeps=self.max_sweeps,
-                    progress=progress,
-                )
-        else:
-            self.n_iter_ = 0
+        self.n_iter_ = cyclic_projections(self, step, distances, sign)
         self.Q_ = h @ h.T
         s, V = numpy.linalg.eigh(self.Q_)
         k = min(self.n_components or len(s), len(s))
@@ -148,25 +116,20 @@ class LEML(TransformerMixin, SPDClassifier):  # type: ignore[misc]
         self.W_ = V[:, ::-1][:, :k] * s[::-1][:k] ** 0.25
 
     def _embed(self, T: NDArray[Any]) -> NDArray[Any]:
-        """Vectors whose distance is the learnt one."""
+        """Map logarithms to vectors with the learned distances."""
         return (self.root_ @ T).reshape(len(T), -1)
 
     def transform(self, X: ArrayLike) -> NDArray[Any]:
-        """SPD matrices ``exp(W^T log(X) W)``, of ``n_components``."""
-        T = logm(self._matrices(X), check=False).numpy()
+        """Compute the SPD matrices ``exp(W^T log(X) W)`` of size ``n_components``."""
+        T = logm(self._validate_fitted(X), check=False).numpy()
         return expm(torch.from_numpy(self.W_.T @ T @ self.W_), check=False).numpy()
 
-    def _codes(self, X: Tensor) -> NDArray[numpy.int64]:
-        Z = self._embed(logm(X, check=False).numpy())
-        D = euclidean(torch.from_numpy(Z), torch.from_numpy(self.embedded_))
-        return vote(D, self.codes_, 1)
-
-    def pair_score(self, A: ArrayLike, B: ArrayLike) -> NDArray[Any]:
-        """How alike the matrices of pairs are, ``(N,)``: minus their learnt distance."""
-        one, other = (self._embed(logm(self._matrices(X), check=False).numpy()) for X in (A, B))
-        return -numpy.linalg.norm(one - other, axis=1)
-
     def similarity(self, A: ArrayLike, B: ArrayLike) -> NDArray[Any]:
-        """Scores ``(N, M)`` of all of ``A`` with all of ``B``: see :meth:`pair_score`."""
-        one, other = (self._embed(logm(self._matrices(X), check=False).numpy()) for X in (A, B))
-        return -euclidean(torch.from_numpy(one), torch.from_numpy(other)).numpy()
+        """Compute the negative learned distances ``(N, M)`` of all pairs."""
+        logs = (logm(self._validate_fitted(X), check=False).numpy() for X in (A, B))
+        one, other = (torch.from_numpy(self._embed(T)) for T in logs)
+        return -euclidean(one, other).numpy()
+
+    def _predict(self, X: Tensor) -> IntArray:
+        Z = self._embed(logm(X, check=False).numpy())
+        return vote(euclidean(torch.from_numpy(Z), torch.from_numpy(self.embedded_)), self.codes_)

@@ -1,5 +1,6 @@
-"""Vector classifiers on matrix logarithms: what a network has to beat."""
+"""Vector classifiers on matrix logarithms."""
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy
@@ -12,12 +13,11 @@ from sklearn.utils.metaestimators import available_if
 from torch import Tensor
 
 from spdnet._checks import require_choice, require_number
-from spdnet.baselines.estimator import SPDClassifier
+from spdnet.baselines.estimator import IntArray, SPDClassifier
 from spdnet.manifolds import log_euclidean
 
-#: deviation of an entry, relative to the largest, that rounding alone may have
+#: standard deviation of an entry, relative to the largest entry, below which it is rounding
 _ROUNDING = 1e-12
-METHODS = ("logistic", "lda", "ridge", "svm")
 
 
 def _has_probabilities(model: Any) -> bool:
@@ -26,32 +26,29 @@ def _has_probabilities(model: Any) -> bool:
     return model.method in ("logistic", "lda")
 
 
+@dataclass(eq=False, repr=False)
 class LogEuclideanClassifier(SPDClassifier):
-    r"""A linear classifier, or a support vector machine, on the standardised entries of
-    :math:`\log X`.
+    r"""Linear classifier or support vector machine on the standardized entries of :math:`\log X`.
 
-    The cost of ``fit`` is that of N eigendecompositions, and of the classifier. Where there are
-    more features than matrices, those of the linear ones are first rotated into the space that the
-    matrices span, which changes nothing but the time for logistic and ridge regression; ``lda``
-    shrinks its covariance inside that space.
+    If there are more features than matrices, the features of the linear methods are first rotated
+    into the span of the matrices. This only saves time, except for ``lda``, which shrinks its
+    covariance in that space.
 
     Parameters
     ----------
     C : float
-        Inverse strength of the L2 penalty; ``ridge`` has the penalty 1 / C, ``lda`` has none.
+        Inverse strength of the L2 penalty; the penalty of ``ridge`` is 1 / C, ``lda`` has none.
     method : {"logistic", "lda", "ridge", "svm"}
-        Logistic regression, discriminant analysis with Ledoit-Wolf shrinkage, ridge regression to
-        the classes, or a support vector machine with a Gaussian kernel.
+        Logistic regression, linear discriminant analysis with Ledoit-Wolf shrinkage, ridge
+        classifier, or support vector machine with a Gaussian kernel.
     max_iter : int
-        Of the logistic regression.
+        Maximum number of iterations of the logistic regression.
 
     Attributes
     ----------
-    classes_ : array, shape (n_classes,)
     classifier_ : the scikit-learn classifier
     n_iter_ : int
-        Iterations of the logistic regression; ``max_iter`` means that it has not converged, of
-        which scikit-learn warns.
+        Iterations of the logistic regression.
 
     References
     ----------
@@ -68,56 +65,54 @@ class LogEuclideanClassifier(SPDClassifier):
     True
     """
 
-    n_iter_: int
-
-    def __init__(self, C: float = 1.0, *, method: str = "logistic", max_iter: int = 2000) -> None:
-        self.C = C
-        self.method = method
-        self.max_iter = max_iter
+    C: float = 1.0
+    _: KW_ONLY
+    method: str = "logistic"
+    max_iter: int = 2000
 
     def _require_settings(self) -> None:
         require_number("LogEuclideanClassifier", "C", self.C, above=0)
-        require_choice("LogEuclideanClassifier", "method", self.method, METHODS)
+        methods = ("logistic", "lda", "ridge", "svm")
+        require_choice("LogEuclideanClassifier", "method", self.method, methods)
 
-    def _learn(self, X: Tensor, codes: NDArray[numpy.int64]) -> None:
+    def _fit(self, X: Tensor, codes: IntArray) -> None:
         features = log_euclidean.vectors(X).numpy()
         self.scaler_ = StandardScaler().fit(features)
         noise = self.scaler_.scale_ <= _ROUNDING * numpy.abs(features).max()
-        self.scaler_.scale_[noise] = 1.0  # an entry that is always zero would be blown up
+        self.scaler_.scale_[noise] = 1.0  # do not amplify entries that are always zero
         features = self.scaler_.transform(features)
         self.rotation_ = None
         if features.shape[1] > features.shape[0] and self.method != "svm":
-            # no penalty sees a rotation, and the weights lie in the span of the data
+            # the penalties are invariant to rotation, and the weights lie in the span of the data
             self.rotation_ = numpy.linalg.qr(features.T)[0]
             features = features @ self.rotation_
-        self.classifier_ = self._make().fit(features, codes)
+        self.classifier_ = self._make_classifier().fit(features, codes)
         if self.method == "logistic":
             self.n_iter_ = int(self.classifier_.n_iter_.max())
 
-    def _make(self) -> Any:
+    def _make_classifier(self) -> Any:
         if self.method == "lda":
             return LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto")
         if self.method == "ridge":
             return RidgeClassifier(1 / self.C)
         if self.method == "svm":
-            return SVC(C=self.C, random_state=0)  # nothing is random, but a number is drawn
+            return SVC(C=self.C, random_state=0)  # the default consumes the global generator
         return LogisticRegression(C=self.C, max_iter=self.max_iter)
 
-    def _codes(self, X: Tensor) -> NDArray[numpy.int64]:
+    def _predict(self, X: Tensor) -> IntArray:
         return self.classifier_.predict(self._features(X))
 
     def decision_function(self, X: ArrayLike) -> NDArray[Any]:
-        """As that of the scikit-learn classifier."""
-        matrices = self._matrices(X)
+        """Return the scores of the scikit-learn classifier."""
+        matrices = self._validate_fitted(X)
         return self.classifier_.decision_function(self._features(matrices))
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: ArrayLike) -> NDArray[Any]:
-        """Probabilities ``(N, n_classes)`` in the order of ``classes_``; of logistic and LDA."""
-        matrices = self._matrices(X)
+        """Compute probabilities ``(N, n_classes)``, for ``logistic`` and ``lda``."""
+        matrices = self._validate_fitted(X)
         return self.classifier_.predict_proba(self._features(matrices))
 
     def _features(self, X: Tensor) -> NDArray[Any]:
-        features = log_euclidean.vectors(X).numpy()
-        features = self.scaler_.transform(features)
+        features = self.scaler_.transform(log_euclidean.vectors(X).numpy())
         return features if self.rotation_ is None else features @ self.rotation_

@@ -1,5 +1,6 @@
-"""The nearest neighbour, and the nearest mean."""
+"""Nearest-neighbor and nearest-mean classifiers."""
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy
@@ -9,14 +10,13 @@ from sklearn.base import TransformerMixin
 from torch import Tensor
 
 from spdnet._checks import require_count
-from spdnet.baselines.estimator import SPDClassifier, subsample
-from spdnet.baselines.progress import Progress
+from spdnet.baselines.estimator import IntArray, SPDClassifier, show_progress, subsample
 from spdnet.manifolds import FlatMetric, Metric, get_metric
 from spdnet.manifolds.pairs import euclidean
 
 
-def vote(D: Tensor, codes: NDArray[numpy.int64], k: int) -> NDArray[numpy.int64]:
-    """The most frequent class among the k nearest, the nearest of them where several are.
+def vote(D: Tensor, codes: IntArray, k: int = 1) -> IntArray:
+    """Return the most frequent class of the k nearest samples; the nearest one breaks ties.
 
     ``D (M, N)`` are distances to ``N`` samples with classes ``codes``.
     """
@@ -30,31 +30,31 @@ def vote(D: Tensor, codes: NDArray[numpy.int64], k: int) -> NDArray[numpy.int64]
     return nearest[numpy.arange(len(nearest)), is_best.argmax(1)]
 
 
+@dataclass(eq=False, repr=False)
 class NearestNeighbor(SPDClassifier):
-    """The class of the nearest training matrix.
+    """Nearest-neighbor classifier.
 
-    Prediction costs a distance to each of N training matrices: n^2 operations for a flat metric
-    such as the log-Euclidean one, n^3 / 3 for Stein's, about 10 n^3 for the affine-invariant one.
+    Prediction computes the distance to each of N training matrices: n^2 operations for a flat
+    metric such as the log-Euclidean one, n^3 / 3 for Stein's, about 10 n^3 for the affine-invariant
+    one.
 
     Parameters
     ----------
     metric : str or Metric
         Any of :data:`spdnet.manifolds.METRICS`.
     k : int
-        Neighbours that vote; the nearest decides where several classes have as many.
+        Number of neighbors that vote; the nearest one breaks ties.
     max_train : int, optional
-        Keep at most so many training matrices, each class in its share.
+        Keep at most this many training matrices, stratified by class.
     device : str
-        Where distances are computed.
+        Device of the computation.
     verbose : bool
         Show progress.
 
     Attributes
     ----------
-    classes_ : array, shape (n_classes,)
-    metric_ : Metric
     points_ : Tensor, shape (N, n, n) or (N, n (n + 1) / 2)
-        The training matrices that are kept, or their coordinates if the metric is flat.
+        Training matrices, or their coordinates if the metric is flat.
 
     Examples
     --------
@@ -65,60 +65,49 @@ class NearestNeighbor(SPDClassifier):
     True
     """
 
-    def __init__(
-        self,
-        metric: str | Metric = "log_euclidean",
-        *,
-        k: int = 1,
-        max_train: int | None = None,
-        device: str = "cpu",
-        verbose: bool = False,
-    ) -> None:
-        self.metric = metric
-        self.k = k
-        self.max_train = max_train
-        self.device = device
-        self.verbose = verbose
+    metric: str | Metric = "log_euclidean"
+    _: KW_ONLY
+    k: int = 1
+    max_train: int | None = None
+    device: str = "cpu"
+    verbose: bool = False
 
     def _require_settings(self) -> None:
         get_metric(self.metric, who="NearestNeighbor")
         require_count("NearestNeighbor", "k", self.k)
 
-    def _learn(self, X: Tensor, codes: NDArray[numpy.int64]) -> None:
+    def _fit(self, X: Tensor, codes: IntArray) -> None:
         kept = subsample(codes, self.max_train)
-        matrices, self.codes_ = X[torch.from_numpy(kept)], codes[kept]
+        self.codes_ = codes[kept]
         self.metric_ = get_metric(self.metric)
-        self.points_ = self._points(matrices).cpu()
+        self.points_ = self._points(X[torch.from_numpy(kept)]).cpu()
 
     def _points(self, X: Tensor) -> Tensor:
-        """Return what distances are computed from: coordinates, or the matrices themselves."""
         return self.metric_.vectors(X) if isinstance(self.metric_, FlatMetric) else X
 
-    def _codes(self, X: Tensor) -> NDArray[numpy.int64]:
+    def _predict(self, X: Tensor) -> IntArray:
         require_count("NearestNeighbor", "k", self.k)
         A, B = self._points(X), self.points_.to(X.device)
         if isinstance(self.metric_, FlatMetric):
             return vote(euclidean(A, B), self.codes_, self.k)
-        with Progress(self.verbose, "distances") as progress:
+        with show_progress(self.verbose, "distances") as progress:
             D = self.metric_.pairwise(A, B, progress=progress, check=False)
         return vote(D, self.codes_, self.k)
 
 
+@dataclass(eq=False, repr=False)
 class MinimumDistanceToMean(TransformerMixin, SPDClassifier):  # type: ignore[misc]
-    """Predict the class whose mean is nearest.
+    """Classifier by the nearest class mean.
 
-    With the default metric it equals ``pyriemann.classification.MDM`` with its default metric.
-    Prediction costs one distance for each class.
+    Equal to ``pyriemann.classification.MDM`` with the default metrics.
 
     Parameters
     ----------
     metric : str or Metric
-        Metric of the means and of the distances, any of :data:`spdnet.manifolds.METRICS`.
+        Metric of the means and the distances, any of :data:`spdnet.manifolds.METRICS`.
 
     Attributes
     ----------
-    classes_ : array, shape (n_classes,)
-    metric_ : Metric
     means_ : array, shape (n_classes, n, n)
 
     Examples
@@ -130,26 +119,25 @@ class MinimumDistanceToMean(TransformerMixin, SPDClassifier):  # type: ignore[mi
     True
     """
 
-    def __init__(self, metric: str | Metric = "affine_invariant") -> None:
-        self.metric = metric
+    metric: str | Metric = "affine_invariant"
 
     def _require_settings(self) -> None:
         get_metric(self.metric, who="MinimumDistanceToMean")
 
-    def _learn(self, X: Tensor, codes: NDArray[numpy.int64]) -> None:
+    def _fit(self, X: Tensor, codes: IntArray) -> None:
         self.metric_ = get_metric(self.metric)
-        mean = self.metric_.mean
         parts = [X[torch.from_numpy(codes == c)] for c in range(len(self.classes_))]
-        self.means_ = torch.stack([mean(part, check=False) for part in parts]).numpy()
+        means = [self.metric_.mean(part, check=False) for part in parts]
+        self.means_ = torch.stack(means).numpy()
 
     def transform(self, X: ArrayLike) -> NDArray[Any]:
-        """Distances ``(N, n_classes)`` to the means."""
-        return self._distances(self._matrices(X))
+        """Compute the distances ``(N, n_classes)`` to the means."""
+        return self._distances(self._validate_fitted(X))
 
     def _distances(self, X: Tensor) -> NDArray[Any]:
         distance = self.metric_.distance
         columns = [distance(M, X, check=False) for M in torch.from_numpy(self.means_)]
         return torch.stack(columns, -1).numpy()
 
-    def _codes(self, X: Tensor) -> NDArray[numpy.int64]:
+    def _predict(self, X: Tensor) -> IntArray:
         return self._distances(X).argmin(1)

@@ -1,76 +1,86 @@
-"""What methods on sets of vectors, such as the frames of a video, share."""
+"""Methods on sets of vectors, such as the frames of a video."""
 
-import copy
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any
 
 import numpy
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from spdnet._checks import as_array
-from spdnet._inputs import encode_labels
+from spdnet.baselines.estimator import Baseline
 
 Sets = Sequence[ArrayLike]
 
 
-class OnSets(BaseEstimator):  # type: ignore[misc]
-    """Checks of sets of vectors ``(T_i, d)``."""
+def validate_sets(who: str, X: Sets, n: int | None = None) -> list[NDArray[Any]]:
+    """Convert sets ``(T_i, d)`` to float64; raise an error if they do not have ``n`` features."""
+    sets = []
+    for i, values in enumerate(X):
+        values = as_array(who, values, f"X[{i}]")
+        d = n or (values.shape[-1] if values.ndim == 2 else 0)
+        if values.ndim != 2 or values.shape[1] != d or len(values) == 0 or d == 0:
+            raise ValueError(
+                f"{who}: expected sets of vectors (frames, {d or 'features'}), got shape "
+                f"{values.shape} at X[{i}]"
+            )
+        if values.dtype.kind not in "iuf" or not numpy.isfinite(values).all():
+            raise ValueError(f"{who}: expected finite numbers, got others in X[{i}]")
+        n = d
+        sets.append(values.astype(numpy.float64))
+    if not sets:
+        raise ValueError(f"{who}: expected at least one set of vectors, got none")
+    return sets
 
-    n_features_in_: int
 
-    def _sets(self, X: Sets) -> list[NDArray[Any]]:
-        """The sets in float64, of as many features as in fit."""
+class SetClassifier(Baseline):
+    """Base class of classifiers of sets of vectors."""
+
+    def _validate(self, X: Sets, n: int | None = None) -> list[NDArray[Any]]:
+        return validate_sets(type(self).__name__, X, n)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.three_d_array = False
+        return tags
+
+
+class MeanFeatureVerifier(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Cosine similarity of the mean directions of sets of vectors.
+
+    Face networks compare videos this way, given one feature vector per frame. Nothing is learned.
+
+    Examples
+    --------
+    >>> import numpy
+    >>> from spdnet.baselines import MeanFeatureVerifier
+    >>> A, B = [numpy.array([[1.0, 0.0], [0.0, 1.0]])], [numpy.array([[2.0, 2.0]])]
+    >>> MeanFeatureVerifier().fit(A).similarity(A, B).round(6)
+    array([[1.]])
+    """
+
+    def fit(self, X: Sets, y: ArrayLike | None = None) -> "MeanFeatureVerifier":
+        """Store the number of features."""
+        self.n_features_in_ = validate_sets("MeanFeatureVerifier", X)[0].shape[1]
+        return self
+
+    def transform(self, X: Sets) -> NDArray[Any]:
+        """Compute the mean directions ``(N, d)``; vectors are normalized before averaging."""
         check_is_fitted(self)
-        return self._checked(X, self.n_features_in_)
+        means = []
+        for values in validate_sets("MeanFeatureVerifier", X, self.n_features_in_):
+            length = numpy.linalg.norm(values, axis=1, keepdims=True)
+            mean = (values / numpy.where(length > 0, length, 1)).mean(0)
+            size = numpy.linalg.norm(mean)
+            means.append(mean / size if size > 0 else mean)
+        return numpy.stack(means)
 
-    def _checked(self, X: Sets, n: int = 0) -> list[NDArray[Any]]:
-        """The sets in float64, of ``n`` features, or of as many as the first."""
-        who = type(self).__name__
-        sets = []
-        for i, values in enumerate(X):
-            values = as_array(who, values, f"X[{i}]")
-            d = n or (values.shape[-1] if values.ndim == 2 else 0)
-            if values.ndim != 2 or values.shape[1] != d or len(values) == 0 or d == 0:
-                raise ValueError(
-                    f"{who}: expected sets of vectors (frames, {d or 'features'}), got shape "
-                    f"{values.shape} at X[{i}]"
-                )
-            if values.dtype.kind not in "iuf" or not numpy.isfinite(values).all():
-                raise ValueError(f"{who}: expected finite numbers, got others in X[{i}]")
-            n = d
-            sets.append(values.astype(numpy.float64))
-        if not sets:
-            raise ValueError(f"{who}: expected at least one set of vectors, got none")
-        return sets
+    def similarity(self, A: Sets, B: Sets) -> NDArray[Any]:
+        """Compute the cosines ``(N, M)`` of all pairs."""
+        return self.transform(A) @ self.transform(B).T
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.two_d_array = False
         return tags
-
-
-class SetClassifier(OnSets):
-    """A classifier of sets of vectors: has ``_require_settings`` and ``_learn``."""
-
-    classes_: NDArray[Any]
-
-    def fit(self, X: Sets, y: ArrayLike) -> Self:
-        """Learn from sets of vectors ``(T_i, d)`` and their classes ``(N,)``."""
-        self._require_settings()
-        sets = self._checked(X)
-        learnt = copy.copy(self)  # a fit that is refused changes nothing
-        learnt.classes_, codes = encode_labels(type(self).__name__, y, len(sets))
-        learnt.n_features_in_ = sets[0].shape[1]
-        learnt._learn(sets, codes)
-        self.__dict__.update(vars(learnt))
-        return self
-
-    def _require_settings(self) -> None:
-        """Refuse settings that make no sense."""
-        raise NotImplementedError
-
-    def _learn(self, sets: list[NDArray[Any]], codes: NDArray[numpy.int64]) -> None:
-        """Set what is learnt; ``codes`` are places in ``classes_``, which is there."""
-        raise NotImplementedError

@@ -1,6 +1,7 @@
 r"""Dimensionality reduction of SPD matrices by :math:`X \mapsto U^\top X U`."""
 
 import warnings
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy
@@ -13,62 +14,53 @@ from torch import Tensor
 
 from spdnet._checks import require_choice, require_count, require_number
 from spdnet._inputs import seed_of
-from spdnet.baselines.estimator import SPDClassifier, subsample
+from spdnet.baselines.estimator import IntArray, SPDClassifier, show_progress, subsample
 from spdnet.baselines.neighbors import vote
-from spdnet.baselines.progress import Progress
 from spdnet.linalg import logm, symmetrize
 from spdnet.manifolds import Metric, get_metric, stiefel
 
-INITS = ("pca", "identity", "lda", "random")
 
-
+@dataclass(eq=False, repr=False)
 class SPDML(TransformerMixin, SPDClassifier):  # type: ignore[misc]
-    r"""Manifold-to-manifold metric learning (Harandi et al., 2014), and the nearest neighbour.
+    r"""SPD manifold learning with a nearest-neighbor classifier.
 
-    Find :math:`U` with orthonormal columns that minimises
+    Finds :math:`U` with orthonormal columns that minimizes
     :math:`\sum_{ij} G_{ij} \, \delta^2(U^\top X_i U, U^\top X_j U)`. :math:`G_{ij}` is 1 if
-    :math:`i` and :math:`j` are of one class and one of them is among the nearest neighbours of the
-    other, -1 likewise for different classes, and 0 otherwise. Both distances are invariant under
-    congruence, so that the cost depends on the column space of :math:`U` only. It is minimised by
-    L-BFGS over all matrices of full rank; the authors use conjugate gradients on the Grassmann
-    manifold, which reach the same minima in more iterations.
-
-    Fitting costs the distances of all pairs (see :class:`NearestNeighbor`), and N n^2 r + P r^3
-    operations for each iteration, with r components and P pairs of neighbours.
+    :math:`i` and :math:`j` are of one class and one of them is among the nearest neighbors of the
+    other, -1 likewise for different classes, and 0 otherwise. The distance is invariant under
+    congruence, so the cost depends only on the column space of :math:`U`. It is minimized by
+    L-BFGS over all matrices of full rank; the conjugate gradients of the authors on the Grassmann
+    manifold reach the same minima in more iterations. Fitting costs the distances of all pairs (see
+    :class:`NearestNeighbor`), and N n^2 r + P r^3 operations per iteration, with r components and P
+    pairs of neighbors.
 
     Parameters
     ----------
-    metric : {"affine_invariant", "stein", "aim"} or Metric
-        The distance :math:`\delta`, invariant under congruence; ``"aim"`` is the paper's name of
-        the affine-invariant one.
+    metric : {"affine_invariant", "stein"} or Metric
+        The distance :math:`\delta`, invariant under congruence.
     n_components : int, optional
-        Columns of U; 20, or half the size if that is less, when not given.
+        Number of columns of U; by default 20, but at most half the size.
     k_w, k_b : int, optional
-        Neighbours of one class, and of others. The size of the smallest class less one, at most 15,
-        when ``k_w`` is not given; as many as ``k_w`` when ``k_b`` is not given.
+        Number of neighbors of the same class and of other classes. ``k_w`` is by default the size
+        of the smallest class minus one, at most 15; ``k_b`` is by default ``k_w``.
     balance : bool
-        Give both sums the same weight. Without it, more neighbours of one class than of others make
-        it cheapest to shrink all distances.
+        Give both sums the same weight. Otherwise, with more neighbors of the same class than of
+        others, shrinking all distances minimizes the cost.
     init : {"pca", "identity", "lda", "random"}
-        Start from the leading eigenvectors of the mean matrix, from the first features, from
-        two-dimensional discriminant analysis of the logarithms, or anywhere.
-    max_iter : int
-        Iterations after which a ConvergenceWarning says that ``tol`` was not met.
-    tol : float
-        Largest entry of the gradient at the minimum, relative to that at the start.
+        Initial U: the leading eigenvectors of the mean matrix, the first features,
+        two-dimensional discriminant analysis of the logarithms, or random.
+    max_iter, tol : int and float
+        Maximum number of iterations, and largest entry of the final gradient relative to the
+        initial one.
     random_state : int, RandomState or None
-        Of a random start.
-    max_train, device, verbose
-        As in :class:`NearestNeighbor`; of the training matrices.
+        Seed of the random initialization.
+    max_train, device, verbose : see :class:`NearestNeighbor`
 
     Attributes
     ----------
-    classes_ : array, shape (n_classes,)
-    metric_ : Metric
     U_ : array, shape (n, n_components)
     costs_ : list of float
-        Of the start and after each iteration; they never grow.
-    n_iter_ : int
+        Cost at the start and after each iteration.
 
     References
     ----------
@@ -85,93 +77,65 @@ class SPDML(TransformerMixin, SPDClassifier):  # type: ignore[misc]
     (100, 8, 8)
     """
 
-    def __init__(
-        self,
-        metric: str | Metric = "aim",
-        n_components: int | None = None,
-        *,
-        k_w: int | None = None,
-        k_b: int | None = None,
-        balance: bool = True,
-        init: str = "pca",
-        max_iter: int = 1000,
-        tol: float = 1e-3,
-        random_state: Any = 0,
-        max_train: int | None = None,
-        device: str = "cpu",
-        verbose: bool = False,
-    ) -> None:
-        self.metric = metric
-        self.n_components = n_components
-        self.k_w = k_w
-        self.k_b = k_b
-        self.balance = balance
-        self.init = init
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
-        self.max_train = max_train
-        self.device = device
-        self.verbose = verbose
+    metric: str | Metric = "affine_invariant"
+    n_components: int | None = None
+    _: KW_ONLY
+    k_w: int | None = None
+    k_b: int | None = None
+    balance: bool = True
+    init: str = "pca"
+    max_iter: int = 1000
+    tol: float = 1e-3
+    random_state: Any = 0
+    max_train: int | None = None
+    device: str = "cpu"
+    verbose: bool = False
 
     def _require_settings(self) -> None:
-        self._metric()
-        require_choice("SPDML", "init", self.init, INITS)
+        get_metric(self.metric, "sum_over_pairs", who="SPDML")
+        require_choice("SPDML", "init", self.init, ("pca", "identity", "lda", "random"))
         require_number("SPDML", "tol", self.tol, at_least=0)
         for name in ("max_iter", "n_components", "k_w", "k_b"):
             if getattr(self, name) is not None:
                 require_count("SPDML", name, getattr(self, name))
 
-    def _metric(self) -> Metric:
-        named = "affine_invariant" if self.metric == "aim" else self.metric
-        return get_metric(named, "sum_over_pairs", who="SPDML", extra=("aim",))
-
-    def _learn(self, X: Tensor, codes: NDArray[numpy.int64]) -> None:
-        self.metric_ = self._metric()
+    def _fit(self, X: Tensor, codes: IntArray) -> None:
+        self.metric_ = get_metric(self.metric)
         kept = subsample(codes, self.max_train)
         X, codes = X[torch.from_numpy(kept)], codes[kept]
         n = X.shape[-1]
         r = min(20, (n + 1) // 2) if self.n_components is None else self.n_components
         if r > n:
             raise ValueError(f"SPDML: expected n_components <= {n}, got {r}")
-        pairs, weights = self._neighbours(X, codes)
-        U = self._begin(X, codes, r)
-        U = self._minimise(X, pairs, weights, U)
+        pairs, weights = self._neighbor_pairs(X, codes)
+        U = self._minimize(X, pairs, weights, self._initial_basis(X, codes, r))
         self.U_ = U.cpu().numpy()
         self.codes_ = codes
-        self.reduced_ = _reduce(X, U).cpu()
+        self.reduced_ = self._reduce(X).cpu()
 
     def transform(self, X: ArrayLike) -> NDArray[Any]:
-        """SPD matrices ``U^T X U``."""
-        return self._reduced(X).cpu().numpy()
-
-    def _codes(self, X: Tensor) -> NDArray[numpy.int64]:
-        known = self.reduced_.to(X.device)
-        D = self.metric_.pairwise(_reduce(X, self._U(X)), known, check=False)
-        return vote(D, self.codes_, 1)
-
-    def pair_score(self, A: ArrayLike, B: ArrayLike) -> NDArray[Any]:
-        """How alike the matrices of pairs are, ``(N,)``: minus their distance when reduced."""
-        distance = self.metric_.distance
-        return -distance(self._reduced(A), self._reduced(B), check=False).cpu().numpy()
+        """Compute the SPD matrices ``U^T X U``."""
+        return self._reduce(self._validate_fitted(X)).cpu().numpy()
 
     def similarity(self, A: ArrayLike, B: ArrayLike) -> NDArray[Any]:
-        """Scores ``(N, M)`` of all of ``A`` with all of ``B``: see :meth:`pair_score`."""
-        squares = self.metric_.pairwise(self._reduced(A), self._reduced(B), check=False)
+        """Compute the negative distances ``(N, M)`` of all pairs after the reduction."""
+        one, other = (self._reduce(self._validate_fitted(X)) for X in (A, B))
+        squares = self.metric_.pairwise(one, other, check=False)
         return -squares.clamp(min=0).sqrt().cpu().numpy()
 
-    def _reduced(self, X: ArrayLike) -> Tensor:
-        matrices = self._matrices(X)
-        return _reduce(matrices, self._U(matrices))
+    def _predict(self, X: Tensor) -> IntArray:
+        known = self.reduced_.to(X.device)
+        return vote(self.metric_.pairwise(self._reduce(X), known, check=False), self.codes_)
 
-    def _U(self, X: Tensor) -> Tensor:
-        return torch.from_numpy(self.U_).to(X.device)
+    def _reduce(self, X: Tensor) -> Tensor:
+        U = torch.from_numpy(self.U_).to(X.device)
+        return symmetrize(U.mT @ X @ U)
 
-    def _neighbours(
-        self, X: Tensor, codes: NDArray[numpy.int64]
-    ) -> tuple[NDArray[numpy.int64], NDArray[numpy.float64]]:
-        """Pairs ``(P, 2)``, each once, and their weights, negative for different classes."""
-        with Progress(self.verbose, "distances") as progress:
+    def _neighbor_pairs(
+        self, X: Tensor, codes: IntArray
+    ) -> tuple[IntArray, NDArray[numpy.float64]]:
+        """Return pairs ``(P, 2)``, each once, and their weights, negative for different classes."""
+        with show_progress(self.verbose, "distances") as progress:
             D = self.metric_.pairwise(X, progress=progress, check=False).cpu().numpy()
         smallest = int(numpy.bincount(codes).min())
         k_w = max(1, min(15, smallest - 1)) if self.k_w is None else self.k_w
@@ -185,13 +149,13 @@ class SPDML(TransformerMixin, SPDClassifier):  # type: ignore[misc]
             i = numpy.repeat(numpy.arange(len(D)), nearest.shape[1])
             j = nearest.reshape(-1)
             found = numpy.sort(numpy.stack([i, j], 1)[numpy.isfinite(far[i, j])], 1)
-            pairs.append(numpy.unique(found, axis=0))  # neighbours of each other count once
+            pairs.append(numpy.unique(found, axis=0))  # mutual neighbors count once
             n = len(pairs[-1])
-            # 2: the sum is over both orders of a pair
+            # factor 2: the sum is over both orders of a pair
             weights.append(numpy.full(n, sign / n if self.balance and n else 2 * sign))
         return numpy.concatenate(pairs), numpy.concatenate(weights)
 
-    def _begin(self, X: Tensor, codes: NDArray[numpy.int64], r: int) -> Tensor:
+    def _initial_basis(self, X: Tensor, codes: IntArray, r: int) -> Tensor:
         n = X.shape[-1]
         if self.init == "identity":
             return torch.eye(n, dtype=X.dtype, device=X.device)[:, :r]
@@ -215,14 +179,10 @@ class SPDML(TransformerMixin, SPDClassifier):  # type: ignore[misc]
         _, V = torch.linalg.eigh(symmetrize(W @ between @ W.mT))
         return torch.linalg.qr(W.mT @ V.flip(-1)[:, :r])[0]
 
-    def _minimise(
-        self,
-        X: Tensor,
-        pairs: NDArray[numpy.int64],
-        weights: NDArray[numpy.float64],
-        U: Tensor,
+    def _minimize(
+        self, X: Tensor, pairs: IntArray, weights: NDArray[numpy.float64], U: Tensor
     ) -> Tensor:
-        """Minimise over all matrices of full rank: the cost depends on the column space only."""
+        """Minimize over all matrices of full rank, since only the column space matters."""
         n, r = U.shape
         index, weight = (torch.from_numpy(a).to(X.device) for a in (pairs, weights))
         used, inverse = index.unique(return_inverse=True)
@@ -237,12 +197,12 @@ class SPDML(TransformerMixin, SPDClassifier):  # type: ignore[misc]
         start = U.reshape(-1).cpu().numpy()
         value, G = cost(start)
         self.costs_ = [value]
-        if r == n:  # every basis spans the whole space
+        if r == n:  # every basis spans the space
             self.n_iter_ = 0
             return U
-        with Progress(self.verbose, "SPDML, iteration") as progress:
+        with show_progress(self.verbose, "SPDML, iteration") as progress:
 
-            def note(intermediate_result: OptimizeResult) -> None:
+            def record(intermediate_result: OptimizeResult) -> None:
                 self.costs_.append(float(intermediate_result.fun))
                 progress(len(self.costs_) - 1, self.max_iter)
 
@@ -251,7 +211,7 @@ class SPDML(TransformerMixin, SPDClassifier):  # type: ignore[misc]
                 start,
                 jac=True,
                 method="L-BFGS-B",
-                callback=note,
+                callback=record,
                 options={
                     "maxiter": self.max_iter,
                     "maxfun": 20 * self.max_iter,
@@ -263,7 +223,7 @@ class SPDML(TransformerMixin, SPDClassifier):  # type: ignore[misc]
         self.n_iter_ = int(found.nit)
         if not found.success:
             warnings.warn(
-                f"SPDML: the minimisation has not converged to tol={self.tol:g} after "
+                f"SPDML: not converged to tol={self.tol:g} after "
                 f"{self.n_iter_} iterations ({found.message}); increase max_iter or tol",
                 ConvergenceWarning,
                 stacklevel=4,
@@ -271,28 +231,12 @@ class SPDML(TransformerMixin, SPDClassifier):  # type: ignore[misc]
         return torch.linalg.qr(torch.from_numpy(found.x).to(U).reshape(n, r))[0]
 
 
-def _reduce(X: Tensor, U: Tensor) -> Tensor:
-    return symmetrize(U.mT @ X @ U)
-
-
 def cost_and_gradient(
     X: Tensor, U: Tensor, pairs: Tensor, weights: Tensor, metric: Metric
 ) -> tuple[float, Tensor]:
     r"""Compute :math:`\sum_p w_p \, \delta^2(U^\top X_i U, U^\top X_j U)` and its gradient.
 
-    Parameters
-    ----------
-    X : Tensor, shape (N, n, n)
-    U : Tensor, shape (n, r)
-    pairs : Tensor, shape (P, 2)
-        The indices :math:`i, j` of each pair.
-    weights : Tensor, shape (P,)
-    metric : Metric
-
-    Returns
-    -------
-    cost : float
-    gradient : Tensor, shape (n, r)
+    The rows of ``pairs (P, 2)`` are the indices :math:`i, j`; the gradient has the shape of ``U``.
     """
     XU = X @ U
     A = symmetrize(U.mT @ XU)

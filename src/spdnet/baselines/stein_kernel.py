@@ -1,11 +1,11 @@
-r"""Methods with the Stein kernel :math:`\exp(-\beta S(X, Y))`: sparse codes, and a support vector
-machine.
+r"""Sparse representation and support vector machine with the Stein kernel.
 
-The kernel is positive definite for every set of matrices only at certain :math:`\beta`; where a
-Gram matrix has a negative eigenvalue it is taken for zero.
+The kernel :math:`\exp(-\beta S(X, Y))` is positive definite for all sets of matrices only for
+certain :math:`\beta`; negative eigenvalues of a Gram matrix are replaced by zero.
 """
 
 import warnings
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy
@@ -17,15 +17,21 @@ from sklearn.svm import SVC
 from torch import Tensor
 
 from spdnet._checks import require_choice, require_count, require_number
-from spdnet.baselines.estimator import SPDClassifier, one_column_for_two, subsample
-from spdnet.baselines.progress import Progress
+from spdnet.baselines.estimator import (
+    IntArray,
+    ScoresMixin,
+    SPDClassifier,
+    show_progress,
+    subsample,
+)
 from spdnet.manifolds import stein
 
-_SMALLEST = 1e-10  # eigenvalue of a Gram matrix whose diagonal is 1
+#: smallest eigenvalue of a Gram matrix with unit diagonal
+_SMALLEST = 1e-10
 
 
 class _SteinKernel(SPDClassifier):
-    """Keeps the training matrices, and knows the kernel."""
+    """Base class with the kernel and the training matrices."""
 
     beta: float | str
     max_train: int | None
@@ -35,34 +41,31 @@ class _SteinKernel(SPDClassifier):
         if self.beta != "scale":
             require_number(type(self).__name__, "beta", self.beta, above=0)
 
-    def _start(
-        self, X: Tensor, codes: NDArray[numpy.int64]
-    ) -> tuple[NDArray[Any], NDArray[numpy.int64]]:
-        """The Gram matrix of the training matrices that are kept, and their classes."""
+    def _fit_kernel(self, X: Tensor, codes: IntArray) -> tuple[NDArray[Any], IntArray]:
+        """Return the Gram matrix of the training matrices and their classes."""
         kept = subsample(codes, self.max_train)
         X, codes = X[torch.from_numpy(kept)], codes[kept]
         self.matrices_ = X.cpu()
         S = self._divergences(X)
-        self.beta_ = _scale(S) if self.beta == "scale" else float(self.beta)
+        if self.beta == "scale":
+            rows, cols = torch.triu_indices(len(S), len(S), 1, device=S.device)
+            middle = float(S[rows, cols].median())
+            self.beta_ = 1 / middle if middle > 0 else 1.0
+        else:
+            self.beta_ = float(self.beta)
         return torch.exp(-self.beta_ * S).cpu().numpy(), codes
 
     def _kernel(self, X: Tensor) -> NDArray[Any]:
-        """``(M, N)`` with the training matrices."""
+        """Compute the kernel ``(M, N)`` with the training matrices."""
         S = self._divergences(X, self.matrices_.to(X.device))
         return torch.exp(-self.beta_ * S).cpu().numpy()
 
     def _divergences(self, X: Tensor, Y: Tensor | None = None) -> Tensor:
-        with Progress(self.verbose, "Stein divergences") as progress:
+        with show_progress(self.verbose, "Stein divergences") as progress:
             return stein.pairwise(X, Y, progress=progress, check=False)
 
 
-def _scale(S: Tensor) -> float:
-    """One over the median divergence of different training matrices."""
-    rows, cols = torch.triu_indices(len(S), len(S), 1, device=S.device)
-    middle = float(S[rows, cols].median())
-    return 1 / middle if middle > 0 else 1.0
-
-
+@dataclass(eq=False, repr=False)
 class SteinSVC(_SteinKernel):
     """Support vector machine with the Stein kernel.
 
@@ -71,15 +74,13 @@ class SteinSVC(_SteinKernel):
     Parameters
     ----------
     C : float
-        As in :class:`sklearn.svm.SVC`.
+        See :class:`sklearn.svm.SVC`.
     beta : float or "scale"
-        Of the kernel; one over the median divergence of the training matrices by default.
-    max_train, device, verbose
-        As in :class:`NearestNeighbor`.
+        Parameter of the kernel; by default one over the median divergence of the training matrices.
+    max_train, device, verbose : see :class:`NearestNeighbor`
 
     Attributes
     ----------
-    classes_ : array, shape (n_classes,)
     beta_ : float
 
     References
@@ -95,77 +96,66 @@ class SteinSVC(_SteinKernel):
     True
     """
 
-    def __init__(
-        self,
-        C: float = 10.0,
-        *,
-        beta: float | str = "scale",
-        max_train: int | None = None,
-        device: str = "cpu",
-        verbose: bool = False,
-    ) -> None:
-        self.C = C
-        self.beta = beta
-        self.max_train = max_train
-        self.device = device
-        self.verbose = verbose
+    C: float = 10.0
+    _: KW_ONLY
+    beta: float | str = "scale"
+    max_train: int | None = None
+    device: str = "cpu"
+    verbose: bool = False
 
     def _require_settings(self) -> None:
         super()._require_settings()
         require_number("SteinSVC", "C", self.C, above=0)
 
-    def _learn(self, X: Tensor, codes: NDArray[numpy.int64]) -> None:
-        K, codes = self._start(X, codes)
+    def _fit(self, X: Tensor, codes: IntArray) -> None:
+        K, codes = self._fit_kernel(X, codes)
         s, U = numpy.linalg.eigh(K)
         self.projection_ = None
-        if s[0] < -_SMALLEST * len(K):  # a kernel only on the other eigenvectors
+        if s[0] < -_SMALLEST * len(K):  # project onto the positive eigenvalues
             V = U[:, s > 0]
             self.projection_ = V @ V.T
             K = K @ self.projection_
-        machine = SVC(
-            C=self.C, kernel="precomputed", random_state=0
-        )  # a number is drawn for nothing
-        self.machine_ = machine.fit(K, codes)
+        # the default random_state consumes the global generator
+        self.machine_ = SVC(C=self.C, kernel="precomputed", random_state=0).fit(K, codes)
 
-    def _seen(self, X: Tensor) -> NDArray[Any]:
+    def _projected_kernel(self, X: Tensor) -> NDArray[Any]:
         K = self._kernel(X)
         return K if self.projection_ is None else K @ self.projection_
 
     def decision_function(self, X: ArrayLike) -> NDArray[Any]:
-        """As in :class:`sklearn.svm.SVC`."""
-        kernel = self._seen(self._matrices(X))
-        return self.machine_.decision_function(kernel)
+        """See :meth:`sklearn.svm.SVC.decision_function`."""
+        matrices = self._validate_fitted(X)
+        return self.machine_.decision_function(self._projected_kernel(matrices))
 
-    def _codes(self, X: Tensor) -> NDArray[numpy.int64]:
-        return self.machine_.predict(self._seen(X))
+    def _predict(self, X: Tensor) -> IntArray:
+        return self.machine_.predict(self._projected_kernel(X))
 
 
-class RSR(_SteinKernel):
-    r"""Riemannian sparse representation (Harandi et al., 2012).
+@dataclass(eq=False, repr=False)
+class RSR(ScoresMixin, _SteinKernel):
+    r"""Riemannian sparse representation.
 
-    A matrix is coded by few of the training matrices, in the space of the Stein kernel:
-    :math:`\min_a a^\top K a - 2 a^\top k_x + 2 \alpha \lVert a \rVert_1`. Its class is the one
-    whose part of the code alone comes nearest.
+    Represents a matrix by few training matrices in the space of the Stein kernel:
+    :math:`\min_a a^\top K a - 2 a^\top k_x + 2 \alpha \lVert a \rVert_1`. Predicts the class whose
+    part of the code has the smallest residual; the scores are the negative residuals.
 
-    Fitting costs N^2 n^3 / 6 + N^3 operations, prediction a lasso with N unknowns for each matrix.
+    Fitting costs N^2 n^3 / 6 + N^3 operations, prediction a lasso with N unknowns per matrix.
 
     Parameters
     ----------
     alpha : float
         Weight of the penalty.
     beta : float or "scale"
-        Of the kernel; one over the median divergence of the training matrices by default. With a
-        beta that is too large every code is zero.
+        Parameter of the kernel; by default one over the median divergence of the training matrices.
+        If it is too large, all codes are zero.
     normalize : {"columns"}, optional
-        Divide the columns of the kernel matrices by their norms, as the authors' code does.
+        Divide the columns of the kernel matrices by their norms, as the code of the authors does.
     max_iter : int
-        Of the lasso.
-    max_train, device, verbose
-        As in :class:`NearestNeighbor`.
+        Maximum number of iterations of the lasso.
+    max_train, device, verbose : see :class:`NearestNeighbor`
 
     Attributes
     ----------
-    classes_ : array, shape (n_classes,)
     beta_ : float
 
     References
@@ -182,24 +172,14 @@ class RSR(_SteinKernel):
     True
     """
 
-    def __init__(
-        self,
-        alpha: float = 0.01,
-        *,
-        beta: float | str = "scale",
-        normalize: str | None = None,
-        max_iter: int = 1000,
-        max_train: int | None = None,
-        device: str = "cpu",
-        verbose: bool = False,
-    ) -> None:
-        self.alpha = alpha
-        self.beta = beta
-        self.normalize = normalize
-        self.max_iter = max_iter
-        self.max_train = max_train
-        self.device = device
-        self.verbose = verbose
+    alpha: float = 0.01
+    _: KW_ONLY
+    beta: float | str = "scale"
+    normalize: str | None = None
+    max_iter: int = 1000
+    max_train: int | None = None
+    device: str = "cpu"
+    verbose: bool = False
 
     def _require_settings(self) -> None:
         super()._require_settings()
@@ -208,12 +188,12 @@ class RSR(_SteinKernel):
             require_choice("RSR", "normalize", self.normalize, ("columns",))
 
     def _require_coding(self) -> None:
-        """Of prediction, where they may be others than in fit."""
+        """Check the settings of prediction, which may change after fit."""
         require_number("RSR", "alpha", self.alpha, above=0)
         require_count("RSR", "max_iter", self.max_iter)
 
-    def _learn(self, X: Tensor, codes: NDArray[numpy.int64]) -> None:
-        K, self.codes_ = self._start(X, codes)
+    def _fit(self, X: Tensor, codes: IntArray) -> None:
+        K, self.codes_ = self._fit_kernel(X, codes)
         self.normalize_ = self.normalize
         if self.normalize:
             U, s, _ = numpy.linalg.svd(K / numpy.linalg.norm(K, axis=0))
@@ -223,28 +203,14 @@ class RSR(_SteinKernel):
         self.dictionary_ = numpy.sqrt(s)[:, None] * U.T  # |b - A a|^2 = a^T K a - 2 a^T k + const
         self.to_target_ = U.T / numpy.sqrt(s)[:, None]
 
-    def codes(self, X: ArrayLike) -> NDArray[Any]:
-        """The sparse codes ``(M, N)``."""
-        return self._code(self._targets(self._matrices(X)))
-
-    def decision_function(self, X: ArrayLike) -> NDArray[Any]:
-        """Minus the residual ``(M, n_classes)`` of the part of each class.
-
-        For two classes the difference ``(M,)``.
-        """
-        return one_column_for_two(self._scores(self._matrices(X)))
-
     def _scores(self, X: Tensor) -> NDArray[Any]:
         B = self._targets(X)
-        codes = self._code(B)
+        sparse = self._sparse_codes(B)
         residuals = [
-            numpy.linalg.norm(B - codes[:, of_class] @ self.dictionary_[:, of_class].T, axis=1)
+            numpy.linalg.norm(B - sparse[:, of_class] @ self.dictionary_[:, of_class].T, axis=1)
             for of_class in (self.codes_ == c for c in range(len(self.classes_)))
         ]
         return -numpy.stack(residuals, 1)
-
-    def _codes(self, X: Tensor) -> NDArray[numpy.int64]:
-        return self._scores(X).argmax(1)
 
     def _targets(self, X: Tensor) -> NDArray[Any]:
         k = self._kernel(X)
@@ -253,7 +219,8 @@ class RSR(_SteinKernel):
             k = k / numpy.where(length > 0, length, 1)
         return k @ self.to_target_.T
 
-    def _code(self, B: NDArray[Any]) -> NDArray[Any]:
+    def _sparse_codes(self, B: NDArray[Any]) -> NDArray[Any]:
+        """Compute the coefficients ``(M, N)`` of the training matrices."""
         self._require_coding()
         A = self.dictionary_
         lasso = Lasso(
@@ -261,14 +228,14 @@ class RSR(_SteinKernel):
             fit_intercept=False,
             precompute=A.T @ A,
             max_iter=self.max_iter,
-            random_state=0,  # nothing is random, but a number is drawn
+            random_state=0,  # the default consumes the global generator
         )
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", ConvergenceWarning)
             codes = numpy.atleast_2d(lasso.fit(A, B.T).coef_)
         if any(issubclass(w.category, ConvergenceWarning) for w in caught):
             warnings.warn(
-                f"RSR: some codes have not converged after {self.max_iter} iterations; raise "
+                f"RSR: some codes have not converged after {self.max_iter} iterations; increase "
                 "max_iter or alpha",
                 ConvergenceWarning,
                 stacklevel=3,
@@ -276,8 +243,8 @@ class RSR(_SteinKernel):
         n_zero = int((codes == 0).all(1).sum())
         if n_zero:
             warnings.warn(
-                f"RSR: {n_zero} of {len(codes)} codes are zero, and their classes mere chance; "
-                "lower alpha, or beta if few training matrices are near",
+                f"RSR: {n_zero} of {len(codes)} codes are zero, so their classes are arbitrary; "
+                "decrease alpha, or beta if few training matrices are near",
                 RuntimeWarning,
                 stacklevel=3,
             )

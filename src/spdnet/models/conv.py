@@ -152,7 +152,7 @@ class ConvSPDNet(nn.Module):
     ) -> None:
         super().__init__()
         self.backbone, n = _backbone("ConvSPDNet", backbone, channels, in_channels)
-        self.pool = CovPool(kind, reg=reg, floor=floor)
+        self.pool = CovPool(kind, reg=reg, eps=floor)
         n = n + 1 if kind == "gaussian" else n
         dims = (max(1, n // 2),) if dims is None else tuple(dims)
         self.spdnet = SPDNet((n, *dims), n_classes, **{"bias": True, "check": False, **settings})

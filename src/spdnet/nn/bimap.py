@@ -1,19 +1,11 @@
-"""BiMap: the bilinear mapping of SPD matrices (Eq. 1)."""
+"""Bilinear mapping of SPD matrices (Eq. 1)."""
 
 import torch
 from torch import Tensor
 
-from spdnet._checks import (
-    require_channels,
-    require_choice,
-    require_count,
-    require_reducing,
-    require_same_dtype,
-    require_square,
-)
+from spdnet._checks import require_channels, require_choice, require_count, require_reducing
 from spdnet._precision import working_dtype
 from spdnet.linalg import congruence
-from spdnet.linalg.validate import require_symmetric
 from spdnet.manifolds.stiefel import StiefelParameter, random_point
 from spdnet.nn.layer import SPDLayer
 from spdnet.nn.orthonormality import OrthonormalityCheck
@@ -24,29 +16,29 @@ INITS = ("uniform", "authors")
 class BiMap(SPDLayer):
     r"""Bilinear mapping :math:`Y = W^\top X W` with orthonormal columns, :math:`W^\top W = I`.
 
-    The paper writes :math:`W X W^\top`: its ``W`` is our ``weight.mT``. Positive definite input
-    gives positive definite output, with all eigenvalues between the extreme ones of the input. The
-    product is not lowered by autocast. In training, the layer warns once when it finds that the
-    weight has left the manifold, as after steps of ``torch.optim.Adam``.
+    The paper writes :math:`W X W^\top`: its ``W`` is ``weight.mT``. The eigenvalues of the output
+    lie between the extreme eigenvalues of the input. Autocast does not lower the precision. In
+    training, the layer warns once if the weight has left the Stiefel manifold, for example after
+    steps of ``torch.optim.Adam``.
 
-    With channels, every output is the sum over its own maps of all inputs,
-    :math:`Y_o = \sum_i W_{oi}^\top X_i W_{oi}`; for ``in_channels=1`` the several bilinear mappings
-    of one input that the paper proposes.
+    With channels, each output is a sum over the inputs,
+    :math:`Y_o = \sum_i W_{oi}^\top X_i W_{oi}`. With ``in_channels=1`` these are the several
+    bilinear mappings of one input that the paper proposes.
 
     Parameters
     ----------
     in_features, out_features : int
         Sizes ``n_in >= n_out`` of the matrices.
     in_channels, out_channels : int, optional
-        Matrices in and out for each sample. Neither: one, without a dimension of its own.
+        Number of input and output matrices per sample; by default one, without a channel dimension.
     init : {"uniform", "authors"}
-        Start uniformly distributed on the Stiefel manifold, or as the authors' released code: from
-        the leading left singular vectors of ``A A^T`` for a square ``A`` of uniform numbers. Both
-        draw from the global generator of torch.
+        Initialize uniformly on the Stiefel manifold, or, as in the code of the authors, with the
+        leading left singular vectors of ``A A^T`` for a square ``A`` of uniform random numbers.
     check : bool
-        Refuse input that is not finite and symmetric.
+        Raise an error if the input is not finite and symmetric (for layers defined on SPD matrices
+        only: not positive definite).
     device, dtype : optional
-        Of the weight.
+        Device and dtype of the parameters and buffers.
 
     Attributes
     ----------
@@ -80,10 +72,8 @@ class BiMap(SPDLayer):
         require_reducing("BiMap", in_features, out_features, "(in_features -> out_features)")
         require_choice("BiMap", "init", init, INITS)
         channels = _channels(in_channels, out_channels)
-        self.in_features = in_features
-        self.out_features = out_features
-        self.in_channels = in_channels
-        self.out_channels = out_channels
+        self.in_features, self.out_features = in_features, out_features
+        self.in_channels, self.out_channels = in_channels, out_channels
         self.init = init
         self.weight = StiefelParameter(
             torch.empty(*channels, in_features, out_features, device=device, dtype=dtype)
@@ -93,22 +83,18 @@ class BiMap(SPDLayer):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Draw new random points of the Stiefel manifold."""
+        """Draw a new random weight."""
         W = self.weight
         if self.init == "uniform":
             W.copy_(random_point(*W.shape, device=W.device, dtype=W.dtype))
         else:
-            dtype = working_dtype(W.dtype)
             shape = (*W.shape[:-1], W.shape[-2])
-            A = torch.rand(shape, device=W.device, dtype=dtype)
+            A = torch.rand(shape, device=W.device, dtype=working_dtype(W.dtype))
             W.copy_(torch.linalg.svd(A @ A.mT).U[..., : W.shape[-1]])
 
     def forward(self, X: Tensor, check: bool | None = None) -> Tensor:
-        """``(..., n_in, n_in)`` to ``(..., n_out, n_out)``; with channels before the matrices."""
-        require_square("BiMap", X, n=self.in_features)
-        require_same_dtype("BiMap", X, self.weight)
-        if self._checks(check):
-            require_symmetric("BiMap", X)
+        """Map ``(..., n_in, n_in)`` to ``(..., n_out, n_out)``, with channels third from last."""
+        self._require_input(X, check, n=self.in_features, like=self.weight)
         if self.training and not torch.compiler.is_compiling():
             self._orthonormality(self, self.weight)
         if self.in_channels is None:
@@ -118,7 +104,7 @@ class BiMap(SPDLayer):
         return congruence(X[..., None, :, :, :], self.weight).sum(-3)
 
     def extra_repr(self) -> str:
-        """Settings for ``repr``."""
+        """Return the settings for ``repr``."""
         text = f"in_features={self.in_features}, out_features={self.out_features}"
         if self.in_channels is not None:
             text += f", in_channels={self.in_channels}, out_channels={self.out_channels}"
@@ -126,14 +112,14 @@ class BiMap(SPDLayer):
 
 
 def _channels(in_channels: int | None, out_channels: int | None) -> tuple[int, ...]:
-    """Leading shape of the weight."""
+    """Return the leading dimensions of the weight."""
     if in_channels is None and out_channels is None:
         return ()
     if in_channels is None or out_channels is None:
         raise ValueError(
             "BiMap: expected in_channels and out_channels, or neither, got "
-            f"in_channels={in_channels} and out_channels={out_channels}; one input matrix for each "
-            "sample is in_channels=1"
+            f"in_channels={in_channels} and out_channels={out_channels}; use in_channels=1 for "
+            "one input matrix per sample"
         )
     require_count("BiMap", "in_channels", in_channels)
     require_count("BiMap", "out_channels", out_channels)

@@ -1,37 +1,33 @@
-"""Center: move the mean of the data to the identity."""
+"""Centering of SPD matrices at the mean of the training data."""
 
 import torch
 from torch import Tensor
 
-from spdnet._checks import require_count, require_same_dtype, require_square
+from spdnet._checks import require_count, require_square
 from spdnet.linalg import congruence, invsqrtm, powm
-from spdnet.linalg.validate import require_symmetric
 from spdnet.manifolds import Metric, get_metric
 from spdnet.nn.layer import SPDLayer
 
 
 class Center(SPDLayer):
-    r"""Seen from the mean of the training data, :math:`Y = M^{-1/2} X M^{-1/2}`.
+    r"""Centering :math:`Y = M^{-1/2} X M^{-1/2}` at the mean :math:`M` of the training data.
 
-    Covariances of one source cluster far from the identity, where the logarithm of a network's
-    output is badly conditioned; this moves them there. Without a mean it is the identity map. The
-    mean is a buffer and travels in the ``state_dict``.
+    Covariance matrices from one source cluster far from the identity, where the logarithm of the
+    output of a network is badly conditioned; centering moves them to the identity. Before
+    :meth:`fit`, the layer is the identity map.
 
     Parameters
     ----------
     n : int
         Size of the matrices.
     metric : str or Metric
-        Of the mean; any of :data:`spdnet.manifolds.METRICS`.
-    check : bool
-        Refuse input that is not finite and symmetric.
-    device, dtype : optional
-        Of the buffer.
+        Metric of the mean, any of :data:`spdnet.manifolds.METRICS`.
+    check, device, dtype : see :class:`BiMap`
 
     Attributes
     ----------
     whitener : Tensor, shape (n, n)
-        :math:`M^{-1/2}`, a buffer.
+        Buffer :math:`M^{-1/2}`.
 
     Examples
     --------
@@ -62,7 +58,7 @@ class Center(SPDLayer):
 
     @torch.no_grad()
     def fit(self, X: Tensor, weights: Tensor | None = None) -> "Center":
-        """Take the weighted mean of ``X (N, n, n)`` as the centre; gives back the layer."""
+        """Set the center to the weighted mean of ``X (N, n, n)`` and return the layer."""
         require_square("Center.fit", X, n=self.n)
         M = self.metric.mean(X, weights)
         self.whitener.copy_(invsqrtm(M.double()))
@@ -70,21 +66,18 @@ class Center(SPDLayer):
 
     @property
     def mean(self) -> Tensor:
-        """The centre ``(n, n)``."""
+        """The center ``(n, n)``."""
         return powm(self.whitener, -2.0)
 
     def reset_parameters(self) -> None:
-        """Forget the centre."""
+        """Reset the center to the identity."""
         self.whitener.copy_(torch.eye(self.n))
 
     def forward(self, X: Tensor, check: bool | None = None) -> Tensor:
-        """``(..., n, n)`` to ``(..., n, n)``."""
-        require_square("Center", X, n=self.n)
-        require_same_dtype("Center", X, self.whitener)
-        if self._checks(check):
-            require_symmetric("Center", X)
+        """Map ``(..., n, n)`` to ``(..., n, n)``."""
+        self._require_input(X, check, n=self.n, like=self.whitener)
         return congruence(X, self.whitener)
 
     def extra_repr(self) -> str:
-        """Settings for ``repr``."""
+        """Return the settings for ``repr``."""
         return f"{self.n}, metric={self.metric.name!r}"

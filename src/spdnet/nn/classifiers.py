@@ -1,36 +1,26 @@
-"""Classifiers that take SPD matrices as they are, without vectors in between."""
+"""Classifiers on the manifold of SPD matrices."""
 
 import math
 
 import torch
 from torch import Tensor
 
-from spdnet._checks import (
-    require_count,
-    require_number,
-    require_same_dtype,
-    require_square,
-)
-from spdnet.linalg import cholesky, expm, logm, symmetrize
-from spdnet.linalg.validate import require_symmetric
-from spdnet.manifolds import Metric, MetricNames, get_metric
+from spdnet._checks import require_count, require_number, require_square
+from spdnet.linalg import expm, logm, symmetrize
+from spdnet.manifolds import Metric, get_metric
 from spdnet.nn.batch_norm import require_power
 from spdnet.nn.layer import SPDLayer
-
-#: metrics in which there is logistic regression
-MLR_METRICS = MetricNames("logits")
 
 
 class SPDMLR(SPDLayer):
     r"""Multinomial logistic regression on a manifold of SPD matrices.
 
-    Each class has a point :math:`P_k` and a symmetric :math:`A_k`, the normal of a hyperplane
-    through the point; its logit is :math:`\langle \log_{P_k} X, \Gamma_{I \to P_k} A_k
-    \rangle_{P_k}`. In the flat metrics this is the signed distance to the hyperplane times the
-    length of the normal, in the others its analogue in the tangent space at the point:
+    Each class has a hyperplane through a point :math:`P_k` with a symmetric normal :math:`A_k`. Its
+    logit is :math:`\langle \log_{P_k} X, \Gamma_{I \to P_k} A_k \rangle_{P_k}`; in flat metrics,
+    this is the signed distance to the hyperplane times the length of the normal:
 
     =====================  =========================================================================
-    ``log_euclidean``      :math:`\langle \log X - \log P, A \rangle`; a linear classifier with bias
+    ``log_euclidean``      :math:`\langle \log X - \log P, A \rangle`, a linear classifier with bias
                            on the matrix logarithm
     ``affine_invariant``   :math:`\tfrac1\theta \langle \log(P^{-\theta/2} X^\theta P^{-\theta/2}),
                            A \rangle`
@@ -42,8 +32,8 @@ class SPDMLR(SPDLayer):
                            factor of :math:`P^{2\theta}`
     =====================  =========================================================================
 
-    The first two, and ``power_euclidean``, have the inner product :math:`\alpha \langle U, V
-    \rangle + \beta\, \mathrm{tr} U\, \mathrm{tr} V`.
+    The inner product of ``log_euclidean``, ``affine_invariant`` and ``power_euclidean`` is
+    :math:`\alpha \langle U, V \rangle + \beta\, \mathrm{tr} U\, \mathrm{tr} V`.
 
     Parameters
     ----------
@@ -51,23 +41,21 @@ class SPDMLR(SPDLayer):
         Size of the matrices.
     n_classes : int
     metric : str or Metric
-        As above, or another that has ``logits``. ``affine_invariant`` and ``bures_wasserstein``
-        decompose every matrix once for each class.
+        One of the metrics above, or another metric with ``logits``. ``affine_invariant`` and
+        ``bures_wasserstein`` decompose every matrix once per class.
     power : float, optional
-        :math:`\theta`, not zero; 1 when not given, for ``bures_wasserstein`` 1/2, the plain metric.
+        :math:`\theta \ne 0`; by default 1, and 1/2 for ``bures_wasserstein``, which is the metric
+        itself.
     alpha, beta : float
-        Of the inner product; ``alpha > 0`` and ``alpha + n * beta > 0``.
-    check : bool
-        Refuse input that is not finite, symmetric and positive definite.
-    device, dtype : optional
-        Of the parameters.
+        Coefficients of the inner product, with ``alpha > 0`` and ``alpha + n * beta > 0``.
+    check, device, dtype : see :class:`BiMap`
 
     Attributes
     ----------
     points : Parameter, shape (n_classes, n, n)
-        Free; the symmetric parts are :math:`\log P_k`, zero at the start.
+        Unconstrained; the symmetric parts are :math:`\log P_k`, initially zero.
     normals : Parameter, shape (n_classes, n, n)
-        Free; the symmetric parts are :math:`A_k`.
+        Unconstrained; the symmetric parts are :math:`A_k`.
 
     References
     ----------
@@ -107,12 +95,8 @@ class SPDMLR(SPDLayer):
             raise ValueError(
                 f"SPDMLR: expected beta = 0 for the metric {metric.name!r}, got {beta}"
             )
-        self.n = n
-        self.n_classes = n_classes
-        self.metric = metric
-        self.power = float(power)
-        self.alpha = alpha
-        self.beta = beta
+        self.n, self.n_classes, self.metric = n, n_classes, metric
+        self.power, self.alpha, self.beta = float(power), alpha, beta
         shape = (n_classes, n, n)
         self.points = torch.nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
         self.normals = torch.nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
@@ -120,37 +104,28 @@ class SPDMLR(SPDLayer):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        r"""Set the points to the identity and draw symmetric normals.
-
-        Each entry on and below the diagonal is uniform in :math:`\pm \sqrt 6 / n`, as the authors
-        draw them.
-        """
+        r"""Set the points to the identity and draw normals uniform in :math:`\pm \sqrt 6 / n`."""
         bound = math.sqrt(6) / self.n
         self.points.zero_()
         self.normals.uniform_(-bound, bound)
         self.normals.copy_(self.normals.tril() + self.normals.tril(-1).mT)
 
     def forward(self, X: Tensor, check: bool | None = None) -> Tensor:
-        """Logits ``(..., n_classes)`` of matrices ``(..., n, n)``."""
-        require_square("SPDMLR", X, n=self.n)
-        require_same_dtype("SPDMLR", X, self.normals)
-        check = self._checks(check)
-        if check:
-            require_symmetric("SPDMLR", X)
-            cholesky(X.detach(), who="SPDMLR")
+        """Map matrices ``(..., n, n)`` to logits ``(..., n_classes)``."""
+        self._require_input(X, check, n=self.n, like=self.normals, positive=True)
         S, A = symmetrize(self.points), symmetrize(self.normals)
         return self.metric.logits(X, S, A, power=self.power, alpha=self.alpha, beta=self.beta)
 
     def extra_repr(self) -> str:
-        """Settings for ``repr``."""
+        """Return the settings for ``repr``."""
         return f"{self.n}, {self.n_classes}, metric={self.metric.name!r}, power={self.power:g}"
 
 
 class MinimumDistance(SPDLayer):
-    r"""Logits :math:`-d(X, M_k)^2`: the class with the nearest point.
+    r"""Nearest-point classifier with the logits :math:`-d(X, M_k)^2`.
 
-    The points are parameters; :meth:`fit` puts them at the means of the classes, which makes it
-    the classifier by minimum distance to the mean.
+    The points are parameters. After :meth:`fit`, which sets them to the class means, this is the
+    minimum-distance-to-mean classifier.
 
     Parameters
     ----------
@@ -159,15 +134,12 @@ class MinimumDistance(SPDLayer):
     n_classes : int
     metric : str or Metric
         Any of :data:`spdnet.manifolds.METRICS`.
-    check : bool
-        Refuse input that is not finite, symmetric and positive definite.
-    device, dtype : optional
-        Of the parameters.
+    check, device, dtype : see :class:`BiMap`
 
     Attributes
     ----------
     points : Parameter, shape (n_classes, n, n)
-        Free; the symmetric parts are :math:`\log M_k`.
+        Unconstrained; the symmetric parts are :math:`\log M_k`.
 
     Examples
     --------
@@ -192,8 +164,7 @@ class MinimumDistance(SPDLayer):
         super().__init__(check=check)
         require_count("MinimumDistance", "n", n)
         require_count("MinimumDistance", "n_classes", n_classes)
-        self.n = n
-        self.n_classes = n_classes
+        self.n, self.n_classes = n, n_classes
         self.metric = get_metric(metric, who="MinimumDistance")
         shape = (n_classes, n, n)
         self.points = torch.nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
@@ -201,18 +172,14 @@ class MinimumDistance(SPDLayer):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Points near the identity, no two of them equal."""
+        """Draw points near the identity."""
         self.points.normal_(std=0.1 / math.sqrt(self.n))
 
     @torch.no_grad()
     def fit(self, X: Tensor, y: Tensor) -> "MinimumDistance":
-        """Put the points at the means of the classes; gives back the layer.
+        """Set the points to the class means and return the layer.
 
-        Parameters
-        ----------
-        X : Tensor, shape (N, n, n)
-        y : Tensor of integers, shape (N,)
-            Classes from 0 on, each of them there.
+        ``X`` has shape ``(N, n, n)``; ``y (N,)`` holds class indices from 0, each at least once.
         """
         require_square("MinimumDistance.fit", X, n=self.n)
         counts = torch.bincount(y, minlength=self.n_classes)
@@ -227,16 +194,11 @@ class MinimumDistance(SPDLayer):
         return self
 
     def forward(self, X: Tensor, check: bool | None = None) -> Tensor:
-        """Logits ``(..., n_classes)`` of matrices ``(..., n, n)``."""
-        require_square("MinimumDistance", X, n=self.n)
-        require_same_dtype("MinimumDistance", X, self.points)
-        check = self._checks(check)
-        if check:
-            require_symmetric("MinimumDistance", X)
-            cholesky(X.detach(), who="MinimumDistance")
+        """Map matrices ``(..., n, n)`` to logits ``(..., n_classes)``."""
+        self._require_input(X, check, n=self.n, like=self.points, positive=True)
         M = expm(symmetrize(self.points), check=False)
         return -(self.metric.distance(X[..., None, :, :], M, check=False) ** 2)
 
     def extra_repr(self) -> str:
-        """Settings for ``repr``."""
+        """Return the settings for ``repr``."""
         return f"{self.n}, {self.n_classes}, metric={self.metric.name!r}"

@@ -8,8 +8,8 @@ from spdnet._checks import require_choice, require_number, require_threshold
 from spdnet.linalg.rectify import rectify
 from spdnet.linalg.scalar import Clamp, Exp, Log, ScalarFunction, Sigmoid, Softplus
 from spdnet.linalg.spectral import decompose, map_decomposed, spectral_map
+from spdnet.nn.distributed import all_gather, is_distributed
 from spdnet.nn.layer import SPDLayer
-from spdnet.nn.processes import all_gather, is_distributed
 
 
 class ReEig(SPDLayer):

@@ -1,27 +1,29 @@
-"""What all layers on SPD matrices share."""
+"""Base class of the layers on SPD matrices."""
 
 from typing import Any, NoReturn
 
 import torch
+from torch import Tensor
 
 from spdnet._autograd import refuse_format
+from spdnet._checks import require_same_dtype, require_square
+from spdnet.linalg import cholesky
+from spdnet.linalg.validate import require_symmetric
 from spdnet.manifolds.stiefel import is_stiefel, mark_stiefel
 
 
 class SPDLayer(torch.nn.Module):
-    """A layer on matrices ``(..., n, n)`` that checks its input unless told not to.
+    """Base class of layers on matrices ``(..., n, n)``.
 
-    Its Stiefel parameters stay marked as such, as the same objects, where torch would make plain
-    parameters of them: on the way from and to the meta device, when a loaded tensor is assigned,
-    and when ``fully_shard`` replaces them by DTensors.
+    Stiefel parameters keep their mark where torch would replace them by plain parameters: moving
+    from or to the meta device, assigning a loaded tensor, and ``fully_shard``.
 
     Parameters
     ----------
     check : bool
-        Pass over the data and refuse matrices that are not finite, not symmetric or outside the
-        domain of the layer. Also an argument of each call, where it comes first: a training loop
-        that has checked its data once calls ``layer(X, check=False)``. Checks are skipped
-        in compilation, export and vmap.
+        Raise an error if the input is not finite, not symmetric or outside the domain of the
+        layer. ``layer(X, check=False)`` overrides it for one call, for example after the data have
+        been checked once. Checks are skipped under compilation, export and vmap.
     """
 
     check: bool
@@ -32,6 +34,27 @@ class SPDLayer(torch.nn.Module):
 
     def _checks(self, check: bool | None) -> bool:
         return self.check if check is None else check
+
+    def _require_input(
+        self,
+        X: Tensor,
+        check: bool | None,
+        *,
+        n: int | None = None,
+        like: Tensor | None = None,
+        positive: bool = False,
+    ) -> bool:
+        """Check the shape and dtype and, if wanted, the values; return whether it is wanted."""
+        who = type(self).__name__
+        require_square(who, X, n=n)
+        if like is not None:
+            require_same_dtype(who, X, like)
+        check = self._checks(check)
+        if check:
+            require_symmetric(who, X)
+            if positive:
+                cholesky(X.detach(), who=who)
+        return check
 
     def __prepare_scriptable__(self) -> NoReturn:
         refuse_format("torch.jit.script")

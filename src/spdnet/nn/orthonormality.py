@@ -1,4 +1,4 @@
-"""Notice weights that an optimiser has moved off the Stiefel manifold."""
+"""Detection of weights that an optimizer has moved off the Stiefel manifold."""
 
 import warnings
 from typing import Any
@@ -9,18 +9,17 @@ from torch import Tensor
 from spdnet._autograd import can_branch
 from spdnet.manifolds.stiefel import deviation
 
-#: per root of the number of columns: twice what rounding to bfloat16 leaves at most
+#: times the square root of the number of columns: twice the rounding error of bfloat16
 TOLERANCE = 2.0**-7
-#: after the first calls, one in so many is looked at
 INTERVAL = 256
 
 
 class OrthonormalityCheck:
     """Warn once if the weight of a layer does not have orthonormal columns.
 
-    The calls 1, 2, 4, 8, ... and every 256th are looked at. On a GPU the result is read at a later
-    call, when it has arrived, so that no call waits for the device. Nothing is done where values
-    cannot be looked at, as in compilation, under vmap or in the capture of a CUDA graph.
+    Checks the calls 1, 2, 4, 8, ... and every 256th. On a GPU the result is read in a later call,
+    after it has arrived, so that no call waits for the device. Nothing is checked under
+    compilation, vmap and CUDA graph capture.
     """
 
     def __init__(self) -> None:
@@ -29,10 +28,10 @@ class OrthonormalityCheck:
         self._pending: tuple[Tensor, torch.cuda.Event] | None = None
 
     def __reduce__(self) -> Any:
-        return OrthonormalityCheck, ()  # a copy starts anew: an event on a device has no copy
+        return OrthonormalityCheck, ()  # CUDA events cannot be copied, so a copy starts anew
 
     def __call__(self, layer: torch.nn.Module, W: Tensor) -> None:
-        """Look at the weight ``W (..., n, k)`` if it is time to."""
+        """Check the weight ``W (..., n, k)`` if the call is due."""
         self.n_calls = n = self.n_calls + 1
         if self.warned or (self._pending is None and n & (n - 1) and n % INTERVAL):
             return
@@ -42,21 +41,21 @@ class OrthonormalityCheck:
             found, event = self._pending
             if event.query():
                 self._pending = None
-                self._judge(layer, W, float(found))
+                self._warn_if_large(layer, W, float(found))
         elif W.device.type == "cpu":
-            self._judge(layer, W, float(deviation(W)))
+            self._warn_if_large(layer, W, float(deviation(W)))
         elif W.device.type == "cuda":
             found = deviation(W).to("cpu", non_blocking=True)  # to pinned memory
             event = torch.cuda.Event()
             event.record(torch.cuda.current_stream(W.device))
             self._pending = found, event
 
-    def _judge(self, layer: torch.nn.Module, W: Tensor, found: float) -> None:
+    def _warn_if_large(self, layer: torch.nn.Module, W: Tensor, found: float) -> None:
         if found > TOLERANCE * W.shape[-1] ** 0.5:
             self.warned = True
             warnings.warn(
                 f"{layer}: expected a weight W with orthonormal columns, got ||W^T W - I|| = "
-                f"{found:.2g}, as after steps of an optimiser that does not keep it on the Stiefel "
+                f"{found:.2g}, as after steps of an optimizer that does not keep it on the Stiefel "
                 "manifold; use spdnet.optim.RiemannianSGD or RiemannianAdam",
                 RuntimeWarning,
                 stacklevel=5,

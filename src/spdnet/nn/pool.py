@@ -1,4 +1,4 @@
-"""Pooling of SPD matrices: over channels, over time, and inside a matrix."""
+"""Pooling of SPD matrices over channels, over time and within a matrix."""
 
 import torch
 from torch import Tensor
@@ -9,48 +9,39 @@ from spdnet.linalg.validate import require_symmetric
 from spdnet.manifolds import Metric, get_metric
 from spdnet.nn.layer import SPDLayer
 
-KINDS = ("mean", "max", "weighted", "frechet")
-
 
 class SPDPool(SPDLayer):
-    r"""One matrix for several: the paper's pooling through the logarithm, and its siblings.
+    r"""Pooling of several SPD matrices into one.
 
     ============  =============================================================================
-    ``mean``      mean of the metric, :math:`\exp(\tfrac1K \sum_k \log X_k)` for the
-                  log-Euclidean one
-    ``max``       :math:`\exp(\max_k \log X_k)`, the maximum entry by entry
-    ``weighted``  as ``mean``, with weights that are learned: a softmax of parameters
-    ``frechet``   as ``mean``; the metric is the affine-invariant one when not given
+    ``mean``      mean in the metric; :math:`\exp(\tfrac1K \sum_k \log X_k)` for the
+                  log-Euclidean metric
+    ``max``       :math:`\exp(\max_k \log X_k)`, the entrywise maximum; depends on the basis
+    ``weighted``  weighted mean; the weights are a softmax of learned scores
+    ``frechet``   mean in the affine-invariant metric, unless another is given
     ============  =============================================================================
-
-    The entries of a maximum of logarithms are symmetric, so that its exponential is SPD; unlike the
-    others it depends on the basis.
 
     Parameters
     ----------
     over : {"channels", "time", "blocks"}
-        ``channels``: all matrices of the third dimension from the end become one. ``time``: each
-        ``size`` of them that follow each other, all when ``size`` is not given; what is left over
-        at the end is dropped. ``blocks``: inside each matrix, the ``size`` by ``size`` blocks of
-        its logarithm become one entry, 2 when not given.
+        ``channels``: pool all matrices of the third dimension from the end. ``time``: pool
+        non-overlapping windows of ``size`` matrices along this dimension (by default all of them)
+        and drop an incomplete last window. ``blocks``: pool the ``size`` by ``size`` blocks (by
+        default 2) of the logarithm of each matrix into one entry each.
     kind : {"mean", "max", "weighted", "frechet"}
-        As above; blocks have means and maxima only.
-    metric : str, optional
-        ``log_euclidean`` when not given, or ``log_cholesky``, ``affine_invariant``,
-        ``bures_wasserstein``, ``stein``. The maximum and blocks are log-Euclidean.
+        ``blocks`` supports ``mean`` and ``max``.
+    metric : str or Metric, optional
+        By default ``log_euclidean``, the only choice for ``max`` and ``blocks``.
     size : int, optional
-        See ``over``.
+        Size of the windows or blocks.
     n_items : int, optional
-        How many matrices are pooled into one, for ``weighted`` only.
-    check : bool
-        Refuse input that is not finite, symmetric and positive definite.
-    device, dtype : optional
-        Of the parameters of the weights.
+        Number of matrices that are pooled into one; required for ``weighted``.
+    check, device, dtype : see :class:`BiMap`
 
     Attributes
     ----------
     scores : Parameter, shape (n_items,)
-        For ``weighted`` only: the weights are their softmax, equal at the start.
+        For ``weighted``; initially equal.
 
     Examples
     --------
@@ -77,7 +68,7 @@ class SPDPool(SPDLayer):
     ) -> None:
         super().__init__(check=check)
         require_choice("SPDPool", "over", over, ("channels", "time", "blocks"))
-        require_choice("SPDPool", "kind", kind, KINDS)
+        require_choice("SPDPool", "kind", kind, ("mean", "max", "weighted", "frechet"))
         if metric is None:
             metric = "affine_invariant" if kind == "frechet" else "log_euclidean"
         metric = get_metric(metric, who="SPDPool")
@@ -92,27 +83,25 @@ class SPDPool(SPDLayer):
             raise ValueError(f"SPDPool: expected kind mean or max for blocks, got {kind!r}")
         if over == "channels" and size is not None:
             raise ValueError(
-                f"SPDPool: expected no size for channels, all of which are pooled, got size={size}"
+                f"SPDPool: expected no size for over='channels', got {size}; it pools all channels"
             )
         if (kind == "weighted") != (n_items is not None):
             raise ValueError(
-                "SPDPool: expected n_items for kind='weighted', and for no other, got "
+                "SPDPool: expected n_items for kind='weighted' only, got "
                 f"kind={kind!r} and n_items={n_items}"
             )
         if over == "time" and n_items is not None and size not in (None, n_items):
             raise ValueError(
                 f"SPDPool: expected n_items to be the size of the windows, {size}, got {n_items}"
             )
-        self.over = over
-        self.kind = kind
-        self.metric = metric
+        self.over, self.kind, self.metric = over, kind, metric
         self.size = 2 if over == "blocks" and size is None else size
         if n_items is not None:
             require_count("SPDPool", "n_items", n_items)
             self.scores = torch.nn.Parameter(torch.zeros(n_items, device=device, dtype=dtype))
 
     def forward(self, X: Tensor, check: bool | None = None) -> Tensor:
-        """``(..., K, n, n)`` to ``(..., n, n)``, ``(..., K // size, n, n)`` or smaller matrices."""
+        """Map ``(..., K, n, n)`` to ``(..., n, n)``, over time ``(..., K // size, n, n)``."""
         require_square("SPDPool", X)
         check = self._checks(check)
         if self.over == "blocks":
@@ -136,8 +125,8 @@ class SPDPool(SPDLayer):
         size, n = self.size or 2, X.shape[-1]
         if n % size != 0:
             raise ValueError(
-                f"SPDPool: expected matrices of a multiple of {size} features, got {n}; choose "
-                "another size"
+                f"SPDPool: expected the size of the matrices to be a multiple of {size}, got {n}; "
+                "choose another size"
             )
         L = logm(X, check=check).unflatten(-1, (-1, size)).unflatten(-3, (-1, size))
         # (..., n / size, size, n / size, size); the mean is P log(X) P^T for rows 1 / size of P
@@ -151,6 +140,6 @@ class SPDPool(SPDLayer):
             )
 
     def extra_repr(self) -> str:
-        """Settings for ``repr``."""
+        """Return the settings for ``repr``."""
         size = "" if self.size is None else f", size={self.size}"
         return f"over={self.over!r}, kind={self.kind!r}, metric={self.metric.name!r}{size}"

@@ -3,41 +3,35 @@
 import torch
 from torch import Tensor, nn
 
-from spdnet._checks import require_choice, require_same_shape, require_square
-from spdnet.linalg import cholesky, expm, logm
-from spdnet.linalg.validate import require_symmetric
+from spdnet._checks import require_choice, require_same_shape
+from spdnet.linalg import expm, logm
 from spdnet.manifolds import Metric, get_metric
 from spdnet.nn.layer import SPDLayer
 
 
 class SPDResidual(SPDLayer):
-    r"""A block and a way around it.
+    r"""Residual connection around a block :math:`F`.
 
-    ============  ================================================================================
-    ``log``       :math:`\exp(\log X + \log F(X))`: the sum of vectors, in the flat coordinates of
-                  the logarithm
-    ``geodesic``  the point at the share :math:`t` of the geodesic from :math:`X` to :math:`F(X)`,
-                  with a learned :math:`t` in (0, 1)
-    ============  ================================================================================
+    ============  ==============================================================================
+    ``log``       :math:`\exp(\log X + \log F(X))`
+    ``geodesic``  the point at :math:`t` on the geodesic from :math:`X` to :math:`F(X)`, with a
+                  learned :math:`t` in (0, 1)
+    ============  ==============================================================================
 
     Parameters
     ----------
     block : Module
-        ``F``, from SPD matrices to SPD matrices of the same size, such as a square BiMap and a
-        ReEig.
+        Maps SPD matrices to SPD matrices of the same size, for example a square BiMap and a ReEig.
     kind : {"log", "geodesic"}
     metric : str or Metric
-        Of the geodesic: ``log_euclidean``, ``affine_invariant``, ``log_cholesky``,
-        ``power_euclidean``, ``bures_wasserstein``, or another that has geodesics.
-    check : bool
-        Refuse input that is not finite, symmetric and positive definite.
-    device, dtype : optional
-        Of the parameter.
+        Metric of the geodesic: ``log_euclidean``, ``affine_invariant``, ``log_cholesky``,
+        ``power_euclidean``, ``bures_wasserstein``, or another metric with geodesics.
+    check, device, dtype : see :class:`BiMap`
 
     Attributes
     ----------
     position : Parameter, shape ()
-        For ``geodesic`` only: :math:`t` is its sigmoid, 1/2 at the start.
+        For ``geodesic``: :math:`t` is its sigmoid, initially 1/2.
 
     Examples
     --------
@@ -65,25 +59,19 @@ class SPDResidual(SPDLayer):
                 f"SPDResidual: expected the metric log_euclidean for kind='log', got "
                 f"{metric.name!r}; choose kind='geodesic'"
             )
-        self.block = block
-        self.kind = kind
-        self.metric = metric
+        self.block, self.kind, self.metric = block, kind, metric
         if kind == "geodesic":
             self.position = nn.Parameter(torch.zeros((), device=device, dtype=dtype))
 
     def forward(self, X: Tensor, check: bool | None = None) -> Tensor:
-        """``(..., n, n)`` to ``(..., n, n)``."""
-        require_square("SPDResidual", X)
-        if self._checks(check):
-            require_symmetric("SPDResidual", X)
-            cholesky(X.detach(), who="SPDResidual")
+        """Map ``(..., n, n)`` to ``(..., n, n)``."""
+        self._require_input(X, check, positive=True)
         Y = self.block(X)
         require_same_shape("SPDResidual", X=X, block=Y)
         if self.kind == "log":
             return expm(logm(X, check=False) + logm(Y, check=False), check=False)
-        t = torch.sigmoid(self.position)
-        return self.metric.geodesic(X, Y, t, check=False)
+        return self.metric.geodesic(X, Y, torch.sigmoid(self.position), check=False)
 
     def extra_repr(self) -> str:
-        """Settings for ``repr``."""
+        """Return the settings for ``repr``."""
         return f"kind={self.kind!r}, metric={self.metric.name!r}"

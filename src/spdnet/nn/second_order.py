@@ -1,4 +1,4 @@
-"""From feature maps and signals to SPD matrices: covariance pooling and matrix roots."""
+"""Covariance pooling of features, and matrix square roots."""
 
 import torch
 from torch import Tensor
@@ -12,27 +12,26 @@ from spdnet.nn.layer import SPDLayer
 
 
 class CovPool(torch.nn.Module):
-    r"""Second-order statistics of features over places or time, an SPD matrix for each sample.
+    r"""Covariance pooling of features over positions or time into one SPD matrix per sample.
 
     =============  ==============================================================================
     ``centered``   covariance :math:`\tfrac1M \sum_m (x_m - \bar x)(x_m - \bar x)^\top`
-    ``second``     second moment :math:`\tfrac1M \sum_m x_m x_m^\top`, as DeepO2P
+    ``second``     second moment :math:`\tfrac1M \sum_m x_m x_m^\top`, as in DeepO2P
     ``gaussian``   mean and covariance in one matrix, one row and column larger: see
                    :func:`spdnet.covariance.gaussian_embedding`
     =============  ==============================================================================
 
-    Never in half precision: autocast ends here.
+    Autocast does not lower the precision.
 
     Parameters
     ----------
     kind : {"centered", "second", "gaussian"}
-    reg : float
-        Regularisation that makes a covariance of few places positive definite.
-    mode : str
-        Of the regularisation: see :func:`spdnet.covariance.regularize`.
-    floor : float
-        Added to the diagonal besides. The covariance of constant features is zero, and so is a
-        regularisation relative to it; a positive floor gives it a logarithm all the same.
+    reg, mode : float and str
+        Regularization that makes the covariance of few positions positive definite: see
+        :func:`spdnet.covariance.regularize`.
+    eps : float
+        Added to the diagonal. The covariance of constant features is zero, and so is a
+        regularization relative to it; a positive ``eps`` keeps it positive definite.
 
     Examples
     --------
@@ -42,33 +41,23 @@ class CovPool(torch.nn.Module):
     (torch.Size([8, 5, 5]), torch.Size([8, 6, 6]))
     """
 
-    floor = 0.0  # of what was pickled before there was one
-
     def __init__(
-        self,
-        kind: str = "centered",
-        *,
-        reg: float = 1e-3,
-        mode: str = "mean",
-        floor: float = 0.0,
+        self, kind: str = "centered", *, reg: float = 1e-3, mode: str = "mean", eps: float = 0.0
     ) -> None:
         super().__init__()
         require_choice("CovPool", "kind", kind, ("centered", "second", "gaussian"))
         require_number("CovPool", "reg", reg, at_least=0)
-        require_number("CovPool", "floor", floor, at_least=0)
+        require_number("CovPool", "eps", eps, at_least=0)
         require_choice("CovPool", "mode", mode, ("mean", "trace", "absolute", "shrinkage", "none"))
-        self.kind = kind
-        self.reg = reg
-        self.mode = mode
-        self.floor = floor
+        self.kind, self.reg, self.mode, self.eps = kind, reg, mode, eps
 
     def forward(self, X: Tensor) -> Tensor:
-        """``(B, C, T)`` or ``(B, C, H, W)`` to ``(B, C, C)``, for ``gaussian`` one larger."""
+        """Map ``(B, C, T)`` or ``(B, C, H, W)`` to ``(B, C, C)``, for ``gaussian`` one larger."""
         if not isinstance(X, Tensor) or X.ndim not in (3, 4):
             shape = tuple(X.shape) if isinstance(X, Tensor) else type(X).__name__
             raise ValueError(
                 "CovPool: expected signals (B, C, T) or feature maps (B, C, H, W), got "
-                f"{shape}; give one sample as X[None]"
+                f"{shape}; pass one sample as X[None]"
             )
         X = X.flatten(2).to(working_dtype(X.dtype))  # (B, C, M)
         with without_autocast(X):
@@ -78,38 +67,36 @@ class CovPool(torch.nn.Module):
                 if self.kind == "centered":
                     X = X - X.mean(-1, keepdim=True)
                 C = regularize(symmetrize(X @ X.mT) / X.shape[-1], self.reg, self.mode)
-            return regularize(C, self.floor, "absolute") if self.floor else C
+            return regularize(C, self.eps, "absolute") if self.eps else C
 
     def extra_repr(self) -> str:
-        """Settings for ``repr``."""
-        floor = f", floor={self.floor}" if self.floor else ""
-        return f"{self.kind!r}, reg={self.reg}, mode={self.mode!r}{floor}"
+        """Return the settings for ``repr``."""
+        eps = f", eps={self.eps}" if self.eps else ""
+        return f"{self.kind!r}, reg={self.reg}, mode={self.mode!r}{eps}"
 
 
 class MatrixSqrt(SPDLayer):
-    r"""Square root :math:`X^{1/2}`, which tames the large eigenvalues of a covariance.
+    r"""Matrix square root :math:`X^{1/2}`, which reduces the large eigenvalues of a covariance.
 
-    By eigenvalues (as MPN-COV), or by Newton-Schulz iterations (as iSQRT-COV): products only, on
-    :math:`X / \mathrm{tr} X`, and on purpose not to convergence, which leaves small eigenvalues too
-    small and is known to help. ``(..., n, n)`` to ``(..., n, n)``.
+    Computed from eigenvalues (MPN-COV), or by Newton-Schulz iterations on
+    :math:`X / \mathrm{tr} X` (iSQRT-COV), which need only matrix products. The iterations are
+    deliberately not run to convergence: small eigenvalues stay too small, which is known to help.
 
     Parameters
     ----------
     method : {"eig", "newton_schulz"}
     iterations : int
-        Of Newton-Schulz.
+        Number of Newton-Schulz iterations.
     check : bool
-        Refuse input that is not finite and symmetric. ``eig`` also refuses matrices that are not
-        positive definite. ``newton_schulz`` accepts singular covariances, such as those of fewer
-        samples than features, and only refuses a trace that is not positive: finding a negative
-        eigenvalue would cost the decomposition that the iterations avoid.
+        See :class:`BiMap`. ``newton_schulz`` accepts singular matrices and requires only a positive
+        trace: detecting a negative eigenvalue would cost the decomposition that it avoids.
 
     References
     ----------
-    P. Li, J. Xie, Q. Wang, W. Zuo, "Is Second-order Information Helpful for Large-scale Visual
-    Recognition?", ICCV 2017 (MPN-COV).
-    P. Li, J. Xie, Q. Wang, Z. Gao, "Towards Faster Training of Global Covariance Pooling Networks
-    by Iterative Matrix Square Root Normalization", CVPR 2018.
+    P. Li et al., "Is second-order information helpful for large-scale visual recognition?", ICCV
+    2017 (MPN-COV).
+    P. Li et al., "Towards faster training of global covariance pooling networks by iterative matrix
+    square root normalization", CVPR 2018 (iSQRT-COV).
 
     Examples
     --------
@@ -123,11 +110,10 @@ class MatrixSqrt(SPDLayer):
         super().__init__(check=check)
         require_choice("MatrixSqrt", "method", method, ("eig", "newton_schulz"))
         require_count("MatrixSqrt", "iterations", iterations)
-        self.method = method
-        self.iterations = iterations
+        self.method, self.iterations = method, iterations
 
     def forward(self, X: Tensor, check: bool | None = None) -> Tensor:
-        """``(..., n, n)`` to ``(..., n, n)``."""
+        """Map ``(..., n, n)`` to ``(..., n, n)``."""
         require_square("MatrixSqrt", X)
         check = self._checks(check)
         if self.method == "eig":
@@ -147,6 +133,6 @@ class MatrixSqrt(SPDLayer):
             return symmetrize(trace.sqrt() * Y).to(dtype)
 
     def extra_repr(self) -> str:
-        """Settings for ``repr``."""
+        """Return the settings for ``repr``."""
         more = "" if self.method == "eig" else f", iterations={self.iterations}"
         return f"{self.method!r}{more}"

@@ -1,4 +1,4 @@
-"""Vech: symmetric matrices as vectors."""
+"""Symmetric matrices as vectors."""
 
 import torch
 from torch import Tensor
@@ -7,10 +7,10 @@ from spdnet.linalg import vech
 
 
 class Vech(torch.nn.Module):
-    r"""Upper triangle as a vector, off-diagonal entries times :math:`\sqrt 2`.
+    r"""Upper triangle as a vector, with off-diagonal entries times :math:`\sqrt 2`.
 
-    Keeps inner products, with half the numbers of a flattened matrix: ``(..., n, n)`` to
-    ``(..., n * (n + 1) / 2)``.
+    Maps ``(..., n, n)`` to ``(..., n * (n + 1) / 2)`` and preserves inner products: see
+    :func:`spdnet.linalg.vech`.
 
     Examples
     --------
@@ -21,5 +21,5 @@ class Vech(torch.nn.Module):
     """
 
     def forward(self, X: Tensor) -> Tensor:
-        """``(..., n, n)`` to ``(..., n * (n + 1) / 2)``."""
+        """Map ``(..., n, n)`` to ``(..., n * (n + 1) / 2)``."""
         return vech(X)

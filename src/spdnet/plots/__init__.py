@@ -1,8 +1,7 @@
-"""Pictures of SPD matrices and of what was learnt from them, in the look of the reports.
+"""Plots of SPD matrices and training results, in the style of the reports.
 
-Every function takes arrays or tensors, draws on the axes it is given or on new ones, and gives the
-axes back. Nothing is shown, and the settings of matplotlib stay as they are. Names of classes are
-plain text: a class may be called ``$x$``.
+Functions take arrays or tensors, draw on the axes ``ax`` or on new ones, and return the axes. They
+do not show the figure or change the settings of matplotlib. Class names are plain text, not math.
 
 >>> from spdnet import plots
 >>> left, right = plots.panels(1, 2)
@@ -11,10 +10,9 @@ plain text: a class may be called ``$x$``.
 """
 
 from spdnet.plots.cone import cone
-from spdnet.plots.confusion import confusion, side_of
-from spdnet.plots.curves import learning_curves
+from spdnet.plots.confusion import confusion, confusion_size
+from spdnet.plots.curves import learning_curves, roc
 from spdnet.plots.embedding import embedding
-from spdnet.plots.roc import roc
 from spdnet.plots.spectra import spectra
 from spdnet.plots.style import BASELINE, COLORS, INK, STYLE, TRAIN, VAL, panels
 
@@ -27,10 +25,10 @@ __all__ = [
     "VAL",
     "cone",
     "confusion",
+    "confusion_size",
     "embedding",
     "learning_curves",
     "panels",
     "roc",
-    "side_of",
     "spectra",
 ]

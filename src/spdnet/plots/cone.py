@@ -1,4 +1,4 @@
-"""The cone of 2 by 2 SPD matrices."""
+"""Cone of 2 by 2 SPD matrices."""
 
 from typing import Any
 
@@ -8,34 +8,28 @@ from numpy.typing import NDArray
 
 from spdnet._checks import require_square
 from spdnet.linalg.validate import require_positive_semidefinite
-from spdnet.plots.classes import MANY_CLASSES, by_class
-from spdnet.plots.style import INK, in_style, panels, tensor_of
+from spdnet.plots.style import INK, MAX_LABELED_CLASSES, panels, split_by_class, styled, to_tensor
 
 
-@in_style
+@styled
 def cone(X: Any, y: Any = None, *, ax: Any = None) -> Any:
-    r"""Matrices of 2 by 2 as points in the cone of SPD matrices.
+    r"""Plot 2 by 2 matrices as points in the cone of SPD matrices.
 
     .. math:: \begin{pmatrix} a & b \\ b & c \end{pmatrix} \mapsto
         \bigl( \tfrac{a - c}{2}, \; b, \; \tfrac{a + c}{2} \bigr)
 
-    The height is the mean of the two eigenvalues, the distance from the axis half their difference.
-    On the axis are the multiples of the identity, on the boundary, :math:`a c = b^2`, the singular
-    matrices.
+    The height is the mean of the eigenvalues, the distance from the axis half their difference. The
+    axis holds the multiples of the identity, the boundary :math:`a c = b^2` the singular matrices.
 
     Parameters
     ----------
     X : array or Tensor, shape (n, 2, 2) or (stages, n, 2, 2)
-        Positive semi-definite. With stages, such as the matrices before and after a layer, the path
-        of each is drawn from the first, a ring, to the last, a dot.
+        Positive semidefinite matrices. With stages, for example before and after a layer, a path
+        leads from the first stage (ring) to the last (dot).
     y : array or Tensor, shape (n,), optional
-        Classes, which become colours.
+        Classes, shown as colors.
     ax : Axes, optional
-        With ``projection="3d"``.
-
-    Returns
-    -------
-    Axes
+        Axes with ``projection="3d"``.
 
     Examples
     --------
@@ -48,12 +42,12 @@ def cone(X: Any, y: Any = None, *, ax: Any = None) -> Any:
     stages = _stages(X)  # (stages, n, 2, 2)
     a, b, c = stages[..., 0, 0], stages[..., 0, 1], stages[..., 1, 1]
     points = numpy.stack([(a - c) / 2, b, (a + c) / 2])  # (3, stages, n)
-    groups = list(by_class("cone", y, points.shape[-1]))
+    groups = list(split_by_class("cone", y, points.shape[-1]))
     if ax is None:
         ax = panels(size=(5.4, 4.2), projection="3d")[0]
     elif getattr(ax, "name", None) != "3d":
         raise ValueError(
-            "cone: expected ax with three dimensions, got one with two; make it with "
+            "cone: expected ax with three dimensions, got two; create it with "
             "plots.panels(projection='3d')"
         )
     _draw_cone(ax, float(points[2].max()))
@@ -65,13 +59,13 @@ def cone(X: Any, y: Any = None, *, ax: Any = None) -> Any:
             ax.scatter(*first, s=14, facecolors="white", edgecolors=color, depthshade=False)
         ax.scatter(*points[:, -1, chosen], s=14, color=color, label=name, depthshade=False)
     ax.set(xlabel="(a - c) / 2", ylabel="b", zlabel="(a + c) / 2")
-    if y is not None and len(groups) <= MANY_CLASSES:
+    if y is not None and len(groups) <= MAX_LABELED_CLASSES:
         ax.legend(loc="upper left")
     return ax
 
 
 def _draw_cone(ax: Any, top: float) -> None:
-    """The boundary up to a height, lightly, and the axis of the multiples of the identity."""
+    """Draw the boundary up to a height, and the axis."""
     angle = numpy.linspace(0, 2 * numpy.pi, 73)
     height = 1.05 * top * numpy.linspace(0, 1, 5)[:, None]
     u, v, w = height * numpy.cos(angle), height * numpy.sin(angle), height + 0 * angle
@@ -87,8 +81,8 @@ def _draw_cone(ax: Any, top: float) -> None:
 
 
 def _stages(X: Any) -> NDArray[numpy.float64]:
-    """Matrices ``(stages, n, 2, 2)``."""
-    matrices = tensor_of("cone", X, "X")
+    """Return the matrices ``(stages, n, 2, 2)``."""
+    matrices = to_tensor("cone", X, "X")
     require_square("cone", matrices, n=2)
     require_positive_semidefinite("cone", matrices)
     if matrices.ndim not in (3, 4):

@@ -1,4 +1,4 @@
-"""Which classes are taken for which."""
+"""Confusion matrix."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,11 +7,19 @@ import numpy
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
-from spdnet.plots.classes import MANY_CLASSES, label_list, ordered, short
-from spdnet.plots.style import INK, axes, in_style, tensor_of
+from spdnet.plots.style import (
+    INK,
+    MAX_LABELED_CLASSES,
+    get_axes,
+    shorten,
+    sorted_unique,
+    styled,
+    to_labels,
+    to_tensor,
+)
 
 
-@in_style
+@styled
 def confusion(
     counts: Any = None,
     classes: Sequence[Any] | None = None,
@@ -20,21 +28,19 @@ def confusion(
     y_pred: Any = None,
     ax: Axes | None = None,
 ) -> Axes:
-    """True classes in rows, predicted ones in columns; the shade is the share of the row.
+    """Plot a confusion matrix: true classes in rows, predicted classes in columns.
+
+    The shade is the fraction of the row.
 
     Parameters
     ----------
     counts : array or Tensor, shape (n, n), optional
     classes : sequence, optional
-        Names of the rows; with labels, those that there are and their order. Numbers from 0, or
-        the labels in order, when not given. With more than 25, rows and cells have no text.
+        Names of the classes, with labels also their order. By default the indices, or the sorted
+        labels. More than 25 classes are drawn without text.
     y_true, y_pred : sequences, optional
-        Labels to count, instead of counts.
+        Labels to count, instead of ``counts``.
     ax : Axes, optional
-
-    Returns
-    -------
-    Axes
 
     Examples
     --------
@@ -46,21 +52,22 @@ def confusion(
     if (counts is None) == (y_true is None) or (y_true is None) != (y_pred is None):
         raise ValueError("confusion: expected either counts, or y_true and y_pred")
     if counts is None:
-        table, names = _count((y_true, y_pred), classes)
+        table, names = _count_labels(y_true, y_pred, classes)
     else:
-        table, names = _counted(counts, classes)
-    ax = axes(ax, (side_of(len(names)),) * 2)
+        table, names = _check_counts(counts, classes)
+    names = [shorten(str(name)) for name in names]
+    ax = get_axes(ax, (confusion_size(len(names)),) * 2)
     share = table / numpy.maximum(table.sum(1, keepdims=True), 1)
     ax.grid(False)
     ax.imshow(share, cmap="Blues", vmin=0, vmax=1)
     ax.set(xlabel="predicted", ylabel="true")
-    if len(names) > MANY_CLASSES:
+    if len(names) > MAX_LABELED_CLASSES:
         return ax
     slanted: Any = {"rotation": 60, "ha": "right", "rotation_mode": "anchor"}
     ax.set_xticks(range(len(names)), names, **(slanted if max(map(len, names)) > 2 else {}))
     ax.set_yticks(range(len(names)), names)
     for text in (*ax.get_xticklabels(), *ax.get_yticklabels()):
-        text.set_parse_math(False)  # those of given axes are older than our settings
+        text.set_parse_math(False)  # the labels of given axes do not have our settings
     for (i, j), count in numpy.ndenumerate(table):
         if count:
             color = "white" if share[i, j] > 0.5 else INK
@@ -68,57 +75,54 @@ def confusion(
     return ax
 
 
-def side_of(n_classes: int) -> float:
-    """Inches of a square picture in which so many rows of a confusion matrix can be read.
+def confusion_size(n_classes: int) -> float:
+    """Return the side in inches of a readable confusion matrix.
 
     Examples
     --------
-    >>> from spdnet.plots import side_of
-    >>> side_of(10)
+    >>> from spdnet.plots import confusion_size
+    >>> confusion_size(10)
     5.4
     """
     return min(max(3.2, 0.42 * n_classes + 1.2), 9.0)
 
 
-def _counted(
+def _check_counts(
     counts: Any, classes: Sequence[Any] | None
-) -> tuple[NDArray[numpy.float64], list[str]]:
-    """The table of a confusion, and the names of its rows."""
-    table = tensor_of("confusion", counts, "counts").numpy()
+) -> tuple[NDArray[numpy.float64], Sequence[Any]]:
+    """Return the table and the names of its rows."""
+    table = to_tensor("confusion", counts, "counts").numpy()
     if table.ndim != 2 or table.shape[0] != table.shape[1]:
         raise ValueError(
-            f"confusion: expected counts of shape (n, n), got {table.shape}; give labels as y_true "
+            f"confusion: expected counts of shape (n, n), got {table.shape}; pass labels as y_true "
             "and y_pred"
         )
     if not (numpy.isfinite(table).all() and (table >= 0).all()):
-        raise ValueError("confusion: expected counts of at least 0, got others")
+        raise ValueError("confusion: expected finite counts of at least 0, got others")
     names = range(len(table)) if classes is None else classes
     if len(names) != len(table):
         raise ValueError(f"confusion: expected {len(table)} classes, got {len(names)}")
-    return table, [short(str(name)) for name in names]
+    return table, names
 
 
-def _count(
-    labels: tuple[Any, Any], classes: Sequence[Any] | None
-) -> tuple[NDArray[numpy.float64], list[str]]:
-    """The table of labels, and the names of its rows."""
-    true, predicted = (
-        label_list("confusion", name, y)
-        for name, y in zip(("y_true", "y_pred"), labels, strict=True)
-    )
+def _count_labels(
+    y_true: Any, y_pred: Any, classes: Sequence[Any] | None
+) -> tuple[NDArray[numpy.float64], Sequence[Any]]:
+    """Count the labels; return the table and the names of its rows."""
+    true, predicted = (to_labels("confusion", *y) for y in (("y_true", y_true), ("y_pred", y_pred)))
     if len(true) != len(predicted) or not true:
         raise ValueError(
             "confusion: expected as many labels in y_true as in y_pred, at least one, got "
             f"{len(true)} and {len(predicted)}"
         )
-    known = (
-        ordered([*true, *predicted]) if classes is None else label_list("confusion", "c", classes)
-    )
-    place = {name: i for i, name in enumerate(known)}
-    table = numpy.zeros((len(known), len(known)))
+    names = sorted_unique([*true, *predicted])
+    if classes is not None:
+        names = to_labels("confusion", "classes", classes)
+    index = {name: i for i, name in enumerate(names)}
+    unknown = [label for label in (*true, *predicted) if label not in index]
+    if unknown:
+        raise ValueError(f"confusion: expected labels among the classes, got {unknown[0]!r}")
+    table = numpy.zeros((len(names), len(names)))
     for t, p in zip(true, predicted, strict=True):
-        for label in (t, p):
-            if label not in place:
-                raise ValueError(f"confusion: expected labels among the classes, got {label!r}")
-        table[place[t], place[p]] += 1
-    return table, [short(str(name)) for name in known]
+        table[index[t], index[p]] += 1
+    return table, names

@@ -1,29 +1,21 @@
-"""What happens over the epochs."""
+"""Learning curves and ROC curves."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy
 from matplotlib.axes import Axes
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+from numpy.typing import NDArray
 
-from spdnet._checks import (
-    require_choice,
-)
-from spdnet.plots.style import (
-    BASELINE,
-    INK,
-    TRAIN,
-    VAL,
-    axes,
-    in_style,
-    logarithmic,
-)
+from spdnet._checks import require_choice, require_number
+from spdnet.plots.style import BASELINE, INK, TRAIN, VAL, get_axes, styled, to_tensor, use_log_scale
 
 _PARTS = {"train": "train", "val": "validation", "test": "test"}
 _PART_COLORS = {"train": TRAIN, "val": VAL, "test": BASELINE}
 
 
-@in_style
+@styled
 def learning_curves(
     history: Sequence[Mapping[str, float]],
     measure: str = "loss",
@@ -34,29 +26,25 @@ def learning_curves(
     ax: Axes | None = None,
     **line: Any,
 ) -> Axes:
-    """Loss or accuracy over the epochs.
+    """Plot the loss or the accuracy over the epochs.
 
     Parameters
     ----------
     history : list of dict
-        A row for each epoch: ``history_`` of :class:`spdnet.SPDNetClassifier`, ``history`` of
-        :class:`spdnet.training.Progress`, ``metrics()`` of a run folder, or your own, with ``loss``
-        and the like.
+        One row per epoch, with keys such as ``loss`` and ``val_loss``: ``history_`` of
+        :class:`spdnet.SPDNetClassifier`, ``history`` of :class:`spdnet.training.Progress`, or
+        ``metrics()`` of a run folder.
     measure : {"loss", "accuracy"}
-        A loss that is always positive has a logarithmic axis.
+        The axis of a positive loss is logarithmic.
     parts : sequence of {"train", "val", "test"}, optional
-        Lines to draw; those that the history has, when not given.
+        Lines to draw; by default all in the history.
     best_epoch : int, optional
-        Mark it.
+        Epoch to mark.
     label : str, optional
-        Names the training, to tell several on the same axes apart.
+        Name of the training in the legend.
     ax : Axes, optional
     **line
-        Of matplotlib's lines, such as ``color``.
-
-    Returns
-    -------
-    Axes
+        Properties of the matplotlib lines, such as ``color``.
 
     Examples
     --------
@@ -69,7 +57,7 @@ def learning_curves(
     """
     require_choice("learning_curves", "measure", measure, ("loss", "accuracy"))
     columns = _columns(history, measure, parts)
-    ax = axes(ax)
+    ax = get_axes(ax)
     epochs = [row.get("epoch", i) for i, row in enumerate(history, 1)]
     for part, values in columns.items():
         name = _PARTS[part]
@@ -81,7 +69,7 @@ def learning_curves(
     if best_epoch is not None:
         ax.axvline(best_epoch, color=INK, lw=0.8, ls=":", label="best epoch")
     if measure == "loss" and min(map(min, columns.values())) > 0:
-        logarithmic(ax)
+        use_log_scale(ax)
     ax.set(xlabel="epoch", ylabel=measure)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     ax.legend()
@@ -91,10 +79,10 @@ def learning_curves(
 def _columns(
     history: Sequence[Mapping[str, float]], measure: str, parts: Sequence[str] | None
 ) -> dict[str, list[float]]:
-    """Values over the epochs, by part."""
+    """Return the values over the epochs for each part."""
     keys = {"train": measure, "val": f"val_{measure}", "test": f"test_{measure}"}
     if not len(history):
-        raise ValueError("learning_curves: expected a row for each epoch, got none")
+        raise ValueError("learning_curves: expected one row per epoch, got none")
     if parts is None:
         parts = [part for part, key in keys.items() if key in history[0]] or ["train"]
     for part in parts:
@@ -106,3 +94,62 @@ def _columns(
                 f"{sorted(history[missing[0]])} in row {missing[0]}"
             )
     return {part: [float(row[keys[part]]) for row in history] for part in parts}
+
+
+@styled
+def roc(
+    curve: Any,
+    *,
+    label: str | None = None,
+    mark: float | None = 0.01,
+    ax: Axes | None = None,
+    **line: Any,
+) -> Axes:
+    """Plot the verification rate against the false acceptance rate on a logarithmic axis.
+
+    Parameters
+    ----------
+    curve : Roc
+        Result of :func:`spdnet.metrics.roc`, or a pair of false acceptance and verification rates.
+    label : str, optional
+        Name in the legend.
+    mark : float or None
+        False acceptance rate to mark by a line.
+    ax : Axes, optional
+    **line
+        Properties of the matplotlib line, such as ``color``.
+
+    Examples
+    --------
+    >>> from spdnet import metrics, plots
+    >>> curve = metrics.roc([0.9, 0.8, 0.7, 0.1], [True, False, True, False])
+    >>> plots.roc(curve, label="cosine").get_xscale()
+    'log'
+    """
+    far, rate = _rates(curve)
+    if mark is not None:
+        require_number("roc", "mark", mark, above=0, at_most=1)
+    ax = get_axes(ax)
+    ax.plot(far, rate, **{"lw": 1.2, "label": label, **line})
+    marks = [numpy.asarray(drawn.get_xdata()).tolist() for drawn in ax.lines]
+    if mark is not None and [mark, mark] not in marks:  # once for several curves
+        ax.axvline(mark, color=INK, lw=0.8, ls=":")
+    ax.set_xscale("log")
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    ax.set(xlabel="false acceptance rate", ylabel="verification rate", ylim=(0, 1.02))
+    if label is not None:
+        ax.legend()
+    return ax
+
+
+def _rates(curve: Any) -> tuple[NDArray[numpy.float64], NDArray[numpy.float64]]:
+    """Return the points of a curve with a positive false acceptance rate."""
+    if len(curve) != 2 or numpy.shape(curve[0]) != numpy.shape(curve[1]):
+        raise ValueError(
+            "roc: expected a pair of false acceptance and verification rates of equal length, got "
+            f"{type(curve).__name__}; compute it with spdnet.metrics.roc(scores, same)"
+        )
+    far, rate = (to_tensor("roc", values, "the rates").numpy() for values in curve)
+    if far.ndim != 1 or not all(((v >= 0) & (v <= 1)).all() for v in (far, rate)):
+        raise ValueError("roc: expected one-dimensional rates from 0 to 1, got others")
+    return far[far > 0], rate[far > 0]

@@ -1,4 +1,4 @@
-"""Features in a plane."""
+"""Two-dimensional embedding of features."""
 
 from typing import Any
 
@@ -7,27 +7,23 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from spdnet.linalg import Log, spectral_map, vech
-from spdnet.plots.classes import MANY_CLASSES, by_class
-from spdnet.plots.style import axes, in_style, tensor_of
+from spdnet.plots.style import MAX_LABELED_CLASSES, get_axes, split_by_class, styled, to_tensor
 
 
-@in_style
+@styled
 def embedding(features: Any, y: Any = None, *, ax: Axes | None = None) -> Axes:
-    """Features in the plane of their two principal components, coloured by class.
+    """Plot the first two principal components of features, colored by class.
+
+    The axis labels show the explained variance.
 
     Parameters
     ----------
     features : array or Tensor, shape (n, d) or (n, m, m)
-        Vectors, such as ``transform`` of :class:`spdnet.SPDNetClassifier` gives; or SPD matrices,
-        which are compared by their logarithms, in the log-Euclidean metric.
+        Vectors, for example from ``transform`` of :class:`spdnet.SPDNetClassifier`, or SPD
+        matrices, which are compared in the log-Euclidean metric.
     y : array or Tensor, shape (n,), optional
-        Classes; up to 25 are in the legend.
+        Classes; at most 25 are shown in the legend.
     ax : Axes, optional
-
-    Returns
-    -------
-    Axes
-        Its labels say how much of the variance each component has.
 
     Examples
     --------
@@ -37,29 +33,30 @@ def embedding(features: Any, y: Any = None, *, ax: Axes | None = None) -> Axes:
     'first component, 90 %'
     """
     vectors = _vectors(features)
-    groups = list(by_class("embedding", y, len(vectors)))
+    groups = list(split_by_class("embedding", y, len(vectors)))
     centered = vectors - vectors.mean(0)
     U, s, Vh = numpy.linalg.svd(centered, full_matrices=False)
-    sign = numpy.sign(Vh[numpy.arange(len(Vh)), numpy.abs(Vh).argmax(1)])  # the same every time
+    sign = numpy.sign(
+        Vh[numpy.arange(len(Vh)), numpy.abs(Vh).argmax(1)]
+    )  # the sign of a singular vector is arbitrary
     plane = numpy.zeros((len(vectors), 2))
     plane[:, : len(s)] = (U * s * sign)[:, :2]
     variance = numpy.zeros(2)
     variance[: len(s)] = (s**2 / max(float((s**2).sum()), numpy.finfo(float).tiny))[:2]
-    ax = axes(ax)
+    ax = get_axes(ax)
     for name, chosen, color in groups:
-        ax.scatter(
-            plane[chosen, 0], plane[chosen, 1], s=12, color=color, alpha=0.7, lw=0, label=name
-        )
-    first, second = (f"{100 * share:.0f} %" for share in variance)
-    ax.set(xlabel=f"first component, {first}", ylabel=f"second component, {second}")
-    if y is not None and len(groups) <= MANY_CLASSES:
+        first, second = plane[chosen].T
+        ax.scatter(first, second, s=12, color=color, alpha=0.7, lw=0, label=name)
+    shares = [f"{100 * share:.0f} %" for share in variance]
+    ax.set(xlabel=f"first component, {shares[0]}", ylabel=f"second component, {shares[1]}")
+    if y is not None and len(groups) <= MAX_LABELED_CLASSES:
         ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), ncols=1 + (len(groups) > 13))
     return ax
 
 
 def _vectors(features: Any) -> NDArray[numpy.float64]:
-    """Features ``(n, d)``; of matrices, the entries of their logarithms."""
-    found = tensor_of("embedding", features, "features")
+    """Return the features ``(n, d)``; for matrices, the entries of their logarithms."""
+    found = to_tensor("embedding", features, "features")
     if found.ndim == 3:
         return vech(spectral_map(found, Log(), who="embedding", name="features")).numpy()
     if found.ndim != 2 or not found.isfinite().all():

@@ -1,4 +1,4 @@
-"""Eigenvalues."""
+"""Spectra of matrices."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,16 +11,10 @@ from numpy.typing import NDArray
 
 from spdnet._checks import require_square
 from spdnet.linalg.validate import require_symmetric
-from spdnet.plots.style import (
-    TRAIN,
-    axes,
-    in_style,
-    logarithmic,
-    tensor_of,
-)
+from spdnet.plots.style import TRAIN, get_axes, styled, to_tensor, use_log_scale
 
 
-@in_style
+@styled
 def spectra(
     X: Any,
     *,
@@ -29,24 +23,21 @@ def spectra(
     log: bool | None = None,
     ax: Axes | None = None,
 ) -> Axes:
-    r"""Eigenvalues :math:`\lambda_1 \ge \lambda_2 \ge \ldots` of many matrices: at each place the
-    median, and the band from 5 to 95 percent.
+    r"""Plot the sorted eigenvalues :math:`\lambda_1 \ge \lambda_2 \ge \ldots` of many matrices.
+
+    The line is the median over the matrices; the band contains 90 percent of them.
 
     Parameters
     ----------
     X : array or Tensor, shape (..., n, n)
-        Symmetric matrices; or a dict with ``low``, ``median`` and ``high``, as in the results of a
+        Symmetric matrices, or a dict with ``low``, ``median`` and ``high``, as in the results of a
         run.
     label : str, optional
         Name in the legend.
     color : str
     log : bool, optional
-        Logarithmic axis; where all of the band is positive, when not given.
+        Use a logarithmic axis; by default if the band is positive.
     ax : Axes, optional
-
-    Returns
-    -------
-    Axes
 
     Examples
     --------
@@ -57,21 +48,21 @@ def spectra(
     [3.5, 1.5]
     """
     low, middle, high = _band(X)
-    ax = axes(ax)
-    places = numpy.arange(1, len(middle) + 1)
-    ax.fill_between(places, low, high, color=color, alpha=0.2, lw=0)
-    ax.plot(places, middle, marker="o" if len(places) == 1 else None, color=color, label=label)
+    ax = get_axes(ax)
+    index = numpy.arange(1, len(middle) + 1)
+    ax.fill_between(index, low, high, color=color, alpha=0.2, lw=0)
+    ax.plot(index, middle, marker="o" if len(index) == 1 else None, color=color, label=label)
     if log or (log is None and bool((low > 0).all())):
-        logarithmic(ax)
+        use_log_scale(ax)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
-    ax.set(xlabel="place in the order", ylabel="eigenvalue")
+    ax.set(xlabel="index", ylabel="eigenvalue")
     if label is not None:
         ax.legend()
     return ax
 
 
 def _band(X: Any) -> list[NDArray[numpy.float64]]:
-    """Quantiles ``low, median, high`` of the eigenvalues in descending order."""
+    """Return the quantiles ``low, median, high`` of the eigenvalues in descending order."""
     keys = ("low", "median", "high")
     if isinstance(X, Mapping):
         if not set(keys) <= set(X):
@@ -79,7 +70,7 @@ def _band(X: Any) -> list[NDArray[numpy.float64]]:
                 f"spectra: expected matrices, or a dict with {', '.join(keys)}, got {sorted(X)}"
             )
         return [numpy.asarray(X[key], dtype=numpy.float64) for key in keys]
-    matrices = tensor_of("spectra", X, "X")
+    matrices = to_tensor("spectra", X, "X")
     require_square("spectra", matrices)
     require_symmetric("spectra", matrices)
     s = torch.linalg.eigvalsh(matrices).flip(-1).reshape(-1, matrices.shape[-1])

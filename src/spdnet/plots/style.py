@@ -1,6 +1,6 @@
-"""The look of all pictures, and what they are drawn on."""
+"""Style of the plots, axes, and labels of classes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 TRAIN, VAL, BASELINE = "#2563eb", "#db2777", "#d97706"
 INK, GRID = "#334155", "#e2e8f0"
-#: of classes, in their order; the first three are those of the reports
+#: colors of the classes
 COLORS = [TRAIN, VAL, BASELINE, "#059669", "#7c3aed", "#0891b2", "#dc2626", "#65a30d"]
 COLORS += ["#475569", "#92400e"]
-#: settings of matplotlib that make the look
+#: matplotlib settings of all plots
 STYLE: Any = {
     "font.family": "sans-serif",
     "font.size": 10,
@@ -32,15 +32,18 @@ STYLE: Any = {
     "ytick.color": INK,
     "legend.frameon": False,
     "figure.constrained_layout.use": True,
-    "text.parse_math": False,  # a class may be called $1$
+    "text.parse_math": False,  # the name of a class may be $1$
 }
 
+#: largest number of classes with a legend and labels
+MAX_LABELED_CLASSES = 25
+_MAX_LENGTH = 16
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
-def in_style(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Draw with the settings of :data:`STYLE`, and leave the user's as they were."""
+def styled(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Draw with the settings of :data:`STYLE`; the global settings stay unchanged."""
 
     @wraps(function)
     def wrapped(*args: _P.args, **kwargs: _P.kwargs) -> _R:
@@ -50,7 +53,7 @@ def in_style(function: Callable[_P, _R]) -> Callable[_P, _R]:
     return wrapped
 
 
-@in_style
+@styled
 def panels(
     rows: int = 1,
     columns: int = 1,
@@ -58,20 +61,19 @@ def panels(
     size: tuple[float, float] | None = None,
     projection: str | None = None,
 ) -> NDArray[Any]:
-    """New axes side by side, in the look of the reports.
+    """Create a grid of axes in the style of the reports.
 
     Parameters
     ----------
     rows, columns : int
     size : (float, float), optional
-        Width and height of the whole figure in inches.
+        Width and height of the figure in inches.
     projection : str, optional
         ``"3d"`` for :func:`cone`.
 
     Returns
     -------
     array of Axes, shape (rows * columns,)
-        Row by row.
 
     Examples
     --------
@@ -80,27 +82,23 @@ def panels(
     >>> left.figure is right.figure
     True
     """
-    from matplotlib import pyplot  # only here: drawing on given axes does not need it
+    from matplotlib import pyplot  # not needed to draw on given axes
 
-    _, grid = pyplot.subplots(
-        rows,
-        columns,
-        figsize=(4.8 * columns, 3.4 * rows) if size is None else size,
-        squeeze=False,
-        subplot_kw={"projection": projection},
-    )
+    size = (4.8 * columns, 3.4 * rows) if size is None else size
+    kind = {"projection": projection}
+    _, grid = pyplot.subplots(rows, columns, figsize=size, squeeze=False, subplot_kw=kind)
     for ax in grid.flat:
-        ax.tick_params(colors=INK, grid_color=GRID)  # ticks are made later, by other settings
+        ax.tick_params(colors=INK, grid_color=GRID)  # ticks are created later, with other settings
     return grid.ravel()
 
 
-def axes(ax: Axes | None, size: tuple[float, float] | None = None) -> Axes:
-    """Those that are given, or new ones."""
+def get_axes(ax: Axes | None, size: tuple[float, float] | None = None) -> Axes:
+    """Return the given axes, or new ones."""
     return panels(size=size)[0] if ax is None else ax
 
 
-def logarithmic(ax: Axes) -> None:
-    """A logarithmic axis whose numbers are plain text."""
+def use_log_scale(ax: Axes) -> None:
+    """Make the y axis logarithmic, with plain numbers."""
     ax.set_yscale("log")
     low, high = ax.get_ylim()
     subs = (1.0, 2.0, 5.0) if high < 100 * low else (1.0,)
@@ -109,8 +107,8 @@ def logarithmic(ax: Axes) -> None:
     ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
 
 
-def tensor_of(who: str, X: Any, name: str) -> torch.Tensor:
-    """In float64 on the CPU, without its history."""
+def to_tensor(who: str, X: Any, name: str) -> torch.Tensor:
+    """Convert to a detached float64 tensor on the CPU."""
     try:
         found = X.detach() if isinstance(X, torch.Tensor) else torch.from_numpy(numpy.array(X))
         if found.is_complex() or found.numel() == 0:
@@ -119,3 +117,45 @@ def tensor_of(who: str, X: Any, name: str) -> torch.Tensor:
         kind = f"shape {tuple(X.shape)}" if hasattr(X, "shape") else type(X).__name__
         raise TypeError(f"{who}: expected {name} to be real numbers, got {kind}") from None
     return found.to("cpu", torch.float64)
+
+
+def split_by_class(who: str, y: Any, n: int) -> Iterator[tuple[str | None, NDArray[Any], Any]]:
+    """Yield the name, mask and color of each class; without ``y``, one class without a name."""
+    if y is None:
+        yield None, numpy.ones(n, dtype=bool), TRAIN
+        return
+    labels = to_labels(who, "y", y)
+    if len(labels) != n:
+        raise ValueError(f"{who}: expected one class for each of {n} points, got {len(labels)}")
+    classes = sorted_unique(labels)
+    many = matplotlib.colormaps["viridis"](numpy.linspace(0, 0.95, len(classes)))
+    for i, name in enumerate(classes):
+        color = COLORS[i] if len(classes) <= len(COLORS) else many[i]
+        yield shorten(str(name)), numpy.array([label == name for label in labels]), color
+
+
+def to_labels(who: str, name: str, y: Any) -> list[Any]:
+    """Convert labels to a list of plain values."""
+    labels = y.tolist() if hasattr(y, "tolist") else list(y)
+    if not isinstance(labels, list) or any(isinstance(label, list) for label in labels):
+        raise ValueError(
+            f"{who}: expected {name} to be one-dimensional labels, got shape {numpy.shape(y)}"
+        )
+    return labels
+
+
+def sorted_unique(labels: Sequence[Any]) -> list[Any]:
+    """Return the distinct labels, sorted if possible."""
+    found = list(dict.fromkeys(labels))
+    try:
+        return sorted(found)
+    except TypeError:
+        return found
+
+
+def shorten(name: str) -> str:
+    """Shorten a long name in the middle."""
+    if len(name) > _MAX_LENGTH:
+        name = f"{name[: _MAX_LENGTH - 7]}…{name[-6:]}"
+    # matplotlib omits labels that start with an underscore
+    return f" {name}" if name.startswith("_") else name

@@ -134,7 +134,7 @@ METHODS: dict[str, Method] = {
         lambda w: LEML(random_state=w.seed),
         lambda n: {"slack": [0.1, 1.0], "spread": [0.1, 0.5]},
     ),
-    "spdml-aim": _spdml("aim", "AIM"),
+    "spdml-aim": _spdml("affine_invariant", "AIM"),
     "spdml-stein": _spdml("stein", "Stein"),
     "rsr": Method("RSR", lambda w: RSR(device=w.device), lambda n: {"alpha": [1e-3, 1e-2, 1e-1]}),
     "rsr-spdml": Method(

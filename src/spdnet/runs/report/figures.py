@@ -55,7 +55,7 @@ def learning_curves(history: list[dict[str, float]], best_epoch: int) -> list[Pi
 def confusion(counts: NDArray[Any], classes: list[str]) -> Picture:
     """True classes in rows, predicted ones in columns; the shade is the share of the row."""
     with matplotlib.rc_context(_STYLE):
-        size = plots.side_of(len(classes))
+        size = plots.confusion_size(len(classes))
         figure = Figure(figsize=(size, size))
         plots.confusion(counts, classes, ax=figure.subplots())
         return _svg(figure, "Confusion matrix", narrowest=0.9)

@@ -8,7 +8,7 @@ from spdnet.runs import RunFolder
 from spdnet.runs.confusion import Confusion
 from spdnet.runs.findings import percent, structure
 from spdnet.runs.run_folder import write
-from spdnet.plots.classes import MANY_CLASSES
+from spdnet.plots.style import MAX_LABELED_CLASSES
 from spdnet.runs.report import figures
 from spdnet.runs.report.render import Table, environment_table, named, render, results_of
 
@@ -183,7 +183,7 @@ def _confusion(found: dict[str, Any]) -> _ConfusionShown:
     classes = found["classes"]
     counts = Confusion.read(found["confusion"], len(classes))
     drawn = len(classes) <= _DRAWN
-    worst = counts.most_confused(_PAIRS) if len(classes) > MANY_CLASSES else []
+    worst = counts.most_confused(_PAIRS) if len(classes) > MAX_LABELED_CLASSES else []
     return _ConfusionShown(
         PARTS[found["scored"]],
         figures.confusion(counts.dense(), classes) if drawn else None,

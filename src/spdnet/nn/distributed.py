@@ -1,4 +1,4 @@
-"""What a layer sees of the other processes of a distributed training."""
+"""Collective operations for layers in distributed training."""
 
 from typing import Any
 
@@ -7,21 +7,21 @@ from torch import Tensor
 
 
 def is_distributed() -> bool:
-    """Whether several processes train one network together."""
-    there = torch.distributed.is_available() and torch.distributed.is_initialized()
-    return there and torch.distributed.get_world_size() > 1
+    """Return whether several processes train one network together."""
+    available = torch.distributed.is_available() and torch.distributed.is_initialized()
+    return available and torch.distributed.get_world_size() > 1
 
 
 def all_gather(F: Tensor) -> Tensor:
-    """The entries ``(N, ...)`` of all processes of a distributed training, in their order.
+    """Concatenate the entries ``(N, ...)`` of all processes in the order of their ranks.
 
-    The derivative of a sum of losses, one of each process, is that of all of them together.
+    The gradient is that of the sum of the losses of all processes.
     """
     return _Gather.apply(F) if is_distributed() else F
 
 
 class _Gather(torch.autograd.Function):
-    """Entries of all processes forwards, their gradients backwards."""
+    """Gather entries in the forward pass and sum gradients in the backward pass."""
 
     @staticmethod
     def forward(ctx: Any, F: Tensor) -> Tensor:
