@@ -181,7 +181,7 @@ def test_pairwise_distances(name, monkeypatch):
     expected = metric.distance(X[:, None], Y[None]) ** 2
     torch.testing.assert_close(metric.pairwise(X, Y), expected)
     seen = []
-    monkeypatch.setattr("spdnet.manifolds.pairs._ROOM", {"cpu": 3 * 8 * 25})  # three at a time
+    monkeypatch.setattr("spdnet.manifolds.pairs._MAX_BYTES", {"cpu": 3 * 8 * 25})  # three at a time
     D = metric.pairwise(X, progress=lambda *now: seen.append(now))
     torch.testing.assert_close(D, metric.distance(X[:, None], X[None]) ** 2)
     assert torch.equal(D, D.mT)
