@@ -29,7 +29,7 @@ from spdnet.runs.settings import Settings
 from spdnet.runs.train import Watch, train_one
 from spdnet.runs.trained_model import TrainedModel
 from spdnet.training import make_fabric
-from spdnet.training.network import in_pieces
+from spdnet.training.evaluation import run_in_chunks
 
 #: shown beside every network, whatever is asked for
 ALWAYS = ("nn-log-euclidean", "ridge")
@@ -289,7 +289,7 @@ class _Run:
         def embed(chosen: Matrices) -> NDArray[Any]:
             with torch.no_grad():
                 X = chosen.tensor.to(weight.device)
-                return in_pieces(function, X, check=False).flatten(1).double().cpu().numpy()
+                return run_in_chunks(function, X, check=False).flatten(1).double().cpu().numpy()
 
         return {**cell, **self._verified(lambda chosen: cosines(embed(chosen)), ready, data)}
 
