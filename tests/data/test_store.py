@@ -148,7 +148,7 @@ def test_large_files_stay_on_disk(tmp_path, monkeypatch):
     monkeypatch.setattr(readers_module, "IN_MEMORY", X.nbytes - 1)
     data = read(path)
     assert isinstance(data.X, StoredArray)
-    assert data.are_matrices
+    assert data.is_matrices
     assert data.names.tolist() == [f"s{i}" for i in range(10)]
     np.savez(tmp_path / "signals.npz", X=np.ones((20, 3, 50)), y=np.arange(20))
     assert isinstance(read(tmp_path / "signals.npz").X, np.ndarray)

@@ -141,13 +141,6 @@ def _naming(array: str, file: Any) -> Iterator[None]:
         ) from error
 
 
-def are_whole(values: NDArray[Any]) -> NDArray[numpy.bool_]:
-    """Which numbers can count something: beyond 2^53, real ones are too coarse for it."""
-    with numpy.errstate(all="ignore"):  # of NaN in damaged files
-        numbers = values.astype(numpy.float64)
-        return (numpy.abs(numbers) < 2**53) & (numbers == numpy.round(numbers))
-
-
 @contextmanager
 def refusing(name: Any) -> Iterator[None]:
     """All that zipfile, its unpackers and numpy raise on damaged bytes, as our error."""
