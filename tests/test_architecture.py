@@ -12,7 +12,7 @@ import spdnet
 SOURCE = Path(spdnet.__file__).parent
 #: a room may import itself and the rooms below it
 FLOORS = [
-    {"_autograd", "_precision", "_lock"},
+    {"_autograd", "_files", "_precision", "_lock"},
     {"_checks"},
     {"linalg"},
     {"manifolds", "covariance"},
