@@ -119,7 +119,7 @@ def test_all_entrances_give_the_same_verdict(case, tmp_path):
     assert (listed == "") == definite
     assert str(found) in listed or definite
     data = load_dataset(settings.data)  # as "spdnet train" does
-    preprocessing = Preprocessing.of(data, settings)
+    preprocessing = Preprocessing.of(data, estimator=settings.estimator, reg=settings.reg)
     assert refusal(lambda: prepare(data, preprocessing, settings.bad, settings.dtype)) == listed
 
 
