@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from spdnet.runs import Comparison, ComparisonFolder, RunFolder, Settings, TrainedModel, compare, train
-from spdnet.runs.data import load_arrays, prepare
+from spdnet.data import load_dataset, prepare
 from spdnet.runs.findings import flattened, is_linear, one_group, percent, structure
 from spdnet.linalg import logm
 from spdnet.runs.report import make_comparison, make_page
@@ -27,7 +27,7 @@ def found_of(dims=(17, 17, 17), clipped=(0.0,), network="SPDNet", center=True):
 def distance_from_linear(folder, data):
     """Of the logits from the best affine function of the logarithms, relative to their size."""
     trained = TrainedModel.load(folder.path, device="cpu")
-    matrices = prepare(load_arrays(data), trained.preprocessing, "refuse")
+    matrices = prepare(load_dataset(data), trained.preprocessing, "refuse")
     with torch.no_grad():
         logs = logm(trained.model.center(torch.from_numpy(matrices.X))).flatten(1)
     features = torch.cat([logs, torch.ones(len(logs), 1, dtype=logs.dtype)], 1)

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from spdnet.data import (
     DataError,
+    Dataset,
     Descriptor,
-    LabelledArrays,
     build,
     hold_out,
     load_digits_spd,
@@ -38,13 +38,13 @@ class Problem:
         Whether they stand in for the data of the paper.
     sequences : list of Source
         Empty where the data are matrices.
-    matrices : LabelledArrays, optional
+    matrices : Dataset, optional
     """
 
     title: str
     standin: bool
     sequences: tuple[Source, ...] = ()
-    matrices: LabelledArrays | None = None
+    matrices: Dataset | None = None
 
     @property
     def y(self) -> NDArray[Any]:
@@ -84,7 +84,7 @@ class Problem:
             for name in ("X", "y", "split", "groups", "names")
             if (values := getattr(self.matrices, name)) is not None
         }
-        return replace(self, matrices=LabelledArrays(**columns))
+        return replace(self, matrices=Dataset(**columns))
 
 
 def load_problem(wanted: Reproduction, experiment: Experiment) -> Problem:
@@ -107,7 +107,7 @@ def load_problem(wanted: Reproduction, experiment: Experiment) -> Problem:
         problem = _from_file(file, name, standin=False)
     elif wanted.standin == "digits":
         X, y = load_digits_spd()
-        problem = Problem("digits", True, matrices=LabelledArrays(X, y))
+        problem = Problem("digits", True, matrices=Dataset(X, y))
     elif wanted.standin == "generated":
         problem = generated(name, quick=wanted.quick, seed=wanted.seed)
     else:
@@ -129,7 +129,7 @@ def divide(
     file: Path,
     *,
     on_source: Callable[[int, int], None] | None = None,
-) -> LabelledArrays:
+) -> Dataset:
     """The matrices of one repeat, each in the part ``train`` or ``test``.
 
     Sequences are divided first; then those to train on are cut into clips, and all matrices are
@@ -157,7 +157,7 @@ def divide(
     return replace(kept, split=split[~test | first])
 
 
-def tasks(data: LabelledArrays, measures: list[str]) -> dict[str, NDArray[numpy.bool_]]:
+def tasks(data: Dataset, measures: list[str]) -> dict[str, NDArray[numpy.bool_]]:
     """The test matrices of each task of verification: those in a folder of its name.
 
     Without such folders, there is one task, ``all``.
@@ -226,7 +226,7 @@ def _from_file(path: Path, title: str, *, standin: bool) -> Problem:
         if sequences:
             return Problem(title, standin, tuple(sequence_sources(path)))
     data = read(path)
-    if not data.are_matrices:
+    if not data.is_matrices:
         X = numpy.asarray(data.X)
         parts = [None] * len(X) if data.split is None else [str(s) for s in data.split]
         assert data.y is not None  # read with labels

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from spdnet import metrics
 from spdnet.baselines.estimator import subsample
-from spdnet.data import LabelledArrays, StoredArray
+from spdnet.data import Dataset, Preprocessing, StoredArray, prepare
 from spdnet.manifolds import log_euclidean
 from spdnet.paper.folder import ReproductionFolder
 from spdnet.paper.problems import Problem, divide, held_out, load_problem, tasks
@@ -21,7 +21,6 @@ from spdnet.paper.reproduction import Experiment, Reproduction, Row
 from spdnet.paper.tables import as_csv, as_text
 from spdnet.paper.verification import cosines, only, verify
 from spdnet.runs.cell import Task, fit_and_score
-from spdnet.runs.data import Matrices, Preprocessing, prepare
 from spdnet.runs.methods import METHODS, Method, Where
 from spdnet.runs.pace import Pace
 from spdnet.runs.run_folder import RunFolder, read_json, write
@@ -29,6 +28,7 @@ from spdnet.runs.settings import Settings
 from spdnet.runs.train import Watch, train_one
 from spdnet.runs.trained_model import TrainedModel
 from spdnet.training import make_fabric
+from spdnet.training.data import as_tensor
 from spdnet.training.evaluation import run_in_chunks
 
 #: shown beside every network, whatever is asked for
@@ -194,14 +194,14 @@ class _Run:
             found |= {b["method"]: METHODS[b["method"]] for b in self.experiment.baselines}
         return found
 
-    def _ready(self, data: LabelledArrays) -> Matrices:
+    def _ready(self, data: Dataset) -> Dataset:
         preprocessing = Preprocessing(False, data.X.shape[-1], "sample", 0.0)
         self.preprocessing = preprocessing
         return prepare(
             data, preprocessing, "refuse", self.wanted.dtype, on_matrix=self.watch.matrix
         )
 
-    def _sizes(self, ready: Matrices, data: LabelledArrays) -> dict[str, Any]:
+    def _sizes(self, ready: Dataset, data: Dataset) -> dict[str, Any]:
         assert ready.split is not None
         assert ready.y is not None
         train = ready.split == "train"
@@ -225,9 +225,7 @@ class _Run:
             f"repeat{'' if self.repeats == 1 else 's'}, {self.epochs} epochs"
         )
 
-    def _network(
-        self, row: Row, ready: Matrices, data: LabelledArrays, repeat: int
-    ) -> dict[str, Any]:
+    def _network(self, row: Row, ready: Dataset, data: Dataset, repeat: int) -> dict[str, Any]:
         """What a network comes to; if it fails, that is what was found, and the others go on."""
         dims = row.dims_for(ready.X.shape[-1])
         try:
@@ -245,8 +243,8 @@ class _Run:
         self,
         row: Row,
         dims: tuple[int, ...],
-        ready: Matrices,
-        data: LabelledArrays,
+        ready: Dataset,
+        data: Dataset,
         repeat: int,
     ) -> dict[str, Any]:
         """Train, or go on, or read what was found."""
@@ -286,9 +284,9 @@ class _Run:
         function = trained.model if self.wanted.score == "logits" else trained.model.features
         weight = next(trained.model.parameters())
 
-        def embed(chosen: Matrices) -> NDArray[Any]:
+        def embed(chosen: Dataset) -> NDArray[Any]:
             with torch.no_grad():
-                X = chosen.tensor.to(weight.device)
+                X = as_tensor(chosen.inputs).to(weight.device)
                 return run_in_chunks(function, X, check=False).flatten(1).double().cpu().numpy()
 
         return {**cell, **self._verified(lambda chosen: cosines(embed(chosen)), ready, data)}
@@ -308,7 +306,7 @@ class _Run:
         )
 
     def _method(
-        self, name: str, method: Method | None, ready: Matrices, data: LabelledArrays, repeat: int
+        self, name: str, method: Method | None, ready: Dataset, data: Dataset, repeat: int
     ) -> dict[str, Any]:
         """Fit another method, or read what was found."""
         file = self.folder.cell_of(
@@ -323,7 +321,9 @@ class _Run:
         if method is None:
             found: dict[str, Any] = {"error": None, "warnings": []}
             found |= self._verified(
-                lambda chosen: cosines(log_euclidean.vectors(chosen.tensor[:].double()).numpy()),
+                lambda chosen: cosines(
+                    log_euclidean.vectors(as_tensor(chosen.inputs)[:].double()).numpy()
+                ),
                 ready,
                 data,
             )
@@ -348,7 +348,7 @@ class _Run:
         return found
 
     def _verified(
-        self, similarity: Callable[[Matrices], NDArray[Any]], ready: Matrices, data: LabelledArrays
+        self, similarity: Callable[[Dataset], NDArray[Any]], ready: Dataset, data: Dataset
     ) -> dict[str, Any]:
         return verify(similarity, ready, tasks(data, self.experiment.measures))
 
@@ -356,7 +356,7 @@ class _Run:
 _COSINE = "log-Euclidean cosine"
 
 
-def _task(ready: Matrices) -> tuple[Task, str]:
+def _task(ready: Dataset) -> tuple[Task, str]:
     """What a method is fitted to and scored on, in memory; and a note if it is not all there is."""
     assert ready.y is not None  # divide() has given it
     assert ready.split is not None

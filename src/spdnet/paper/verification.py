@@ -8,12 +8,12 @@ import numpy
 from numpy.typing import NDArray
 
 from spdnet import metrics
-from spdnet.runs.data import Matrices
+from spdnet.data import Dataset
 
 
 def verify(
-    similarity: Callable[[Matrices], NDArray[Any]],
-    ready: Matrices,
+    similarity: Callable[[Dataset], NDArray[Any]],
+    ready: Dataset,
     tasks: dict[str, NDArray[numpy.bool_]],
 ) -> dict[str, Any]:
     """Verification rates at a false acceptance rate of 0.01, by task; ROCs and equal error rates.
@@ -22,7 +22,7 @@ def verify(
     ----------
     similarity : callable
         From N matrices to scores ``(N, N)``.
-    ready : Matrices
+    ready : Dataset
         With the people as classes.
     tasks : dict
         Which of the matrices each one is about.
@@ -43,9 +43,9 @@ def verify(
     return found
 
 
-def only(ready: Matrices, chosen: NDArray[numpy.bool_]) -> Matrices:
+def only(ready: Dataset, chosen: NDArray[numpy.bool_]) -> Dataset:
     """Some matrices, and no classes but theirs."""
-    part = ready.some(numpy.flatnonzero(chosen))
+    part = ready.take(numpy.flatnonzero(chosen))
     assert part.y is not None  # they have classes
     there = set(part.y.tolist())
     return replace(part, classes=[name for name in part.classes if name in there])

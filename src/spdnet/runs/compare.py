@@ -11,15 +11,14 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 
 from spdnet._checks import require_choice
-from spdnet.data import hold_out
+from spdnet.data import Dataset, Preprocessing, hold_out, load_dataset, prepare
 from spdnet.runs.cell import Task, fit_and_score
 from spdnet.runs.comparison_folder import ComparisonFolder
 from spdnet.runs.comparison_tables import as_csv, as_latex, as_text
-from spdnet.runs.data import Matrices, Preprocessing, load_arrays, prepare
 from spdnet.runs.methods import METHODS, Method, Where
 from spdnet.runs.pace import Pace
 from spdnet.runs.run_folder import RunFolder, write
-from spdnet.runs.settings import EMBEDDED
+from spdnet.data.digits import EMBEDDED
 from spdnet.options.kinds import Number
 from spdnet.options.option import check_options, document, same
 from spdnet.options.run import TEST_SIZE, DataOptions, RunOptions
@@ -122,8 +121,8 @@ def compare(
     """
     say = say or (lambda text: None)
     on_cell = on_cell or (lambda title, repeat, found: None)
-    arrays = load_arrays(settings.data, settings.labels, settings.groups)
-    is_signal = settings.signals or not arrays.are_matrices
+    arrays = load_dataset(settings.data, settings.labels, settings.groups)
+    is_signal = settings.signals or not arrays.is_matrices
     preprocessing = Preprocessing(
         is_signal, arrays.X.shape[-2], settings.estimator, settings.reg, raw=is_signal
     )
@@ -202,7 +201,7 @@ def compare(
     return results
 
 
-def _inputs(data: Matrices, settings: Comparison) -> dict[str, Any]:
+def _inputs(data: Dataset, settings: Comparison) -> dict[str, Any]:
     """What methods are fitted to, where the data have it."""
     inputs: dict[str, Any] = {"matrices": data.X}
     if data.signals is not None:
@@ -223,7 +222,7 @@ def _methods(settings: Comparison, inputs: dict[str, Any]) -> dict[str, Method]:
     return chosen
 
 
-def _protocol(settings: Comparison, data: Matrices) -> str:
+def _protocol(settings: Comparison, data: Dataset) -> str:
     there = {"file": data.split is not None, "groups": data.groups is not None}
     if settings.protocol is None:
         return next((name for name, has in there.items() if has), "random-halves")
@@ -237,7 +236,7 @@ def _protocol(settings: Comparison, data: Matrices) -> str:
 
 def _part(
     protocol: str,
-    data: Matrices,
+    data: Dataset,
     codes: NDArray[numpy.int64],
     settings: Comparison,
     repeat: int,

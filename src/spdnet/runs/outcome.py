@@ -8,10 +8,10 @@ from typing import Any
 import numpy
 
 from spdnet import metrics
+from spdnet.data import Dataset, Split
 from spdnet.runs import findings, results
 from spdnet.runs.confusion import Confusion
-from spdnet.runs.data import Matrices
-from spdnet.runs.divide import Division, describe
+from spdnet.runs.divide import describe
 from spdnet.runs.settings import Settings
 from spdnet.runs.trained_model import TrainedModel
 from spdnet.runs.watch import Watch
@@ -24,8 +24,8 @@ _SPECTRA_ENTRIES = 2**21
 
 def outcome(
     settings: Settings,
-    data: Matrices,
-    division: Division,
+    data: Dataset,
+    division: Split,
     trained: TrainedModel,
     trainer: Trainer,
     notes: list[str],
@@ -66,9 +66,9 @@ def outcome(
     many = max(_SPECTRA_OF, _SPECTRA_ENTRIES // n**2)
     some = parts[scored][:many]
     found["spectra_of"] = len(some)
-    found["spectra"] = trained.spectra(data.some(some))
+    found["spectra"] = trained.spectra(data.take(some))
     learnt = parts["train"][:many]
-    found["raised_in_training"] = findings.raised({"spectra": trained.spectra(data.some(learnt))})
+    found["raised_in_training"] = findings.raised({"spectra": trained.spectra(data.take(learnt))})
     found["raised_of"] = len(learnt)
     found["linear"] = findings.is_linear(found)
     found["structure"] = findings.structure(found)

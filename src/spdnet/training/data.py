@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+import numpy
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -150,3 +151,8 @@ def read_ahead(data: Samples, batches: Iterable[Tensor]) -> Iterator[Samples]:
             waiting = following
         if waiting is not None:
             yield waiting.result()
+
+
+def as_tensor(values: NDArray[Any] | Rows) -> Tensor | DiskTensor:
+    """Return an array as a tensor that shares its memory; stored rows stay on disk."""
+    return torch.from_numpy(values) if isinstance(values, numpy.ndarray) else DiskTensor(values)
