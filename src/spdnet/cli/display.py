@@ -1,6 +1,8 @@
 """What a person sees while a training goes on: a live line on a terminal, plain lines elsewhere."""
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from rich.console import Console
 from rich.progress import (
@@ -12,8 +14,10 @@ from rich.progress import (
     TextColumn,
     TimeRemainingColumn,
 )
+from rich.status import Status
 from rich.text import Text
 
+from spdnet.cli.signals import stop_on_signals
 from spdnet.data.names import printable
 from spdnet.runs.pace import time_left
 from spdnet.runs.watch import StopRequest, Watch
@@ -65,13 +69,42 @@ class Display(Watch):
         self.live = console.is_terminal
         self._bar: Progress | None = None
         self._reading: Progress | None = None
+        self._status: Status | None = None
         self._next_plain_batch = 0.0
         self._next_plain_count = time.monotonic() + 10
+
+    @classmethod
+    @contextmanager
+    def shown(cls, console: Console) -> Iterator["Display"]:
+        """Show the progress of a command that the same command resumes after an interruption."""
+        display = cls(console)
+        try:
+            with stop_on_signals(display.stop):
+                yield display
+        except KeyboardInterrupt:
+            display.close()
+            console.print("stopped; run the same command again to resume")
+            raise
+        finally:
+            display.close()
 
     def say(self, text: str) -> None:
         """A line of its own, above the bar."""
         self._stop_reading()
+        self._stop_working()
         self.console.print(printable(text, keep="\n"), soft_wrap=True)
+
+    def working(self, text: str) -> None:
+        """Show a transient line on a terminal."""
+        self._stop_working()
+        if self.live:
+            self._status = self.console.status(printable(text))
+            self._status.start()
+
+    def _stop_working(self) -> None:
+        if self._status is not None:
+            self._status.stop()
+            self._status = None
 
     def file(self, done: int, total: int) -> None:
         """A bar of files on a terminal."""
@@ -144,6 +177,7 @@ class Display(Watch):
     def close(self) -> None:
         """Give the terminal back, whatever happened."""
         self._stop_reading()
+        self._stop_working()
         self.end()
 
     def end(self) -> None:

@@ -20,8 +20,10 @@ from spdnet.data.names import printable, spreadsheet_safe
 from spdnet.runs import TrainedModel
 from spdnet.runs.data import Matrices, prepare
 from spdnet.runs.report import write_report
-from spdnet.runs.results import by_class, score
-from spdnet.runs.run_folder import RunFolder, write
+from spdnet.runs.confusion import Confusion
+from spdnet.runs.folder import write
+from spdnet.runs.run_folder import RunFolder
+from spdnet.runs.scores import class_scores, score
 
 PARTS = (*SPLITS, "all")
 
@@ -49,16 +51,15 @@ def run_evaluation(
     found = score(logits, codes)
     console = _console()
     console.print(what)
-    console.print(
-        f"accuracy {100 * found['accuracy']:.2f} %, loss {found['loss']:.4f}", style="bold"
-    )
+    console.print(f"accuracy {100 * found.accuracy:.2f} %, loss {found.loss:.4f}", style="bold")
     table = Table("class", box=None, pad_edge=False)
     for title in ("matrices", "precision", "recall", "F1"):
         table.add_column(title, justify="right")
-    for row in by_class(logits, codes, trained.classes)["per_class"]:
-        numbers = (row["precision"], row["recall"], row["f1"])
+    confusion = Confusion.of(codes, logits.argmax(-1).numpy(), len(trained.classes))
+    for row in class_scores(confusion, trained.classes):
+        numbers = (row.precision, row.recall, row.f1)
         shown = ("-" if v is None else f"{100 * v:.1f} %" for v in numbers)
-        table.add_row(Text(printable(row["class"])), str(row["n"]), *shown)
+        table.add_row(Text(printable(row.label)), str(row.n), *shown)
     console.print(table)
 
 

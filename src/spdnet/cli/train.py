@@ -14,7 +14,7 @@ from spdnet.cli.signals import stop_on_signals
 from spdnet.data.names import printable
 from spdnet.runs import RunFolder, train
 from spdnet.runs.report import write_report
-from spdnet.runs.report.page import PARTS
+from spdnet.runs.results import PART_TITLES, RepeatResults, RunResults
 from spdnet.runs.settings import Settings, from_mapping, read_toml
 from spdnet.runs.watch import Terminated
 from spdnet.training import make_fabric
@@ -48,7 +48,7 @@ def run_training(
         folder.numbered, is_longer = out is None, False
     if resume and folder.finished and not is_longer:
         console.print(f"{printable(str(folder.path))} is finished")
-        found = folder.results()
+        found: RunResults | RepeatResults | None = folder.results()
     else:
         fabric = make_fabric(settings.device, 0 if under_torchrun() else devices)
         fabric.launch()
@@ -56,8 +56,8 @@ def run_training(
         with stop_on_signals(display.stop):
             found = _train(display, settings, folder, resume, fabric)
         leave(fabric)
-        if not fabric.is_global_zero:
-            return
+    if found is None:  # not the first of several processes
+        return
     for one in (*folder.seeds(), folder):
         if not one.report_file.exists():  # killed while it was written
             write_report(one)
@@ -68,7 +68,7 @@ def run_training(
 
 def _train(
     display: Display, settings: Settings, folder: RunFolder, resume: bool, fabric: "Fabric"
-) -> dict[str, Any]:
+) -> RunResults | RepeatResults | None:
     try:
         return train(
             settings,
@@ -120,25 +120,22 @@ def _name(data: str) -> str:
     return Path(data).resolve().stem or "data"
 
 
-def _print_results(console: Console, found: dict[str, Any]) -> None:
-    part, base = PARTS[found["scored"]], found["baseline"]
-    if "seeds" in found:
-        ours = _spread(found["accuracy"])
-        linear = _spread(base["accuracy"]) if base else ""
-        unit = f", mean and deviation of {len(found['seeds'])} repeats"
+def _print_results(console: Console, found: RunResults | RepeatResults) -> None:
+    baseline = found.baseline
+    if isinstance(found, RepeatResults):
+        ours = found.accuracy.percent()
+        theirs = "" if found.baseline is None else found.baseline.accuracy.percent()
+        unit = f", mean and standard deviation of {len(found.seeds)} repeats"
     else:
-        ours = f"{100 * found['parts'][found['scored']]['accuracy']:6.2f} %"
-        linear = f"{100 * base['accuracy'][found['scored']]:6.2f} %" if base else ""
+        ours = f"{100 * found.accuracy:.2f}"
+        theirs = (
+            "" if found.baseline is None else f"{100 * found.baseline.accuracy[found.scored]:.2f}"
+        )
         unit = ""
-    console.print(f"{part} accuracy{unit}:")
-    console.print(f"  {found['network']:34} {ours}", style="bold")
-    if base:
-        console.print(f"  {base['name']:34} {linear}")
-    if "chance" in found:  # not in runs of earlier versions
-        console.print(f"  {'always the largest class':34} {100 * found['chance']:6.2f} %")
-    if found.get("linear") and found.get("structure"):
-        console.print(f"note: {found['structure']}", soft_wrap=True)
-
-
-def _spread(values: dict[str, Any]) -> str:
-    return f"{100 * values['mean']:6.2f} ± {100 * values['deviation']:.2f} %"
+    console.print(f"{PART_TITLES[found.scored]} accuracy{unit}:")
+    console.print(f"  {found.network:34} {ours:>6} %", style="bold")
+    if baseline:
+        console.print(f"  {baseline.name:34} {theirs:>6} %")
+    console.print(f"  {'most frequent class':34} {100 * found.chance:6.2f} %")
+    if found.linear and found.structure:
+        console.print(f"note: {found.structure}", soft_wrap=True)

@@ -3,14 +3,15 @@
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
 from spdnet.runs.data import Matrices, Preprocessing, load_arrays, prepare
 from spdnet.runs.divide import advice, describe, divide, domains
-from spdnet.runs.outcome import outcome, summary
+from spdnet.runs.outcome import outcome
 from spdnet.runs.resume import resume_training
+from spdnet.runs.results import RepeatResults, RunResults
 from spdnet.runs.run_folder import RunFolder
 from spdnet.runs.settings import Settings
 from spdnet.runs.trained_model import TrainedModel
@@ -33,7 +34,7 @@ def train(
     watch: Watch | None = None,
     on_finished: Callable[[RunFolder], object] | None = None,
     fabric: "Fabric | None" = None,
-) -> dict[str, Any]:
+) -> RunResults | RepeatResults | None:
     """Train a network, or several, and evaluate.
 
     Nothing is written before the data have been read and found good. Of several processes that
@@ -54,8 +55,8 @@ def train(
 
     Returns
     -------
-    dict
-        What is in ``results.json``; empty in all processes but the first.
+    RunResults or RepeatResults
+        The contents of ``results.json``; None in all processes but the first.
 
     Raises
     ------
@@ -73,7 +74,7 @@ def train(
     >>> settings = Settings(data="digits", epochs=1, dims=(17, 8), device="cpu", baseline=False)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     found = train(settings, RunFolder(f"{folder}/run"))
-    >>> found["parts"]["test"]["n"]
+    >>> found.parts["test"].n
     359
     """
     fabric = make_fabric(settings.device) if fabric is None else fabric
@@ -135,7 +136,7 @@ def _train_many(
     watch: Watch,
     on_finished: Callable[[RunFolder], object] | None,
     fabric: "Fabric",
-) -> dict[str, Any]:
+) -> RepeatResults | None:
     runs = _repeats(settings)
     found = []
     for i, run in enumerate(runs, 1):
@@ -145,15 +146,16 @@ def _train_many(
         if exists:
             one.require_same(run.changed(dims=_dims(run, preprocessing.n)), data.digest)
         if finished:
-            found.append(one.results())
+            found.append(one.run_results())
             continue
         watch.say(f"repeat {i} of {settings.repeat}, seed {run.seed}")
         common = (data, preprocessing, one)
         one_found = train_one(run, *common, exists, watch, on_finished, alone=False, fabric=fabric)
-        found.append(one_found)
+        if one_found is not None:
+            found.append(one_found)
     if not fabric.is_global_zero:
-        return {}
-    together = summary(found, [run.seed for run in runs])
+        return None
+    together = RepeatResults.of(found, [run.seed for run in runs])
     folder.write_results(together)
     if on_finished is not None:
         on_finished(folder)
@@ -173,7 +175,7 @@ def train_one(
     judged: bool = True,
     alone: bool = True,
     fabric: "Fabric | None" = None,
-) -> dict[str, Any]:
+) -> RunResults | None:
     """Train one network on prepared data.
 
     With ``curves``, the test part is scored after each epoch; nothing is decided by it. With
@@ -262,7 +264,7 @@ def train_one(
         raise Terminated
     if not fabric.is_global_zero:
         fabric.barrier()  # the first one has the results
-        return {}
+        return None
     folder.write_metrics(progress.history)  # killed between checkpoint and table
     with threads_for(preprocessing.n):
         found = outcome(settings, data, division, trained, trainer, notes, watch)

@@ -25,8 +25,9 @@ from spdnet.data import LabelledArrays
 from spdnet.data.io.arrays import are_whole
 from spdnet.data.io.readers import SPLITS
 from spdnet.runs.data import Matrices, Preprocessing, prepare
-from spdnet.runs.results import layer_spectra
+from spdnet.runs.results import LayerSpectrum
 from spdnet.runs.run_folder import RunFolder
+from spdnet.runs.scores import layer_spectra
 from spdnet.training import InputScale, Network, Recipe, checkpoint, make_network
 from spdnet.training.device import resolve_device, threads_for
 from spdnet.training.network import adapted, in_pieces
@@ -136,7 +137,9 @@ class TrainedModel:
         return cls._from_state(state, (*warnings, *faults), bad)
 
     @classmethod
-    def _from_state(cls, state: dict[str, Any], warnings: tuple[str, ...], bad: str) -> "TrainedModel":
+    def _from_state(
+        cls, state: dict[str, Any], warnings: tuple[str, ...], bad: str
+    ) -> "TrainedModel":
         try:
             network, classes = state["network"], state["classes"]
             weights = state.get("model")
@@ -279,8 +282,8 @@ class TrainedModel:
             )
         return logits
 
-    def spectra(self, matrices: Matrices) -> list[dict[str, Any]]:
-        """Eigenvalues of what comes out of each layer: median and band, a row for each."""
+    def spectra(self, matrices: Matrices) -> tuple[LayerSpectrum, ...]:
+        """Compute quantiles of the eigenvalues of the output of each layer."""
         model, inputs = self._ready(matrices)
         with threads_for(model.dims[0]):
             return layer_spectra(model, *(values[:] for values in inputs))
