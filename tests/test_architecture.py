@@ -44,7 +44,7 @@ ALLOWED = {
     "c3d": {"data"},
     "lightning_fabric": {"training"},
     "tomli_w": {"runs"},
-    "matplotlib": {"plots", "runs"},
+    "matplotlib": {"plots", "runs", "paper"},
     "typer": {"cli"},
     "rich": {"cli"},
 }

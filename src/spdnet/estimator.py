@@ -27,7 +27,7 @@ from spdnet._checks import (
 )
 from spdnet._inputs import checked_matrices, checked_signals, encode_domains, encode_labels
 from spdnet.data.split import hold_out
-from spdnet.models.model import get_trait
+from spdnet.models.model import dims_of, get_trait
 from spdnet.models.registry import find_model, import_model, is_registered, names_with
 from spdnet.options.estimator import HYPERPARAMETERS, EstimatorOptions
 from spdnet.options.option import document
@@ -147,7 +147,7 @@ class SPDNetClassifier(
         self.domains_ = known
         self.recipe_ = recipe
         self.n_features_in_ = int(data.X.shape[1])
-        self.dims_ = tuple(getattr(model, "dims", ()))
+        self.dims_ = dims_of(model)
         self.history_ = progress.history
         self.n_iter_ = progress.epoch
         return self

@@ -6,6 +6,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from spdnet.paper.tables import as_text
 
 from spdnet.data import DataError, Dataset, StoreWriter
 from spdnet.data.io import readers as readers_module
@@ -13,9 +14,8 @@ from spdnet.metrics import verification_rate
 from spdnet.paper import Reproduction, ReproductionFolder, reproduce, write_reproduction
 from spdnet.paper.problems import Problem, divide, generated, held_out, load_problem, tasks
 from spdnet.paper.reproduction import EXPERIMENTS
-from spdnet.paper.tables import as_text
 from spdnet.runs import RunFolder
-from spdnet.runs.train import Watch
+from spdnet.runs.watch import Watch
 from tests.cases import random_spd
 
 MODULE = sys.modules["spdnet.paper.reproduce"]  # the function has its name
@@ -58,19 +58,19 @@ def test_every_recipe_runs_on_a_standin(tmp_path, experiment, standin):
     for text in (page, table, *(p.read_text() for p in folder.path.glob("*.svg"))):
         assert "STAND-IN" in text
         assert "QUICK" in text
-    for part in found["experiments"]:
-        for row in part["rows"]:
-            assert row["errors"] == []
-            assert row["ours"]
-            if row["kind"] == "network":
-                assert row["paper"]
-                assert row["seconds"] > 0
-                if set(row["ours"]) != {"all"}:
-                    assert f"{next(iter(row['paper'].values())):.2f}" in table
+    for part in found.experiments:
+        for row in part.rows:
+            assert row.errors == []
+            assert row.ours
+            if row.kind == "network":
+                assert row.paper
+                assert row.seconds > 0
+                if set(row.ours) != {"all"}:
+                    assert f"{next(iter(row.paper.values())):.2f}" in table
     rows = list(csv.DictReader((folder.path / "table.csv").read_text().splitlines()))
-    measures = {m for row in found["experiments"][0]["rows"] for m in row["ours"]}
+    measures = {m for row in found.experiments[0].rows for m in row.ours}
     assert {row["measure"] for row in rows} == measures
-    assert {row["quick"] for row in rows} == {"True"}
+    assert {row.quick for row in rows} == {"True"}
     assert not list(folder.path.rglob("*.npz*"))  # matrices are made again where they are needed
 
 
@@ -82,9 +82,9 @@ def test_what_is_there_is_not_done_again(tmp_path):
     assert json.dumps(again) == json.dumps(first)
     more, _, said = run(tmp_path / "run", **settings, repeats=2)
     assert all("repeat 2 of 2" in text for text in said if text.startswith("repeat"))
-    row = more["experiments"][0]["rows"][-1]
-    assert len(row["ours"]["accuracy"]["values"]) == 2
-    assert row["ours"]["accuracy"]["deviation"] is not None
+    row = more.experiments[0].rows[-1]
+    assert len(row.ours.accuracy.values) == 2
+    assert row.ours.accuracy.std is not None
     with pytest.raises(ValueError, match="recipe"):
         run(tmp_path / "run", **settings, recipe="default")
     (tmp_path / "other").mkdir()
@@ -109,33 +109,33 @@ def test_an_interrupted_training_goes_on(tmp_path):
         reproduce(wanted, ReproductionFolder(tmp_path / "a"), watch=Stop())
     broken = reproduce(wanted, ReproductionFolder(tmp_path / "a"))
     whole = reproduce(wanted, ReproductionFolder(tmp_path / "b"))
-    for one, other in zip(*(r["experiments"][0]["rows"] for r in (broken, whole)), strict=True):
-        assert one["ours"] == other["ours"]
+    for one, other in zip(*(r.experiments[0].rows for r in (broken, whole)), strict=True):
+        assert one.ours == other.ours
         if "history" in one:
-            losses = [[e["loss"] for e in row["history"]] for row in (one, other)]
+            losses = [[e["loss"] for e in row.history] for row in (one, other)]
             assert losses[0] == losses[1]
 
 
 @pytest.mark.slow
 def test_baselines_and_what_is_only_cited(tmp_path):
     found, _, _ = run(tmp_path / "a", experiment="pasc", standin="generated", baselines=True)
-    rows = {row["title"]: row for row in found["experiments"][0]["rows"]}
+    rows = {row.title: row for row in found.experiments[0].rows}
     for name in ("CDL", "LEML", "SPDML-AIM", "SPDML-Stein"):
         assert rows[name]["errors"] == []
         assert set(rows[name]["ours"]) == {"control", "handheld"}
-    assert rows["VGGDeepFace"]["kind"] == "cited"
+    assert rows["VGGDeepFace"].kind == "cited"
     assert "not run: VGGDeepFace" in as_text(found)
     found, _, _ = run(tmp_path / "b", experiment="hdm05", standin="generated", baselines=True)
-    rows = {row["title"]: row for row in found["experiments"][0]["rows"]}
-    assert rows["RSR"]["ours"]["accuracy"]["mean"] > 0.3
-    assert rows["RSR"]["paper"]["accuracy"] == 41.12
+    rows = {row.title: row for row in found.experiments[0].rows}
+    assert rows["RSR"].ours.accuracy.mean > 0.3
+    assert rows["RSR"].paper.accuracy == 41.12
 
 
 def test_logits_instead_of_features(tmp_path):
     settings = {"experiment": "pasc", "standin": "generated"}
     features, _, _ = run(tmp_path / "a", **settings)
     logits, _, _ = run(tmp_path / "b", **settings, score="logits")
-    rates = [r["experiments"][0]["rows"][1]["equal_error"] for r in (features, logits)]
+    rates = [r.experiments[0].rows[1].equal_error for r in (features, logits)]
     assert rates[0] != rates[1]
 
 
@@ -150,9 +150,9 @@ def test_a_network_that_diverges_is_a_failed_row(tmp_path, monkeypatch):
         lambda *a, **k: Problem("blown up", True, blown),
     )
     found, _, said = run(tmp_path / "a", experiment="no-logeig", standin="generated")
-    row = found["experiments"][1]["rows"][-1]
-    assert row["title"] == "without LogEig"
-    assert row["repeats"] == 0
+    row = found.experiments[1].rows[-1]
+    assert row.title == "without LogEig"
+    assert row.repeats == 0
     assert "failed" in as_text(found)
     assert any("expected a finite loss" in text for text in said)
 
@@ -177,11 +177,11 @@ def test_the_paper_s_data_from_disk(tmp_path, monkeypatch):
     found, _, _ = run(tmp_path / "memory", experiment="afew", quick=False, epochs=2)
     monkeypatch.setattr(readers_module, "IN_MEMORY", 1000)
     stored, _, _ = run(tmp_path / "disk", experiment="afew", quick=False, epochs=2)
-    assert not found["experiments"][0]["standin"]
-    assert found["experiments"][0]["n_test"] == 20
+    assert not found.experiments[0].standin
+    assert found.experiments[0].n_test == 20
     assert "STAND-IN" not in (tmp_path / "memory" / "table.txt").read_text()
-    for one, other in zip(*(r["experiments"][0]["rows"] for r in (found, stored)), strict=True):
-        assert one["ours"] == other["ours"]
+    for one, other in zip(*(r.experiments[0].rows for r in (found, stored)), strict=True):
+        assert one.ours == other.ours
 
 
 def test_sequences_are_divided_before_they_are_cut(tmp_path):
@@ -241,9 +241,9 @@ def test_the_rate_is_that_of_all_pairs_without_the_diagonal(tmp_path):
     off = ~np.eye(len(flat), dtype=bool)
     same = data.y[chosen][:, None] == data.y[chosen][None, :]
     expected = verification_rate((flat @ flat.T)[off], same[off], far=0.01)
-    row = found["experiments"][0]["rows"][0]
-    assert row["title"] == "log-Euclidean cosine"
-    assert row["ours"]["control"]["mean"] == pytest.approx(expected)
+    row = found.experiments[0].rows[0]
+    assert row.title == "log-Euclidean cosine"
+    assert row.ours["control"].mean == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
@@ -274,18 +274,18 @@ def test_a_row_that_fails_leaves_the_others(tmp_path, monkeypatch):
     def broken(settings, *arguments, **more):
         if len(settings.dims) == 3:
             raise RuntimeError("CUDA out of memory")
-        return train_one(settings, *arguments, **more)
+        return training(settings, *arguments, **more)
 
-    train_one = MODULE.train_one
-    monkeypatch.setattr(MODULE, "train_one", broken)
+    training = MODULE.Training
+    monkeypatch.setattr(MODULE, "Training", broken)
     found, _, said = run(tmp_path / "a", experiment="afew", standin="digits")
-    rows = {row["title"]: row for row in found["experiments"][0]["rows"]}
-    assert rows["SPDNet-2BiRe"]["errors"] == ["RuntimeError: CUDA out of memory"]
-    assert rows["SPDNet-3BiRe"]["ours"]
+    rows = {row.title: row for row in found.experiments[0].rows}
+    assert rows["SPDNet-2BiRe"].errors == ["RuntimeError: CUDA out of memory"]
+    assert rows["SPDNet-3BiRe"].ours
     assert any("out of memory" in text for text in said)
     monkeypatch.undo()
     again, _, _ = run(tmp_path / "a", experiment="afew", standin="digits")
-    assert all(row["errors"] == [] for row in again["experiments"][0]["rows"])
+    assert all(row.errors == [] for row in again.experiments[0].rows)
 
 
 def test_other_data_are_not_mixed_in(tmp_path):
@@ -303,10 +303,10 @@ def test_matrices_on_disk_and_methods_that_take_some(tmp_path, monkeypatch):
     monkeypatch.setattr(readers_module, "IN_MEMORY", 1000)
     monkeypatch.setattr(MODULE, "_ROOM", 50_000)
     found, _, _ = run(tmp_path / "a", experiment="hdm05", standin="generated")
-    row = found["experiments"][0]["rows"][0]
-    assert row["ours"]["accuracy"]["mean"] > 0.5
-    assert "of 238 matrices, as many as are held in memory" in row["notes"][0]
-    assert row["notes"][0] in as_text(found)
+    row = found.experiments[0].rows[0]
+    assert row.ours.accuracy.mean > 0.5
+    assert "of 238 matrices, as many as are held in memory" in row.notes[0]
+    assert row.notes[0] in as_text(found)
 
 
 def test_the_whole_of_a_sequence_is_tested_on(tmp_path):

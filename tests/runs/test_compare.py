@@ -2,11 +2,10 @@ import json
 
 import numpy as np
 import pytest
+from spdnet.runs.comparison_tables import accuracy, as_csv, as_latex, as_text, best
 
 from spdnet.baselines import CDL
 from spdnet.runs import Comparison, ComparisonFolder, RunFolder, compare
-from spdnet.runs import methods
-from spdnet.runs.comparison_tables import accuracy, as_csv, as_latex, as_text, best
 from spdnet.runs.methods import METHODS, Method
 from spdnet.runs.report import make_comparison, write_comparison
 from tests.cases import random_spd
@@ -25,16 +24,16 @@ def run(tmp_path, data=None, name="out", **more):
 
 def test_a_table_with_the_same_parts_for_all(tmp_path):
     found, folder = run(tmp_path, test_size=0.4)
-    assert [row["method"] for row in found["rows"]] == list(FEW)
-    assert found["protocol"] == "random-halves"
-    assert found["n_train"] == [36, 36]
+    assert [row.method for row in found.rows] == list(FEW)
+    assert found.protocol == "random-halves"
+    assert found.n_train == [36, 36]
     assert found == json.loads(folder.results_file.read_text())
-    for row in found["rows"]:
-        values = row["accuracy"]["values"]
-        assert len(values) == row["repeats"] == 2
-        assert row["accuracy"]["mean"] == pytest.approx(np.mean(values))
-        assert row["accuracy"]["deviation"] == pytest.approx(np.std(values, ddof=1))
-        assert row["fit_seconds"]["mean"] > 0
+    for row in found.rows:
+        values = row.accuracy.values
+        assert len(values) == row.repeats == 2
+        assert row.accuracy.mean == pytest.approx(np.mean(values))
+        assert row.accuracy.std == pytest.approx(np.std(values, ddof=1))
+        assert row.fit_seconds.mean > 0
     names = {p.name for p in folder.path.iterdir()}
     assert names - {".lock"} == {
         "cells",
@@ -46,26 +45,26 @@ def test_a_table_with_the_same_parts_for_all(tmp_path):
         "table.txt",
     }
     again, _ = run(tmp_path, name="again", test_size=0.4)
-    for a, b in zip(found["rows"], again["rows"], strict=True):
-        assert a["accuracy"] == b["accuracy"]
+    for a, b in zip(found.rows, again.rows, strict=True):
+        assert a.accuracy == b.accuracy
 
 
 def test_every_method_runs(tmp_path):
     found, _ = run(tmp_path, methods=None, repeats=1)
-    assert len(found["rows"]) == len([m for m in METHODS.values() if m.takes == "matrices"])
-    for row in found["rows"]:
-        assert row["errors"] == [], row["method"]
-        assert row["accuracy"]["deviation"] is None
+    assert len(found.rows) == len([m for m in METHODS.values() if m.takes == "matrices"])
+    for row in found.rows:
+        assert row.errors == [], row.method
+        assert row.accuracy.std is None
     data = recordings(tmp_path, n=60)
     found, _ = run(tmp_path, data, "signals", methods=None, repeats=1, epochs=1)
-    assert {"herml", "expressionlets"} < {row["method"] for row in found["rows"]}
-    assert all(row["errors"] == [] for row in found["rows"])
-    assert found["protocol"] == "groups"
+    assert {"herml", "expressionlets"} < {row.method for row in found.rows}
+    assert all(row.errors == [] for row in found.rows)
+    assert found.protocol == "groups"
 
 
 def test_images_of_the_digits(tmp_path):
     found, _ = run(tmp_path, "digits", methods=("deepo2p",), repeats=1, test_size=0.9)
-    assert found["rows"][0]["accuracy"]["mean"] > 0.8
+    assert found.rows[0].accuracy.mean > 0.8
 
 
 def test_what_is_there_is_not_done_again(tmp_path, monkeypatch):
@@ -87,14 +86,14 @@ def test_what_is_there_is_not_done_again(tmp_path, monkeypatch):
     assert calls == [0, 1, 1]
     found, _ = run(tmp_path, data, repeats=3, methods=("cdl", "logistic"))  # more of it
     assert calls == [0, 1, 1, 2]
-    rows = {row["method"]: row for row in found["rows"]}
-    assert {name: row["repeats"] for name, row in rows.items()} == {
+    rows = {row.method: row for row in found.rows}
+    assert {name: row.repeats for name, row in rows.items()} == {
         "nn-stein": 2,
         "logistic": 3,
         "cdl": 3,
         "spdnet-1": 2,
     }
-    assert rows["nn-stein"]["accuracy"]["values"][2] is None
+    assert rows["nn-stein"].accuracy.values[2] is None
     assert "NN, Stein (2 of 3)" in as_text(found)
     assert "nn-stein" not in best(found)
     assert "nn-stein,3" not in as_csv(found)
@@ -132,10 +131,10 @@ def test_a_failure_is_told_in_its_cell_and_the_rest_goes_on(tmp_path, monkeypatc
     monkeypatch.setitem(table.METHODS, "cdl", Method("CDL", lambda where: Broken()))
     data = file_of(tmp_path)
     found, folder = run(tmp_path, data)
-    rows = {row["method"]: row for row in found["rows"]}
-    assert rows["cdl"]["errors"] == ["RuntimeError: no such luck"]
-    assert rows["cdl"]["accuracy"]["mean"] is None
-    assert rows["spdnet-1"]["repeats"] == 2
+    rows = {row.method: row for row in found.rows}
+    assert rows["cdl"].errors == ["RuntimeError: no such luck"]
+    assert rows["cdl"].accuracy.mean is None
+    assert rows["spdnet-1"].repeats == 2
     assert "cdl" not in best(found)
     text = as_text(found)
     assert "failed: CDL: RuntimeError: no such luck" in text
@@ -143,14 +142,14 @@ def test_a_failure_is_told_in_its_cell_and_the_rest_goes_on(tmp_path, monkeypatc
     assert "CDL (0 of 2) & failed & - & -" in as_latex(found)
     monkeypatch.undo()
     again, _ = run(tmp_path, data)  # what failed is tried again
-    assert [row["errors"] for row in again["rows"]] == [[], [], []]
+    assert [row.errors for row in again.rows] == [[], [], []]
 
 
 def test_tuning_uses_the_training_part_alone(tmp_path):
     found, folder = run(tmp_path, methods=("cdl", "lda"), tune=True)
-    rows = {row["method"]: row for row in found["rows"]}
-    assert all(p["reg"] in [10.0**e for e in range(-2, 5)] for p in rows["cdl"]["parameters"])
-    assert rows["lda"]["parameters"] == [{}, {}]
+    rows = {row.method: row for row in found.rows}
+    assert all(p["reg"] in [10.0**e for e in range(-2, 5)] for p in rows["cdl"].parameters)
+    assert rows["lda"].parameters == [{}, {}]
     assert "The values that the search selected" in make_comparison(folder)
 
 
@@ -162,12 +161,12 @@ def test_protocols(tmp_path):
     path = tmp_path / "a.npz"
     np.savez(path, X=X, y=y, split=split, groups=groups)
     found, _ = run(tmp_path, str(path))
-    assert found["protocol"] == "file"
-    assert found["n_train"] == [30, 30]
+    assert found.protocol == "file"
+    assert found.n_train == [30, 30]
     found, _ = run(tmp_path, str(path), "once", repeats=None)
-    assert found["repeats"] == 1
+    assert found.repeats == 1
     found, _ = run(tmp_path, str(path), "groups", protocol="groups", test_size=0.25)
-    assert found["n_train"][0] % 4 == 0
+    assert found.n_train[0] % 4 == 0
     lines = []
     settings = Comparison(data=str(path), methods=("cdl",), protocol="groups", **QUICK)
     compare(settings, ComparisonFolder(tmp_path / "said"), say=lines.append)
@@ -210,7 +209,7 @@ def test_tuning_keeps_groups_whole(tmp_path, monkeypatch):
         table.METHODS, "cdl", Method("CDL", lambda where: Spy(), lambda n: {"reg": [1.0, 2.0]})
     )
     found, _ = run(tmp_path, str(tmp_path / "g.npz"), tune=True, methods=("cdl",), repeats=1)
-    assert found["rows"][0]["errors"] == []
+    assert found.rows[0].errors == []
     everyone = seen[-1]  # the last fit is on the whole training part
     assert all(part < everyone for part in seen[:-1])  # in each fold some are wholly missing
 
@@ -222,7 +221,7 @@ def test_damaged_files_are_named(tmp_path):
     for text in ("[]", "{}", "null"):
         cells[0].write_text(text)
         found, _ = run(tmp_path, data)
-        assert all(row["complete"] for row in found["rows"])
+        assert all(row.complete for row in found.rows)
     (folder.path / "comparison.json").write_text("{")
     with pytest.raises(ValueError, match=r"comparison\.json"):
         run(tmp_path, data)
@@ -262,11 +261,11 @@ def test_data_on_which_nothing_can_be_scored(tmp_path):
     assert not (tmp_path / "out").exists()
     np.savez(tmp_path / "rare.npz", X=random_spd(22, 3).numpy(), y=[0] * 20 + [1] * 2)
     found, _ = run(tmp_path, str(tmp_path / "rare.npz"), tune=True, methods=("cdl",))
-    assert "to tune with" in found["rows"][0]["errors"][0]
+    assert "to tune with" in found.rows[0].errors[0]
 
 
 def row_of(found, line):
-    return next(row for row in found["rows"] if line.startswith(row["title"]))
+    return next(row for row in found.rows if line.startswith(row.title))
 
 
 def test_tables(tmp_path):
@@ -287,8 +286,8 @@ def test_tables(tmp_path):
     assert "\n* best\n" in text
     assert "most frequent class: 33.33 %\n" in text
     assert "dims: SPDNet-1BiRe 5,5\n" in text
-    assert found["chance"] == pytest.approx(1 / 3)
-    assert {row["method"]: row["dims"] for row in found["rows"]} == {
+    assert found.chance == pytest.approx(1 / 3)
+    assert {row.method: row.dims for row in found.rows} == {
         "nn-stein": None,
         "cdl": None,
         "spdnet-1": [5, 5],

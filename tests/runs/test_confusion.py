@@ -8,8 +8,8 @@ from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 
 from spdnet.runs import RunFolder, Settings, train
 from spdnet.runs.confusion import Confusion
-from spdnet.runs.results import by_class
 from spdnet.runs.report import make_page
+from spdnet.runs.results import by_class
 
 
 def labels(n=50, n_classes=6):
@@ -89,9 +89,9 @@ def test_a_report_of_many_classes_names_the_most_confused_pairs(tmp_path):
     folder = RunFolder(tmp_path / "run")
     settings = Settings(data=str(tmp_path / "a.npz"), epochs=1, baseline=False, device="cpu")
     found = train(settings, folder)
-    assert len(found["confusion"]["count"]) <= n_classes
+    assert len(found.confusion.count) <= n_classes
     page = make_page(folder)
     assert "Confusion matrix" not in page  # no picture
-    true, predicted, count = Confusion.read(found["confusion"], n_classes).most_confused(1)[0]
-    row = f"<td>{found['classes'][true]}</td><td>{found['classes'][predicted]}</td><td>{count}</td>"
+    true, predicted, count = Confusion.read(found.confusion, n_classes).most_confused(1)[0]
+    row = f"<td>{found.classes[true]}</td><td>{found.classes[predicted]}</td><td>{count}</td>"
     assert f"<tr>{row}</tr>" in page

@@ -4,10 +4,18 @@ import numpy as np
 import pytest
 import torch
 
-from spdnet.runs import Comparison, ComparisonFolder, RunFolder, Settings, TrainedModel, compare, train
 from spdnet.data import load_dataset, prepare
-from spdnet.runs.findings import flattened, is_linear, one_group, percent, structure
 from spdnet.linalg import logm
+from spdnet.runs import (
+    Comparison,
+    ComparisonFolder,
+    RunFolder,
+    Settings,
+    TrainedModel,
+    compare,
+    train,
+)
+from spdnet.runs.findings import flattened, is_linear, one_group, percent, structure
 from spdnet.runs.report import make_comparison, make_page
 from tests.runs.test_train import Lines, file_of, quick
 
@@ -44,21 +52,21 @@ def distance_from_linear(folder, data):
 def test_linear_means_linear(tmp_path, more, linear):
     data, folder = file_of(tmp_path, n=120), RunFolder(tmp_path / "run")
     found = train(quick(data, **more, lr=0.1), folder)
-    assert found["linear"] is linear
+    assert found.linear is linear
     assert (distance_from_linear(folder, data) < 1e-10) is linear
-    assert ("is a linear classifier" in found["structure"]) is linear
+    assert ("is a linear classifier" in found.structure) is linear
 
 
 def test_the_sentence_of_a_run_is_in_its_results_and_its_report(tmp_path):
     folder = RunFolder(tmp_path / "run")
     found = train(quick(file_of(tmp_path)), folder)
-    assert found["structure"] == LINEAR
+    assert found.structure == LINEAR
     assert LINEAR[1:] in make_page(folder)
-    assert not any("linear" in note for note in found["notes"])  # it is no warning
+    assert not any("linear" in note for note in found.notes)  # it is no warning
     repeated = RunFolder(tmp_path / "repeated")
     found = train(quick(file_of(tmp_path), repeat=2), repeated)
-    assert found["linear"] is True
-    assert found["structure"] == LINEAR
+    assert found.linear is True
+    assert found.structure == LINEAR
     assert f"In every repeat {LINEAR}." in make_page(repeated)
 
 
@@ -109,7 +117,7 @@ def test_a_run_of_which_little_is_left_warns(tmp_path):
     with pytest.warns(RuntimeWarning, match="all eigenvalues"):
         found = train(quick(file_of(tmp_path), center="none", eps=1e9), folder, watch=watch)
     text = "ReEig raised 100 % of the eigenvalues: nearly nothing of the data is left"
-    assert found["notes"][-1].startswith(text)
+    assert found.notes[-1].startswith(text)
     assert any(line.startswith(f"note: {text}") for line in watch.lines)
     page = make_page(folder)
     assert f'<p class="note">{text}' in page
@@ -156,28 +164,28 @@ def test_groups_are_counted_and_a_single_one_is_told(tmp_path):
         "60 matrices of 5 x 5, 3 classes: 36 train (3 groups), 12 val (1 group), 12 test (1 group)"
     )
     assert watch.lines[0].startswith(line)
-    assert found["data"] == line
-    assert {name: part["groups"] for name, part in found["parts"].items()} == {
+    assert found.data == line
+    assert {name: part.groups for name, part in found.parts.items()} == {
         "train": 3,
         "val": 1,
         "test": 1,
     }
     note = one_group("test", drawn=True)
     assert "--repeat" in note
-    assert note in found["notes"]
+    assert note in found.notes
     page = make_page(folder)
     assert line in page
     assert f'<p class="note">{note.split(chr(39))[0]}' in page
     assert "<th>groups</th>" in page
     watch = Lines()
     found = train(quick(data, repeat=2), RunFolder(tmp_path / "twice"), watch=watch)
-    assert note not in found["notes"]
+    assert note not in found.notes
     assert not any("--repeat" in text for text in watch.lines)
-    assert found["data"] == line
+    assert found.data == line
     split = np.array(["train"] * 40 + ["test"] * 20)
     groups = np.arange(60) // 20
     found = train(quick(file_of(tmp_path, split=split, groups=groups)), RunFolder(tmp_path / "own"))
-    assert one_group("test", drawn=False) in found["notes"]
+    assert one_group("test", drawn=False) in found.notes
 
 
 def test_signals_say_what_becomes_of_them(tmp_path):
@@ -199,17 +207,17 @@ def test_the_report_says_whether_the_data_were_taken_as_signals(tmp_path):
     np.savez(signals, X=rng.normal(size=(60, 4, 50)), y=np.arange(60) % 2)
     for repeat in (1, 2):
         folder = RunFolder(tmp_path / f"signals-{repeat}")
-        assert train(quick(signals, repeat=repeat, epochs=1), folder)["signals"] is True
+        assert train(quick(signals, repeat=repeat, epochs=1), folder).signals is True
         page = make_page(folder)
         assert "<td>signals</td><td>yes</td>" in page
         assert "<td>estimator</td><td>sample</td>" in page
     matrices = RunFolder(tmp_path / "matrices")
     found = train(quick(file_of(tmp_path), epochs=1), matrices)
-    assert found["signals"] is False
+    assert found.signals is False
     page = make_page(matrices)
     assert "<td>signals</td><td>no</td>" in page
     assert "<td>estimator</td>" not in page  # nothing was estimated
-    del found["signals"]
+    del found.signals
     matrices.write_results(found)  # as an earlier version wrote it
     assert "<td>signals</td>" not in make_page(matrices)
     compared = ComparisonFolder(tmp_path / "compared")
@@ -226,9 +234,9 @@ def test_the_largest_class_stands_beside(tmp_path):
     np.savez(tmp_path / "a.npz", X=X, y=y, split=split)
     folder = RunFolder(tmp_path / "run")
     found = train(quick(str(tmp_path / "a.npz")), folder)
-    assert found["chance"] == 0.25  # class 0 is the largest of the training
+    assert found.chance == 0.25  # class 0 is the largest of the training
     assert "<b>25.00 %</b>most frequent class" in make_page(folder)
-    del found["chance"], found["data"], found["linear"], found["structure"]
+    del found.chance, found.data, found.linear, found.structure
     folder.write_results(found)  # as an earlier version wrote it
     assert "most frequent class" not in make_page(folder)
 
@@ -244,7 +252,7 @@ def test_what_was_raised_in_training_counts(tmp_path):
     np.savez(path, X=(X + X.swapaxes(1, 2)) / 2, y=np.arange(40) % 2, split=split)
     settings = Settings(data=str(path), epochs=1, center="none", device="cpu", baseline=False)
     found = train(settings, RunFolder(tmp_path / "run"))
-    assert max(found["raised_in_training"]) > 0.4
-    assert not any(layer.get("clipped") for layer in found["spectra"])
-    assert not found["linear"]
-    assert found["structure"] == ""
+    assert max(found.raised_in_training) > 0.4
+    assert not any(layer.get("clipped") for layer in found.spectra)
+    assert not found.linear
+    assert found.structure == ""

@@ -82,7 +82,9 @@ class MultiBranchSPDNet(Model):
         who = "MultiBranchSPDNet"
         dims = require_shrinking(who, dims)
         if len(dims) < 2:
-            raise ValueError(f"{who}: expected the size of the branches in dims, got {dims}")
+            raise ValueError(
+                f"{who}: expected a BiMap, with the size of the branches in dims, got dims {dims}"
+            )
         require_count(who, "n_branches", n_branches)
         norms = None if norm is None else norm_settings(who, norm)
         where: dict[str, Any] = {"device": device, "dtype": dtype}

@@ -142,3 +142,8 @@ def get_trait(model: Any, name: str) -> Any:
     if isinstance(default, classmethod):
         return MethodType(default.__func__, model if isinstance(model, type) else type(model))
     return MethodType(default, model) if callable(default) else default
+
+
+def dims_of(model: nn.Module) -> tuple[int, ...]:
+    """Return the sizes of the matrices in a model; empty if it has no attribute ``dims``."""
+    return tuple(getattr(model, "dims", ()))

@@ -86,7 +86,7 @@ class Experiment:
     @property
     def measures(self) -> list[str]:
         """What is measured: the accuracy, or the verification rates of the tasks."""
-        return [name for name in self.rows[0].paper if name != "deviation"]
+        return [name for name in self.rows[0].paper if name != "std"]
 
 
 @document()

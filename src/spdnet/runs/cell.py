@@ -3,18 +3,79 @@
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy
 from numpy.typing import NDArray
 from sklearn.model_selection import GridSearchCV, StratifiedGroupKFold, StratifiedKFold
 
+from spdnet.runs.folder import write
 from spdnet.runs.methods import Method, Where
+from spdnet.runs.record import Record
 from spdnet.training.device import threads_for
 
-_FOLDS = 3  # of a search
-Score = Callable[[Any, Any], dict[str, float]]
+_FOLDS = 3  # of the search
+
+
+@dataclass(frozen=True)
+class RocCurve(Record):
+    """Verification rate at false acceptance rates."""
+
+    far: tuple[float, ...]
+    rate: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Score(Record):
+    """Scores by name: the accuracy, or the verification rate of each task with its ROC."""
+
+    values: dict[str, float]
+    roc: dict[str, RocCurve] = field(default_factory=dict)
+    equal_error: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell(Record):
+    """Result of one method in one repeat.
+
+    Attributes
+    ----------
+    score : Score or None
+        None if the method failed.
+    error : str or None
+        Message of the exception if the method failed.
+    parameters : dict
+        Values that the search selected.
+    """
+
+    score: Score | None
+    error: str | None = None
+    fit_seconds: float = 0.0
+    predict_seconds: float = 0.0
+    parameters: dict[str, Any] = field(default_factory=dict)
+    device: str = "cpu"
+    warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if (self.score is None) == (self.error is None):
+            raise ValueError("expected either a score or an error")
+
+    @classmethod
+    def find(cls, file: Path, *measures: str) -> "Cell | None":
+        """Read a cell from a file; None if it is missing, damaged or failed, or lacks a measure."""
+        try:
+            cell = cls.load(file, "")
+        except (FileNotFoundError, ValueError):
+            return None
+        return cell if cell.score and {*measures} <= cell.score.values.keys() else None
+
+    def write(self, file: Path) -> None:
+        """Write the cell to a file."""
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write(file, self.to_text())
 
 
 @dataclass(frozen=True)
@@ -28,9 +89,15 @@ class Task:
 
 
 def fit_and_score(
-    method: Method, task: Task, where: Where, tune: bool = False, score: Score | None = None
-) -> dict[str, Any]:
-    """Fit and score once; an error is what was found.
+    method: Method,
+    task: Task,
+    where: Where,
+    *,
+    tune: bool = False,
+    score: Callable[[Any, Any], Score] | None = None,
+    notes: tuple[str, ...] = (),
+) -> Cell:
+    """Fit and score a method once; an exception becomes the error of the cell.
 
     Parameters
     ----------
@@ -38,15 +105,16 @@ def fit_and_score(
     task : Task
     where : Where
     tune : bool
-        Search the method's few parameters on the training part first.
+        Search the parameters of the method on the training set first.
     score : callable, optional
-        From the fitted estimator and the matrices that were held out to scores by name; the
-        accuracy when not given.
+        Maps the fitted estimator and the test matrices to a score; the accuracy by default.
+    notes : tuple of str
+        Notes for the reader.
     """
     X, codes = task.X, task.codes
-    learn, test = numpy.flatnonzero(~task.held), numpy.flatnonzero(task.held)
-    groups = None if task.groups is None else task.groups[learn]
-    found: dict[str, Any] = {"error": None, "parameters": {}, "device": where.device}
+    train, test = numpy.flatnonzero(~task.held), numpy.flatnonzero(task.held)
+    groups = None if task.groups is None else task.groups[train]
+    found: dict[str, Any] = {}
     with warnings.catch_warnings(record=True) as caught, threads_for(where.n):
         warnings.simplefilter("always")
         try:
@@ -54,26 +122,29 @@ def fit_and_score(
             grid = method.grid(where.n) if tune else {}
             more = {}
             if grid:
-                estimator = _search(estimator, grid, codes[learn], groups, where.seed)
+                estimator = _search(estimator, grid, codes[train], groups, where.seed)
                 more = {} if groups is None else {"groups": groups}
             started = time.perf_counter()
-            estimator.fit(_some(X, learn), codes[learn], **more)
+            estimator.fit(_take(X, train), codes[train], **more)
             fitted = time.perf_counter()
             if score is None:
-                predicted = estimator.predict(_some(X, test))
-                scores = {"accuracy": float(numpy.mean(predicted == codes[test]))}
+                predicted = estimator.predict(_take(X, test))
+                scored = Score({"accuracy": float(numpy.mean(predicted == codes[test]))})
             else:
-                scores = score(estimator, _some(X, test))
-            found["predict_seconds"] = time.perf_counter() - fitted
-            found["fit_seconds"] = fitted - started
-            found |= scores
-            if grid:
-                found["parameters"] = {k: _plain(v) for k, v in estimator.best_params_.items()}
-        except Exception as error:  # reported in its cell; the other methods go on
-            found |= {"error": f"{type(error).__name__}: {error}"}
+                scored = score(estimator, _take(X, test))
+            found = {
+                "score": scored,
+                "fit_seconds": fitted - started,
+                "predict_seconds": time.perf_counter() - fitted,
+                "parameters": {k: _plain(v) for k, v in estimator.best_params_.items()}
+                if grid
+                else {},
+            }
+        except Exception as error:  # reported in its cell; the other methods continue
+            found = {"score": None, "error": f"{type(error).__name__}: {error}"}
     texts = [f"{w.category.__name__}: {w.message}" for w in caught]
-    found["warnings"] = list(dict.fromkeys(texts))[:5]
-    return found
+    distinct = tuple(dict.fromkeys(texts))[:5]
+    return Cell(**found, device=where.device, warnings=distinct, notes=notes)
 
 
 def _search(
@@ -83,7 +154,7 @@ def _search(
     groups: NDArray[Any] | None,
     seed: int,
 ) -> GridSearchCV:
-    """Folds that keep groups whole where the test part does."""
+    """Return a search whose folds keep groups together."""
     fewest = int(numpy.sort(numpy.bincount(codes))[-2])  # two classes in every fold
     most = fewest if groups is None else min(fewest, len(numpy.unique(groups)))
     if most < 2:
@@ -95,7 +166,7 @@ def _search(
     return GridSearchCV(estimator, grid, cv=folds, error_score="raise")
 
 
-def _some(X: Any, index: NDArray[numpy.int64]) -> Any:
+def _take(X: Any, index: NDArray[numpy.int64]) -> Any:
     return [X[i] for i in index] if isinstance(X, list) else X[index]
 
 

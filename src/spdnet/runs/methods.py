@@ -1,4 +1,4 @@
-"""The methods of a comparison, by name."""
+"""Registry of the methods of a comparison."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ from spdnet.training import choose_dims
 
 @dataclass(frozen=True)
 class Where:
-    """What a method is made for.
+    """What an estimator is made for.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ class Where:
     device : str
         ``"cpu"`` or a CUDA device.
     epochs : int, optional
-        Of the networks; those of the default recipe when not given.
+        Epochs of the networks; those of the default recipe if not given.
     """
 
     n: int
@@ -51,15 +51,15 @@ class Method:
     Parameters
     ----------
     title : str
-        As in a table.
+        Name in tables.
     make : callable
-        A new estimator for :class:`Where`.
+        Returns a new estimator for a :class:`Where`.
     grid : callable
-        Candidates for ``--tune``, by the size of the matrices.
+        Returns the candidates for ``--tune`` for a size of the matrices.
     takes : {"matrices", "sets", "images"}
-        What it is fitted to: SPD matrices, sets of vectors (the columns of signals), or images.
+        Input: SPD matrices, sets of vectors (the columns of signals), or images.
     dims : callable, optional
-        Of a network: its sizes, by that of the matrices.
+        Returns the sizes of a network for a size of the matrices.
     """
 
     title: str
@@ -67,6 +67,10 @@ class Method:
     grid: Callable[[int], dict[str, list[Any]]] = field(default=lambda n: {})
     takes: str = "matrices"
     dims: Callable[[int], tuple[int, ...]] | None = None
+
+    def dims_for(self, n: int) -> tuple[int, ...] | None:
+        """Return the sizes of a network; None for other methods."""
+        return None if self.dims is None else self.dims(n)
 
 
 def _spdnet(n_bimaps: int) -> Method:
@@ -80,7 +84,7 @@ def _spdnet(n_bimaps: int) -> Method:
     return Method(title, make, lambda n: {"lr": [0.003, 0.01, 0.03]}, dims=dims)
 
 
-def _neighbour(metric: str, title: str) -> Method:
+def _neighbor(metric: str, title: str) -> Method:
     return Method(
         f"NN, {title}",
         lambda w: NearestNeighbor(metric, device=w.device),
@@ -106,9 +110,9 @@ def _spdml(metric: str, title: str) -> Method:
 
 
 METHODS: dict[str, Method] = {
-    "nn-log-euclidean": _neighbour("log_euclidean", "log-Euclidean"),
-    "nn-affine-invariant": _neighbour("affine_invariant", "affine-invariant"),
-    "nn-stein": _neighbour("stein", "Stein"),
+    "nn-log-euclidean": _neighbor("log_euclidean", "log-Euclidean"),
+    "nn-affine-invariant": _neighbor("affine_invariant", "affine-invariant"),
+    "nn-stein": _neighbor("stein", "Stein"),
     "mdm": Method(
         "minimum distance to mean",
         lambda w: MinimumDistanceToMean("affine_invariant"),

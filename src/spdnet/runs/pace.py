@@ -1,4 +1,4 @@
-"""How long work still takes."""
+"""Estimate of the remaining time."""
 
 import time
 
@@ -6,18 +6,17 @@ _WORTH_SAYING = 10.0  # seconds
 
 
 class Pace:
-    """Steps of about the same length: after each, how long the others will take.
+    """Estimate the remaining time of steps of about the same length.
 
     Parameters
     ----------
     total : int
-        Steps, those that need not be done again included.
+        Number of steps, including those that were done before.
 
     Examples
     --------
     >>> from spdnet.runs.pace import Pace
-    >>> pace = Pace(3)
-    >>> pace.after(1)  # nothing to say about so short a time
+    >>> Pace(3).after(1)  # too short to be worth a message
     ''
     """
 
@@ -27,9 +26,7 @@ class Pace:
         self._taken: list[float] = []
 
     def after(self, done: int, *, counts: bool = True) -> str:
-        """What is left after a step, such as ``", about 4 min left"``; a step that was found done
-        does not count.
-        """
+        """Return for example ``", about 4 min left"``; a step that was done before is not counted."""
         now = time.monotonic()
         if counts:
             self._taken.append(now - self._began)
@@ -40,7 +37,7 @@ class Pace:
 
 
 def time_left(seconds: float) -> str:
-    """In words, to be appended; nothing where it is not worth saying.
+    """Format the remaining time as the end of a sentence; empty if it is short.
 
     Examples
     --------

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 from torch.nn.functional import cross_entropy
 
-from spdnet.models.model import get_trait
+from spdnet.models.model import dims_of, get_trait
 from spdnet.training.data import Samples, read_ahead
 from spdnet.training.device import make_fabric, threads_for
 from spdnet.training.evaluation import Loss, evaluate, sum_over, unchecked, weighted_losses
@@ -139,7 +139,7 @@ class Trainer:
             batch and samples. The trainer cannot be used afterwards.
         """
         self._stopping = False
-        size = (*getattr(self.model, "dims", ()), self.train.X.shape[1])[0]
+        size = (*dims_of(self.model), self.train.X.shape[1])[0]
         while not self.finished:
             with threads_for(size):
                 is_complete = self._run_epoch(on_batch, should_stop)

@@ -70,8 +70,8 @@ def test_the_page_is_whole_and_needs_nothing(folder):
 
 def test_it_says_what_was_found(folder):
     found, page = folder.results(), make_page(folder)
-    assert f"{100 * found['parts']['test']['accuracy']:.2f} %" in page
-    assert f"{100 * found['baseline']['accuracy']['test']:.2f} %" in page
+    assert f"{100 * found.parts['test'].accuracy:.2f} %" in page
+    assert f"{100 * found.baseline.accuracy['test']:.2f} %" in page
     for text in (
         "Learning curves",
         "Confusion",
@@ -86,7 +86,7 @@ def test_it_says_what_was_found(folder):
         "SPDNet: 5 → 4 → 3",
     ):
         assert text in page
-    for row in found["per_class"]:
+    for row in found.per_class:
         assert row["class"] in (EVIL, "$x^2$ & co", "long " * 12)
 
 
