@@ -21,10 +21,10 @@ from typer.testing import CliRunner
 
 from spdnet.cli import app
 from spdnet.data import DataError, open_stored, read
+from spdnet.data.io import matlab73 as version73_module
 from spdnet.data.io.files import open_files
 from spdnet.data.io.frames import read_images, read_video
 from spdnet.data.io.matlab import load_mat
-from spdnet.data.io.matlab import version73 as version73_module
 from spdnet.data.io.motion import read_amc, read_asf
 from spdnet.data.names import from_spreadsheet, printable, spreadsheet_safe
 from spdnet.data.sources import sequence_sources
@@ -209,9 +209,9 @@ def test_other_ways_to_pack(tmp_path, kind):
     for name in ("a.npz", "a.zip"):
         with zipfile.ZipFile(tmp_path / name, "w", kind) as file:
             file.write(tmp_path / "X.npy", "X.npy")
-    with pytest.raises(DataError, match="packed in a way of its own"):
+    with pytest.raises(DataError, match="unusual compression method"):
         read(tmp_path / "a.npz", labelled=False)
-    with pytest.raises(DataError, match="packed in a way of its own"):
+    with pytest.raises(DataError, match="unusual compression method"):
         open_files(tmp_path / "a.zip")
 
 

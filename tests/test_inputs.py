@@ -9,7 +9,7 @@ from spdnet.baselines import MinimumDistanceToMean
 from spdnet.baselines.deep_o2p import DeepO2PClassifier
 from spdnet.baselines.mean_feature import MeanFeatureVerifier
 from spdnet.covariance import estimate
-from spdnet.data import DataError, LabelledArrays, examine, hold_out, read, treat
+from spdnet.data import DataError, Dataset, examine, hold_out, read, treat
 from spdnet.runs import RunFolder, Settings, TrainedModel, train
 from tests.cases import random_spd
 
@@ -96,7 +96,7 @@ def test_matrices_of_several_bands(tmp_path, trained):
     classifier().fit(BANDS[:, 1], Y)
     joined = np.stack([block_diag(*x) for x in BANDS])
     classifier().fit(joined, Y)
-    assert LabelledArrays(joined).are_matrices
+    assert Dataset(joined).is_matrices
 
 
 def test_other_arrays_of_four_dimensions():

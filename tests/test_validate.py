@@ -8,11 +8,10 @@ from typer.testing import CliRunner
 from spdnet import SPDNet, SPDNetClassifier
 from spdnet.cli import app
 from spdnet.covariance import regularize
-from spdnet.data import examine, treat
+from spdnet.data import Preprocessing, examine, load_dataset, prepare, treat
 from spdnet.linalg import logm
 from spdnet.linalg.validate import FAULTS, find_faults
 from spdnet.runs import Settings
-from spdnet.runs.data import Preprocessing, load_arrays, prepare
 from tests.cases import ILL_CONDITIONED, SPECTRA, random_spd, with_spectrum
 
 
@@ -119,8 +118,8 @@ def test_all_entrances_give_the_same_verdict(case, tmp_path):
     listed = refusal(lambda: treat(X))
     assert (listed == "") == definite
     assert str(found) in listed or definite
-    data = load_arrays(settings.data)  # as "spdnet train" does
-    preprocessing = Preprocessing.of(data, settings)
+    data = load_dataset(settings.data)  # as "spdnet train" does
+    preprocessing = Preprocessing.of(data, estimator=settings.estimator, reg=settings.reg)
     assert refusal(lambda: prepare(data, preprocessing, settings.bad, settings.dtype)) == listed
 
 

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from spdnet.data import DataError, LabelledArrays, StoreWriter
+from spdnet.data import DataError, Dataset, StoreWriter
 from spdnet.data.io import readers as readers_module
 from spdnet.metrics import verification_rate
 from spdnet.paper import Reproduction, ReproductionFolder, reproduce, write_reproduction
@@ -217,13 +217,13 @@ def test_people_are_not_trained_on_and_verified(tmp_path):
     found = tasks(data, experiment.measures)
     assert set(found) == {"control", "handheld"}
     assert not (found["control"] & found["handheld"]).any()
-    nameless = LabelledArrays(data.X, data.y, data.split)
+    nameless = Dataset(data.X, data.y, data.split)
     assert list(tasks(nameless, experiment.measures)) == ["all"]
     stray = np.where(data.names == data.names[found["control"]][0], "elsewhere/1", data.names)
     with pytest.raises(DataError, match="elsewhere/1"):
-        tasks(LabelledArrays(data.X, data.y, data.split, names=stray), experiment.measures)
+        tasks(Dataset(data.X, data.y, data.split, names=stray), experiment.measures)
     parent = np.char.add("pasc control+handheld/", data.names.astype(str))
-    again = tasks(LabelledArrays(data.X, data.y, data.split, names=parent), experiment.measures)
+    again = tasks(Dataset(data.X, data.y, data.split, names=parent), experiment.measures)
     assert again["control"].tolist() == found["control"].tolist()  # whole names of folders
 
 
@@ -349,7 +349,7 @@ def test_groups_of_signals_are_not_divided(tmp_path):
     ],
 )
 def test_too_little_to_divide(y, protocol, message):
-    problem = Problem("few", True, matrices=LabelledArrays(random_spd(len(y), 3).numpy(), y))
+    problem = Problem("few", True, matrices=Dataset(random_spd(len(y), 3).numpy(), y))
     with pytest.raises(DataError, match=message):
         held_out(problem, protocol, 0)
 

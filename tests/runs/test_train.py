@@ -12,7 +12,7 @@ import tomli_w
 import torch
 
 from spdnet.runs import RunFolder, Settings, TrainedModel, train
-from spdnet.runs.data import Preprocessing, load_arrays, prepare
+from spdnet.data import Preprocessing, load_dataset, prepare
 from spdnet.runs.watch import Terminated, Watch
 from spdnet.runs.report import write_report
 from spdnet.training import checkpoint
@@ -87,7 +87,7 @@ def test_predictions_need_nothing_but_the_folder(tmp_path):
     folder = RunFolder(tmp_path / "run")
     found = train(quick(data), folder)
     trained = TrainedModel.load(folder.path, device="cpu")
-    arrays = load_arrays(data)
+    arrays = load_dataset(data)
     matrices = prepare(arrays, trained.preprocessing, "refuse")
     logits = trained.logits(matrices)
     test = trained.data["parts"]["test"]
@@ -133,11 +133,11 @@ def test_signals_become_covariances(tmp_path):
     assert list(found.dims) == [4, 4, 4]
     trained = TrainedModel.load(folder.path, device="cpu")
     assert trained.preprocessing == Preprocessing(True, 4, "oas", 0.01)
-    again = prepare(load_arrays(str(tmp_path / "s.npz")), trained.preprocessing, "refuse")
+    again = prepare(load_dataset(str(tmp_path / "s.npz")), trained.preprocessing, "refuse")
     assert again.X.shape == (60, 4, 4)
     np.savez(tmp_path / "t.npz", X=X[:, :3], y=y)
     with pytest.raises(ValueError, match="expected signals of 4 channels as in training, got 3 x"):
-        prepare(load_arrays(str(tmp_path / "t.npz")), trained.preprocessing, "refuse")
+        prepare(load_dataset(str(tmp_path / "t.npz")), trained.preprocessing, "refuse")
 
 
 def test_square_signals_need_the_flag_and_bad_ones_are_named(tmp_path):
@@ -272,13 +272,13 @@ def test_domains_are_the_groups_and_new_ones_are_adapted_to(tmp_path):
     assert trained.model.norm.n_domains == 1
     for other in ({"groups": 4, "name": "four.npz"}, {"groups": 1, "name": "none.npz"}):
         path = recordings(tmp_path, **other)
-        matrices = prepare(load_arrays(path), trained.preprocessing, "refuse")
+        matrices = prepare(load_dataset(path), trained.preprocessing, "refuse")
         logits = trained.logits(matrices)
         assert (logits.argmax(-1).numpy() == trained.codes(matrices.y)).mean() > 0.8
     assert trained.model.norm.n_domains == 1  # the copy knew more
     with np.load(recordings(tmp_path, groups=1, name="alone.npz")) as file:
         np.savez(tmp_path / "bare.npz", X=1e3 * file["X"], y=file["y"])  # one new domain
-    bare = prepare(load_arrays(str(tmp_path / "bare.npz")), trained.preprocessing, "refuse")
+    bare = prepare(load_dataset(str(tmp_path / "bare.npz")), trained.preprocessing, "refuse")
     assert (trained.logits(bare).argmax(-1).numpy() == trained.codes(bare.y)).mean() > 0.8
 
 
@@ -327,13 +327,13 @@ def test_groups_are_the_same_as_numbers_and_as_text(tmp_path):
         path = tmp_path / f"{kind.__name__}.npz"
         groups = np.array([2, 1, 2, 1, 3, 3]).astype(kind)
         np.savez(path, X=random_spd(6, 3).numpy(), y=[0, 1] * 3, groups=groups)
-        arrays = load_arrays(str(path))
+        arrays = load_dataset(str(path))
         data = prepare(arrays, Preprocessing(False, 3, "sample", 1e-3), "refuse")
-        codes.append(data.domain_codes(["1", "2"]).tolist())
+        codes.append(data.group_codes(["1", "2"]).tolist())
     assert codes == [[1, 0, 1, 0, 2, 2]] * 3
     np.savez(path, X=random_spd(2, 3).numpy(), y=[0, 1], groups=[np.nan, 1.0])
     with pytest.raises(ValueError, match="groups"):
-        load_arrays(str(path))
+        load_dataset(str(path))
 
 
 @pytest.mark.parametrize(
@@ -344,7 +344,7 @@ def test_every_network_is_loaded_as_it_was(tmp_path, more):
     found = train(quick(data, **more, epochs=2), folder)
     trained = TrainedModel.load(folder.path, device="cpu")
     assert found.network == trained.recipe.network != "SPDNet"
-    matrices = prepare(load_arrays(data), trained.preprocessing, "refuse")
+    matrices = prepare(load_dataset(data), trained.preprocessing, "refuse")
     right = trained.logits(matrices).argmax(-1).numpy() == trained.codes(matrices.y)
     test = trained.data["parts"]["test"]
     assert right[test].mean() == pytest.approx(found.parts["test"].accuracy)

@@ -140,15 +140,15 @@ def test_balanced_classes_find_the_rare_one(tmp_path):
 def test_balanced_weights_are_those_of_the_estimator(tmp_path):
     from sklearn.utils.class_weight import compute_sample_weight
 
-    from spdnet.runs.data import Preprocessing, load_arrays, prepare
+    from spdnet.data import Preprocessing, load_dataset, prepare
     from spdnet.runs.divide import divide
 
     data = imbalanced(tmp_path)
-    matrices = prepare(load_arrays(data), Preprocessing(False, 3, "sample", 1e-3), "refuse")
+    matrices = prepare(load_dataset(data), Preprocessing(False, 3, "sample", 1e-3), "refuse")
     division = divide(matrices, quick(data))
     learn = division.parts["train"]
     expected = compute_sample_weight("balanced", division.codes[learn])
-    np.testing.assert_allclose(division.balancing[learn], expected)
+    np.testing.assert_allclose(division.balanced_weights[learn], expected)
     assert expected.mean() == pytest.approx(1)
 
 

@@ -14,14 +14,13 @@ from rich.text import Text
 
 from spdnet._checks import require_choice
 from spdnet.cli.reading import read_shown
-from spdnet.data import LabelledArrays
-from spdnet.data.io.readers import SPLITS
+from spdnet.data import Dataset, prepare
+from spdnet.data.dataset import SPLITS
 from spdnet.data.names import printable, spreadsheet_safe
 from spdnet.runs import TrainedModel
-from spdnet.runs.data import Matrices, prepare
-from spdnet.runs.report import write_report
 from spdnet.runs.confusion import Confusion
 from spdnet.runs.folder import write
+from spdnet.runs.report import write_report
 from spdnet.runs.run_folder import RunFolder
 from spdnet.runs.scores import class_scores, score
 
@@ -169,9 +168,7 @@ def _is_run(path: Path) -> bool:
     return RunFolder(path).exists or (path.suffix == ".pt" and path.is_file())
 
 
-def _prepared(
-    trained: TrainedModel, arrays: LabelledArrays, bad: str | None, data: str
-) -> Matrices:
+def _prepared(trained: TrainedModel, arrays: Dataset, bad: str | None, data: str) -> Dataset:
     """As in training, with bad matrices, too, unless told otherwise."""
     bad = trained.bad if bad is None else bad.lower()
     matrices = prepare(arrays, trained.preprocessing, bad, trained.dtype)
@@ -185,14 +182,14 @@ def _prepared(
     return matrices
 
 
-def _is_own(trained: TrainedModel, matrices: Matrices) -> bool:
+def _is_own(trained: TrainedModel, matrices: Dataset) -> bool:
     """Whether the matrices are those of the training, with the same labels and groups or not."""
     if "digest_of_inputs" not in trained.data:  # of a run that did not write it down
         return bool(trained.data["digest"] == matrices.digest)
-    return bool(trained.data["digest_of_inputs"] == matrices.digest_of_inputs)
+    return bool(trained.data["digest_of_inputs"] == matrices.inputs_digest)
 
 
-def _parts_of(trained: TrainedModel, matrices: Matrices) -> dict[int, str] | None:
+def _parts_of(trained: TrainedModel, matrices: Dataset) -> dict[int, str] | None:
     """The part of each matrix by its index, where the data are those of the training."""
     if not _is_own(trained, matrices):
         return None
@@ -200,7 +197,7 @@ def _parts_of(trained: TrainedModel, matrices: Matrices) -> dict[int, str] | Non
     return {int(i): name for name, index in parts for i in index.tolist()}
 
 
-def _part(trained: TrainedModel, matrices: Matrices, part: str | None) -> tuple[Any, str]:
+def _part(trained: TrainedModel, matrices: Dataset, part: str | None) -> tuple[Any, str]:
     """Which matrices to use, and a line that says so."""
     everything = numpy.ones(len(matrices.index), dtype=bool)
     if part == "all":

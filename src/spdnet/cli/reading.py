@@ -3,18 +3,17 @@
 from rich.console import Console
 from rich.progress import Progress
 
-from spdnet.data import LabelledArrays
-from spdnet.runs.data import load_arrays
+from spdnet.data import Dataset, load_dataset
 
 
 def read_shown(
     data: str, labels: str | None, groups: str | None, *, labelled: bool | None
-) -> LabelledArrays:
+) -> Dataset:
     """What an embedded set, a file or a folder holds; a bar on a terminal while it is read."""
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("reading", total=None)
-        return load_arrays(
+        return load_dataset(
             data,
             labels,
             groups,

@@ -7,7 +7,7 @@ import numpy
 from numpy.typing import NDArray
 
 from spdnet import covariance
-from spdnet.data.examine import Examination, examine
+from spdnet.data.examination import Examination, examine
 from spdnet.data.store import StoredArray
 
 _PIECE = 2**24  # bytes that are looked at together

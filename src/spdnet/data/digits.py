@@ -42,3 +42,7 @@ def load_digits_spd(
     digits = load_digits()
     images = digits.images / 16
     return region_covariance(images, reg=reg, mode=mode), digits.target.astype(numpy.int64)
+
+
+#: data sets that have a name instead of a file
+EMBEDDED = {"digits": load_digits_spd}

@@ -11,6 +11,7 @@ import numpy
 from numpy.typing import NDArray
 
 from spdnet._checks import require_count
+from spdnet.data.dataset import SPLITS
 from spdnet.data.errors import DataError
 from spdnet.data.io.arrays import names_in, read_npz
 from spdnet.data.io.files import Files, open_files, stamp_of, text
@@ -24,9 +25,9 @@ from spdnet.data.io.frames import (
 from spdnet.data.io.index import Index
 from spdnet.data.io.markers import read_c3d
 from spdnet.data.io.motion import Skeleton, read_amc, read_asf
-from spdnet.data.io.readers import SPLITS, as_text, unused
+from spdnet.data.io.readers import as_text, unused
 from spdnet.data.io.unread import READABLE, kinds_of, of_one_kind, on_the_rest
-from spdnet.data.split import hold_out
+from spdnet.data.split import draw_parts
 
 #: names of folders, and the parts of a data set that they stand for
 PARTS = {
@@ -223,10 +224,9 @@ def divided(sources: list[Source], fraction: float, *, seed: int = 0) -> list[So
     groups = None
     if all(source.group is not None for source in sources):
         groups = numpy.array([source.group for source in sources])
-    held = hold_out(y, fraction, groups=groups, seed=seed)
+    test = set(draw_parts(y, test=fraction, groups=groups, seed=seed)["test"].tolist())
     return [
-        replace(source, split="test" if test else "train")
-        for source, test in zip(sources, held, strict=True)
+        replace(source, split="test" if i in test else "train") for i, source in enumerate(sources)
     ]
 
 

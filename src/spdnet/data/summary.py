@@ -7,27 +7,25 @@ import numpy
 from numpy.typing import NDArray
 
 from spdnet.data.channels import SignalExamination, Where
-from spdnet.data.examine import Examination, listed, remedies
-from spdnet.data.io.readers import LabelledArrays
+from spdnet.data.dataset import Dataset
+from spdnet.data.examination import Examination, listed, remedies
 from spdnet.data.names import printable
 
 _MANY_CLASSES = 30
 _MANY = 20  # indices on a line
 
 
-def describe(
-    data: LabelledArrays, found: Examination | SignalExamination | None = None
-) -> list[str]:
+def describe(data: Dataset, found: Examination | SignalExamination | None = None) -> list[str]:
     """Lines about counts, sizes, classes, splits, groups, conditions and faults.
 
     Parameters
     ----------
-    data : LabelledArrays
+    data : Dataset
     found : Examination or SignalExamination, optional
         Of the matrices or the signals; that of signals says that square ones are signals too.
     """
     N, rows, cols = data.X.shape
-    signals = isinstance(found, SignalExamination) or not data.are_matrices
+    signals = isinstance(found, SignalExamination) or not data.is_matrices
     kind = counted(N, "signal") if signals else f"{counted(N, 'matrix')} of {rows} x {cols}"
     lines = [f"{kind}, {data.X.dtype}, {data.X.nbytes / 2**20:.1f} MiB"]
     if signals:
@@ -54,7 +52,7 @@ def counted(count: int, what: str) -> str:
     return f"{count} {what if count == 1 else plural}"
 
 
-def _matrices(data: LabelledArrays, found: Examination) -> list[str]:
+def _matrices(data: Dataset, found: Examination) -> list[str]:
     lines = _conditions(found, "condition numbers")
     if len(found.bad) == 0:
         return [*lines, "all symmetric positive definite"]
@@ -65,7 +63,7 @@ def _matrices(data: LabelledArrays, found: Examination) -> list[str]:
     return [*lines, *(f"  {advice}" for advice in remedies(found, data.X))]
 
 
-def _channels(data: LabelledArrays, found: SignalExamination) -> list[str]:
+def _channels(data: Dataset, found: SignalExamination) -> list[str]:
     N, rows, cols = data.X.shape
     lines = []
     if found.not_finite:
@@ -130,7 +128,7 @@ def _union(places: Iterable[NDArray[numpy.int64]]) -> NDArray[numpy.int64]:
     return numpy.unique(numpy.concatenate([numpy.empty(0, numpy.int64), *places]))
 
 
-def _where(where: Where, data: LabelledArrays) -> list[str]:
+def _where(where: Where, data: Dataset) -> list[str]:
     """A line for each channel, and the signals it is about."""
     lines = []
     for key, indices in list(where.items())[:_MANY]:
@@ -151,7 +149,7 @@ def _conditions(found: Examination, title: str) -> list[str]:
     return [f"{title}: {low:.3g} to {high:.3g}, median {middle:.3g}"]
 
 
-def _shown(indices: NDArray[Any], data: LabelledArrays) -> str:
+def _shown(indices: NDArray[Any], data: Dataset) -> str:
     return listed(indices, data.names, most=_MANY)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy
 
 from spdnet._checks import require_choice
-from spdnet.data.build import Descriptor, build
+from spdnet.data.descriptor import Descriptor, build
 from spdnet.data.errors import DataError
 from spdnet.data.io.download import download
 from spdnet.data.io.files import open_files

@@ -1,7 +1,7 @@
 """Run an experiment of the paper, on its data or on other data."""
 
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy
@@ -9,15 +9,14 @@ import torch
 from numpy.typing import NDArray
 
 from spdnet.baselines.estimator import subsample
-from spdnet.data import LabelledArrays, StoredArray
+from spdnet.data import Dataset, Preprocessing, StoredArray, make_split, prepare
 from spdnet.manifolds import log_euclidean
+from spdnet.paper.data import ExperimentData, held_out, load_data, make_matrices, tasks
 from spdnet.paper.folder import ReproductionFolder
-from spdnet.paper.problems import Problem, divide, held_out, load_problem, tasks
 from spdnet.paper.reproduction import Experiment, Reproduction, Row
 from spdnet.paper.results import ExperimentResults, NetworkCell, ReproductionResults, RowResults
 from spdnet.paper.verification import cosines, only, verify
-from spdnet.runs.cell import Cell, Score, Task, fit_and_score
-from spdnet.runs.data import Matrices, Preprocessing, prepare
+from spdnet.runs.cell import Cell, Score, fit_and_score
 from spdnet.runs.folder import write
 from spdnet.runs.methods import METHODS, Method, Where
 from spdnet.runs.pace import Pace
@@ -26,6 +25,7 @@ from spdnet.runs.train import train_one
 from spdnet.runs.trained_model import TrainedModel
 from spdnet.runs.watch import Watch
 from spdnet.training import make_fabric
+from spdnet.training.data import as_tensor
 from spdnet.training.network import in_pieces
 
 #: methods that are run beside the networks in any case
@@ -69,12 +69,12 @@ def reproduce(
     """
     watch = Watch() if watch is None else watch
     runs = [
-        _Run(wanted, experiment, load_problem(wanted, experiment), folder, watch)
+        _Run(wanted, experiment, load_data(wanted, experiment), folder, watch)
         for experiment in wanted.experiments()
     ]
     for run in runs:
         for repeat in range(run.repeats):  # raise errors before anything is written
-            held_out(run.problem, run.experiment.protocol, wanted.seed + repeat)
+            held_out(run.data, run.experiment.protocol, wanted.seed + repeat)
     settings = asdict(wanted)
     folder.require_same(settings)
     with folder.locked():
@@ -100,13 +100,13 @@ class _Run:
         self,
         wanted: Reproduction,
         experiment: Experiment,
-        problem: Problem,
+        data: ExperimentData,
         folder: ReproductionFolder,
         watch: Watch,
     ) -> None:
         self.wanted = wanted
         self.experiment = experiment
-        self.problem = problem
+        self.data = data
         self.folder = folder
         self.watch = watch
         self.repeats = wanted.repeats or (1 if wanted.quick else experiment.repeats)
@@ -124,8 +124,8 @@ class _Run:
             runs = [self.folder.run_of(experiment.data, row, repeat) for row in experiment.rows]
             known = all(run.finished for run in runs)
             file = self.folder.matrices_file(experiment.data, repeat)
-            data = divide(
-                self.problem, experiment, self.wanted, repeat, file, on_source=self.watch.file
+            data = make_matrices(
+                self.data, experiment, self.wanted, repeat, file, on_source=self.watch.file
             )
             self.preprocessing = Preprocessing(False, data.X.shape[-1], "sample", 0.0)
             ready = prepare(
@@ -165,9 +165,9 @@ class _Run:
     def _results(self, sizes: dict[str, Any], rows: tuple[RowResults, ...]) -> ExperimentResults:
         return ExperimentResults(
             data=self.experiment.data,
-            what=self.problem.title,
-            standin=self.problem.standin,
-            protocol=self.problem.division(self.experiment.protocol),
+            what=self.data.title,
+            standin=self.data.standin,
+            protocol=self.data.protocol(self.experiment.protocol),
             repeats=self.repeats,
             epochs=self.epochs,
             minutes=self.experiment.minutes,
@@ -186,7 +186,7 @@ class _Run:
             found |= {b["method"]: METHODS[b["method"]] for b in self.experiment.baselines}
         return found
 
-    def _sizes(self, ready: Matrices, data: LabelledArrays) -> dict[str, Any]:
+    def _sizes(self, ready: Dataset, data: Dataset) -> dict[str, Any]:
         assert ready.split is not None
         assert ready.y is not None
         train = ready.split == "train"
@@ -199,7 +199,7 @@ class _Run:
             "tasks": {name: int(chosen.sum()) for name, chosen in found.items()},
         }
 
-    def _network(self, row: Row, ready: Matrices, data: LabelledArrays, repeat: int) -> Cell:
+    def _network(self, row: Row, ready: Dataset, data: Dataset, repeat: int) -> Cell:
         """Train a network; if it fails, the cell holds the error."""
         dims = row.dims_for(ready.X.shape[-1])
         try:
@@ -217,8 +217,8 @@ class _Run:
         self,
         row: Row,
         dims: tuple[int, ...],
-        ready: Matrices,
-        data: LabelledArrays,
+        ready: Dataset,
+        data: Dataset,
         repeat: int,
     ) -> NetworkCell:
         """Train or resume a network, or read its results."""
@@ -227,7 +227,7 @@ class _Run:
             self.watch.say(f"repeat {repeat + 1} of {self.repeats}: {row.title}")
             learn = ready
             if self.verifies:
-                assert ready.split is not None  # divide() has named the parts
+                assert ready.split is not None  # set by make_matrices()
                 learn = only(ready, ready.split == "train")
             train_one(
                 self._settings(row, dims, repeat),
@@ -252,14 +252,14 @@ class _Run:
             clipped=max(found.raised, default=None),
         )
 
-    def _verified_network(self, path: Any, ready: Matrices, data: LabelledArrays) -> Score:
+    def _verified_network(self, path: Any, ready: Dataset, data: Dataset) -> Score:
         trained = TrainedModel.load(path, device=self.wanted.device)
         function = trained.model if self.wanted.score == "logits" else trained.model.features
         weight = next(trained.model.parameters())
 
-        def embed(chosen: Matrices) -> NDArray[Any]:
+        def embed(chosen: Dataset) -> NDArray[Any]:
             with torch.no_grad():
-                X = chosen.tensor.to(weight.device)
+                X = as_tensor(chosen.inputs).to(weight.device)
                 return in_pieces(function, X, check=False).flatten(1).double().cpu().numpy()
 
         return self._verified(lambda chosen: cosines(embed(chosen)), ready, data)
@@ -279,7 +279,7 @@ class _Run:
         )
 
     def _method(
-        self, name: str, method: Method | None, ready: Matrices, data: LabelledArrays, repeat: int
+        self, name: str, method: Method | None, ready: Dataset, data: Dataset, repeat: int
     ) -> Cell:
         """Fit another method, or read its result."""
         file = self.folder.cell_file(self.experiment.data, name, repeat)
@@ -288,12 +288,12 @@ class _Run:
         title = _COSINE if method is None else method.title
         self.watch.say(f"repeat {repeat + 1} of {self.repeats}: {title}")
         if method is None:
-            score = self._verified(
-                lambda chosen: cosines(log_euclidean.vectors(chosen.tensor[:].double()).numpy()),
-                ready,
-                data,
-            )
-            cell = Cell(score=score)
+
+            def cosines_of_logs(chosen: Dataset) -> NDArray[Any]:
+                X = as_tensor(chosen.inputs)[:].double()
+                return cosines(log_euclidean.vectors(X).numpy())
+
+            cell = Cell(score=self._verified(cosines_of_logs, ready, data))
         else:
             device = str(make_fabric(self.wanted.device).device)
             where = Where(ready.X.shape[-1], self.wanted.seed + repeat, device)
@@ -303,31 +303,29 @@ class _Run:
                     lambda chosen: estimator.similarity(chosen.X[:], chosen.X[:]), ready, data
                 )
 
-            task, notes = _task(ready)
-            cell = fit_and_score(
-                method, task, where, score=verified if self.verifies else None, notes=notes
-            )
+            some, notes = _in_memory(ready)
+            split = make_split(some, who="reproduce")
+            score_with = verified if self.verifies else None
+            cell = fit_and_score(method, some.X, split, where, score=score_with, notes=notes)
             if cell.error:
                 self.watch.say(f"{title}: {cell.error}")
         cell.write(file)
         return cell
 
     def _verified(
-        self, similarity: Callable[[Matrices], NDArray[Any]], ready: Matrices, data: LabelledArrays
+        self, similarity: Callable[[Dataset], NDArray[Any]], ready: Dataset, data: Dataset
     ) -> Score:
         return verify(similarity, ready, tasks(data, self.experiment.measures))
 
 
-def _task(ready: Matrices) -> tuple[Task, tuple[str, ...]]:
+def _in_memory(ready: Dataset) -> tuple[Dataset, tuple[str, ...]]:
     """Load the matrices for a method into memory, with a note if they are a subset."""
-    assert ready.y is not None  # divide() has given it
-    assert ready.split is not None
-    codes = numpy.unique(ready.y, return_inverse=True)[1].reshape(-1)
-    held = ready.split == "test"
+    assert ready.split is not None  # set by make_matrices()
     if not isinstance(ready.X, StoredArray) or ready.X.nbytes <= _MOST_BYTES:
-        return Task(numpy.asarray(ready.X), codes, held, None), ()
-    train = numpy.flatnonzero(~held)
-    few = train[subsample(codes[train], max(1, _MOST_BYTES * len(codes) // ready.X.nbytes))]
-    index = numpy.sort(numpy.concatenate([few, numpy.flatnonzero(held)]))
-    task = Task(ready.X[index], codes[index], held[index], None)
-    return task, (f"fitted to {len(few)} of {len(train)} matrices, as many as fit in memory",)
+        return replace(ready, X=numpy.asarray(ready.X)), ()
+    train, test = (numpy.flatnonzero(ready.split == part) for part in ("train", "test"))
+    n = max(1, _MOST_BYTES * len(ready) // ready.X.nbytes)
+    few = train[subsample(ready.codes[train], n)]
+    some = ready.take(numpy.sort(numpy.concatenate([few, test])))
+    note = f"fitted to {len(few)} of {len(train)} matrices, as many as fit in memory"
+    return replace(some, X=some.X[:]), (note,)

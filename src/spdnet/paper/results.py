@@ -246,7 +246,7 @@ class ReproductionResults(Record):
 
     def as_csv(self) -> str:
         """Return the scores in percent as CSV, one row per score."""
-        head = "data standin quick method measure paper repeat value s_per_epoch".split()
+        head = ["data", "standin", "quick", "method", "measure", "paper", "repeat", "value"]
         rows: list[Sequence[Any]] = []
         for experiment in self.experiments:
             what = spreadsheet_safe(experiment.what) if experiment.standin else ""
@@ -260,4 +260,4 @@ class ReproductionResults(Record):
                     for i, value in enumerate(row.ours[measure].known, 1):
                         seconds = "" if row.seconds is None else row.seconds
                         rows.append([*about, i, 100 * value, seconds])
-        return csv_table(head, rows)
+        return csv_table([*head, "s_per_epoch"], rows)

@@ -8,13 +8,13 @@ import numpy
 from numpy.typing import NDArray
 
 from spdnet import metrics
+from spdnet.data import Dataset
 from spdnet.runs.cell import RocCurve, Score
-from spdnet.runs.data import Matrices
 
 
 def verify(
-    similarity: Callable[[Matrices], NDArray[Any]],
-    ready: Matrices,
+    similarity: Callable[[Dataset], NDArray[Any]],
+    ready: Dataset,
     tasks: dict[str, NDArray[numpy.bool_]],
 ) -> Score:
     """Compute verification rates at a false acceptance rate of 0.01, ROCs and equal error rates.
@@ -23,7 +23,7 @@ def verify(
     ----------
     similarity : callable
         Maps N matrices to scores ``(N, N)``.
-    ready : Matrices
+    ready : Dataset
         The classes are the people.
     tasks : dict of arrays
         Masks of the matrices of each task.
@@ -43,9 +43,9 @@ def verify(
     return Score(rates, curves, errors)
 
 
-def only(ready: Matrices, chosen: NDArray[numpy.bool_]) -> Matrices:
+def only(ready: Dataset, chosen: NDArray[numpy.bool_]) -> Dataset:
     """Select matrices, and keep only their classes."""
-    part = ready.some(numpy.flatnonzero(chosen))
+    part = ready.take(numpy.flatnonzero(chosen))
     assert part.y is not None  # they have classes
     there = set(part.y.tolist())
     return replace(part, classes=[name for name in part.classes if name in there])

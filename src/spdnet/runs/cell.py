@@ -11,6 +11,7 @@ import numpy
 from numpy.typing import NDArray
 from sklearn.model_selection import GridSearchCV, StratifiedGroupKFold, StratifiedKFold
 
+from spdnet.data import Split
 from spdnet.runs.folder import write
 from spdnet.runs.methods import Method, Where
 from spdnet.runs.record import Record
@@ -78,21 +79,13 @@ class Cell(Record):
         write(file, self.to_text())
 
 
-@dataclass(frozen=True)
-class Task:
-    """What a method is fitted to and scored on."""
-
-    X: Any
-    codes: NDArray[numpy.int64]
-    held: NDArray[numpy.bool_]
-    groups: NDArray[Any] | None
-
-
 def fit_and_score(
     method: Method,
-    task: Task,
+    X: Any,
+    split: Split,
     where: Where,
     *,
+    groups: NDArray[Any] | None = None,
     tune: bool = False,
     score: Callable[[Any, Any], Score] | None = None,
     notes: tuple[str, ...] = (),
@@ -102,8 +95,13 @@ def fit_and_score(
     Parameters
     ----------
     method : Method
-    task : Task
+    X : array or list
+        Matrices, sets or images, as the method takes them.
+    split : Split
+        With a training set and a test set.
     where : Where
+    groups : array, optional
+        Groups that the search keeps together.
     tune : bool
         Search the parameters of the method on the training set first.
     score : callable, optional
@@ -111,9 +109,8 @@ def fit_and_score(
     notes : tuple of str
         Notes for the reader.
     """
-    X, codes = task.X, task.codes
-    train, test = numpy.flatnonzero(~task.held), numpy.flatnonzero(task.held)
-    groups = None if task.groups is None else task.groups[train]
+    codes, train, test = split.codes, split.parts["train"], split.parts["test"]
+    groups = None if groups is None else groups[train]
     found: dict[str, Any] = {}
     with warnings.catch_warnings(record=True) as caught, threads_for(where.n):
         warnings.simplefilter("always")

@@ -4,10 +4,10 @@ import time
 from dataclasses import replace
 from typing import cast
 
+from spdnet.data import Dataset, Split
 from spdnet.runs import findings, scores
 from spdnet.runs.confusion import Confusion
-from spdnet.runs.data import Matrices
-from spdnet.runs.divide import Division, describe
+from spdnet.runs.divide import describe
 from spdnet.runs.results import Part, RunResults, Seconds
 from spdnet.runs.settings import Settings
 from spdnet.runs.trained_model import TrainedModel
@@ -21,15 +21,15 @@ _SPECTRA_ENTRIES = 2**21
 
 def outcome(
     settings: Settings,
-    data: Matrices,
-    division: Division,
+    data: Dataset,
+    split: Split,
     trained: TrainedModel,
     trainer: Trainer,
     notes: list[str],
     watch: Watch,
 ) -> RunResults:
     """Score the network and the baseline on all parts, and compute spectra and times."""
-    codes, parts, scored = division.codes, division.parts, cast(Part, division.scored)
+    codes, parts, scored = split.codes, split.parts, cast(Part, split.scored)
     history = trainer.progress.history
     trained.model.eval()
     started = time.perf_counter()
@@ -40,20 +40,20 @@ def outcome(
     )
     n_spectra = max(_SPECTRA_OF, _SPECTRA_ENTRIES // trained.model.dims[0] ** 2)
     seen, learned = parts[scored][:n_spectra], parts["train"][:n_spectra]
-    in_training = trained.spectra(data.some(learned))
+    in_training = trained.spectra(data.take(learned))
     notes = [*([data.note] if data.note else []), *notes]
     baseline = None
     seconds = sum(row["seconds"] for row in history)
     found = RunResults(
-        data=describe(data, trained.preprocessing, division),
+        data=describe(data, trained.preprocessing, split),
         signals=trained.preprocessing.signals,
         scored=scored,
         parts={
-            cast(Part, name): scores.score(logits[i], codes[i], division.groups.get(name))
+            cast(Part, name): scores.score(logits[i], codes[i], split.groups.get(name))
             for name, i in parts.items()
             if len(i)
         },
-        chance=division.chance,
+        chance=split.chance,
         classes=tuple(data.classes),
         confusion=confusion,
         per_class=scores.class_scores(confusion, data.classes),
@@ -69,7 +69,7 @@ def outcome(
         notes=(),
         baseline=None,
         spectra_of=len(seen),
-        spectra=trained.spectra(data.some(seen)),
+        spectra=trained.spectra(data.take(seen)),
         raised_in_training=tuple(row.clipped for row in in_training if row.clipped is not None),
         raised_of=len(learned),
     )

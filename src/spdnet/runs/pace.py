@@ -26,7 +26,7 @@ class Pace:
         self._taken: list[float] = []
 
     def after(self, done: int, *, counts: bool = True) -> str:
-        """Return for example ``", about 4 min left"``; a step that was done before is not counted."""
+        """Return for example ``", about 4 min left"``; steps done before do not count."""
         now = time.monotonic()
         if counts:
             self._taken.append(now - self._began)

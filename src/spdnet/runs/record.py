@@ -4,9 +4,7 @@ import json
 import math
 import reprlib
 import types
-from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
-from functools import cache
 from pathlib import Path
 from typing import Any, Literal, Self, Union, get_args, get_origin, get_type_hints
 
@@ -90,18 +88,22 @@ def read_json(path: Path, hint: str) -> dict[str, Any]:
     return found
 
 
-@cache
-def _schema(kind: Any) -> Mapping[str, tuple[str, Any, bool]]:
+_SCHEMAS: dict[type, dict[str, tuple[str, Any, bool]]] = {}
+
+
+def _schema(kind: type[Record]) -> dict[str, tuple[str, Any, bool]]:
     """Map JSON keys to the name and type of each field, and whether it is required."""
-    hints = get_type_hints(kind)
-    return {
-        f.metadata.get("key", f.name): (
-            f.name,
-            hints[f.name],
-            f.default is MISSING and f.default_factory is MISSING,
-        )
-        for f in fields(kind)
-    }
+    if kind not in _SCHEMAS:
+        hints = get_type_hints(kind)
+        _SCHEMAS[kind] = {
+            f.metadata.get("key", f.name): (
+                f.name,
+                hints[f.name],
+                f.default is MISSING and f.default_factory is MISSING,
+            )
+            for f in fields(kind)
+        }
+    return _SCHEMAS[kind]
 
 
 def _at(where: str) -> str:

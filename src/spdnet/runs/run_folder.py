@@ -12,7 +12,6 @@ from spdnet.runs.results import RepeatResults, RunResults
 from spdnet.runs.settings import Settings, from_mapping, read_toml
 from spdnet.training.checkpoint import CheckpointFolder
 
-
 _UNFINISHED = "spdnet train --resume continues the run"
 
 

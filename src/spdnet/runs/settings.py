@@ -10,13 +10,11 @@ from typing import Any
 import tomli_w
 
 from spdnet._checks import did_you_mean
-from spdnet.data import load_digits_spd
+from spdnet.data.digits import EMBEDDED
 from spdnet.options.option import check_options, document, options
 from spdnet.options.run import TEST_SIZE, VAL_SIZE, RunOptions
 from spdnet.training import RECIPES, Recipe
 
-#: data sets that have a name instead of a file
-EMBEDDED = {"digits": load_digits_spd}
 _LARGEST = 3.4e38  # that float32 holds
 #: settings that do not decide the result
 _FREE = ("labels", "groups", "device", "baseline")

@@ -5,18 +5,20 @@ from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy
 import torch
 
-from spdnet.runs.data import Matrices, Preprocessing, load_arrays, prepare
-from spdnet.runs.divide import advice, describe, divide, domains
+from spdnet.data import Dataset, Preprocessing, load_dataset, prepare
+from spdnet.runs.divide import advice, describe, divide
 from spdnet.runs.outcome import outcome
-from spdnet.runs.resume import resume_training
 from spdnet.runs.results import RepeatResults, RunResults
+from spdnet.runs.resume import resume_training
 from spdnet.runs.run_folder import RunFolder
 from spdnet.runs.settings import Settings
 from spdnet.runs.trained_model import TrainedModel
 from spdnet.runs.watch import Terminated, Watch
 from spdnet.training import InputScale, LabelledMatrices, Trainer, build, make_fabric
+from spdnet.training.data import as_tensor
 from spdnet.training.device import threads_for
 from spdnet.training.network import require_two
 
@@ -82,8 +84,14 @@ def train(
     watch = watch if fabric.is_global_zero else Watch(watch.stop)
     if fabric.is_global_zero and not (resume or folder.numbered):
         folder.require_free()
-    arrays = load_arrays(settings.data, settings.labels, settings.groups, on_file=watch.file)
-    preprocessing = Preprocessing.of(arrays, settings)
+    arrays = load_dataset(settings.data, settings.labels, settings.groups, on_file=watch.file)
+    preprocessing = Preprocessing.of(
+        arrays,
+        estimator=settings.estimator,
+        reg=settings.reg,
+        signals=settings.signals,
+        model=settings.model if settings.make_recipe().takes_signals else None,
+    )
     data = prepare(arrays, preprocessing, settings.bad, settings.dtype, on_matrix=watch.matrix)
     del arrays
     if data.note:
@@ -130,7 +138,7 @@ def _repeats(settings: Settings) -> list[Settings]:
 
 def _train_many(
     settings: Settings,
-    data: Matrices,
+    data: Dataset,
     preprocessing: Preprocessing,
     folder: RunFolder,
     watch: Watch,
@@ -164,7 +172,7 @@ def _train_many(
 
 def train_one(
     settings: Settings,
-    data: Matrices,
+    data: Dataset,
     preprocessing: Preprocessing,
     folder: RunFolder,
     resume: bool,
@@ -188,15 +196,17 @@ def train_one(
     parts = division.parts
     dims = _dims(settings, preprocessing.n)
     notes = [*division.notes, *advice(division, dims, settings, alone=alone)]
-    known = domains(data, parts["train"]) if recipe.takes_signals else []
-    labelled = LabelledMatrices(data.tensor, torch.from_numpy(division.codes))
+    known = []
+    if recipe.takes_signals and data.groups is not None:
+        known = [str(group) for group in numpy.unique(data.groups[parts["train"]]).tolist()]
+    labelled = LabelledMatrices(as_tensor(data.inputs), torch.from_numpy(division.codes))
     if known:
-        labelled = replace(labelled, domain=torch.from_numpy(data.domain_codes(known)))
+        labelled = replace(labelled, domain=torch.from_numpy(data.group_codes(known)))
     where = {k: torch.from_numpy(data.index[v]) for k, v in parts.items()}
-    own = {"digest": data.digest, "digest_of_inputs": data.digest_of_inputs, "parts": where}
+    own = {"digest": data.digest, "digest_of_inputs": data.inputs_digest, "parts": where}
     pieces = {name: labelled.part(torch.from_numpy(index)) for name, index in parts.items()}
     if settings.class_weight == "balanced":  # the test part is scored as it is
-        weight = torch.from_numpy(division.balancing).to(labelled.X.dtype)
+        weight = torch.from_numpy(division.balanced_weights).to(labelled.X.dtype)
         for name in ("train", "val"):
             pieces[name] = replace(pieces[name], weight=weight[torch.from_numpy(parts[name])])
     model = build(recipe, dims, len(data.classes), pieces["train"], seed=settings.seed)

@@ -21,14 +21,13 @@ from spdnet._checks import (
     require_shrinking,
 )
 from spdnet.covariance import ESTIMATORS
-from spdnet.data import LabelledArrays
-from spdnet.data.io.arrays import are_whole
-from spdnet.data.io.readers import SPLITS
-from spdnet.runs.data import Matrices, Preprocessing, prepare
+from spdnet.data import Dataset, Preprocessing, prepare
+from spdnet.data.dataset import SPLITS, is_integer_valued
 from spdnet.runs.results import LayerSpectrum
 from spdnet.runs.run_folder import RunFolder
 from spdnet.runs.scores import layer_spectra
 from spdnet.training import InputScale, Network, Recipe, checkpoint, make_network
+from spdnet.training.data import as_tensor
 from spdnet.training.device import resolve_device, threads_for
 from spdnet.training.network import adapted, in_pieces
 
@@ -218,15 +217,15 @@ class TrainedModel:
             warn(f"predict: {warning}", stacklevel=2)
         return self.probabilities(matrices)
 
-    def scale_warning(self, matrices: Matrices) -> str | None:
+    def scale_warning(self, matrices: Dataset) -> str | None:
         """Return a message if data have another scale than the training data, else None."""
-        return self.scale.warning(matrices.tensor, signals=self.preprocessing.raw)
+        return self.scale.warning(as_tensor(matrices.inputs), signals=self.preprocessing.raw)
 
-    def probabilities(self, matrices: Matrices) -> NDArray[numpy.float64]:
+    def probabilities(self, matrices: Dataset) -> NDArray[numpy.float64]:
         """Probabilities ``(N, n_classes)`` for data that are ready."""
         return self.logits(matrices).double().softmax(-1).numpy()
 
-    def _matrices(self, X: ArrayLike, groups: ArrayLike | None) -> Matrices:
+    def _matrices(self, X: ArrayLike, groups: ArrayLike | None) -> Dataset:
         values = as_array("predict", X)
         kind = "(N, channels, T)" if self.preprocessing.signals else "(N, n, n)"
         if values.ndim != 3:
@@ -244,7 +243,7 @@ class TrainedModel:
             )
         names = None if groups is None else _group_names(groups, len(values))
         bad = "repair" if self.bad == "repair" else "refuse"  # a row for each
-        return prepare(LabelledArrays(values, groups=names), self.preprocessing, bad, self.dtype)
+        return prepare(Dataset(values, groups=names), self.preprocessing, bad, self.dtype)
 
     def codes(self, y: NDArray[Any]) -> NDArray[numpy.int64]:
         """Labels as numbers; names that training did not know are an error."""
@@ -263,7 +262,7 @@ class TrainedModel:
         return str(next(self.model.parameters()).dtype).removeprefix("torch.")
 
     @torch.no_grad()
-    def logits(self, matrices: Matrices) -> Tensor:
+    def logits(self, matrices: Dataset) -> Tensor:
         """``(N, n_classes)`` on the CPU.
 
         Raises
@@ -282,19 +281,19 @@ class TrainedModel:
             )
         return logits
 
-    def spectra(self, matrices: Matrices) -> tuple[LayerSpectrum, ...]:
+    def spectra(self, matrices: Dataset) -> tuple[LayerSpectrum, ...]:
         """Compute quantiles of the eigenvalues of the output of each layer."""
         model, inputs = self._ready(matrices)
         with threads_for(model.dims[0]):
             return layer_spectra(model, *(values[:] for values in inputs))
 
-    def _ready(self, matrices: Matrices) -> tuple[Network, list[Any]]:
+    def _ready(self, matrices: Dataset) -> tuple[Network, list[Any]]:
         """The network, which knows the domains of these data now, and what it is called with."""
         weight = next(self.model.parameters())
-        X = matrices.tensor.to(weight.device)  # prepare() has given them the dtype
+        X = as_tensor(matrices.inputs).to(weight.device)  # prepare() has given them the dtype
         if not self.domains:
             return self.model, [X]
-        codes = torch.from_numpy(matrices.domain_codes(self.domains)).to(weight.device)
+        codes = torch.from_numpy(matrices.group_codes(self.domains)).to(weight.device)
         return adapted(self.model, X, codes), [X, codes]
 
 
@@ -313,7 +312,7 @@ def _group_names(groups: ArrayLike, n: int) -> NDArray[Any]:
         raise ValueError(f"predict: expected groups of shape ({n},), got {names.shape}")
     if names.dtype.kind == "O" and all(isinstance(name, str) for name in names):
         names = names.astype(str)  # as the column of a table
-    if names.dtype.kind == "f" and are_whole(names).all():
+    if names.dtype.kind == "f" and is_integer_valued(names).all():
         names = names.astype(numpy.int64)  # 1.0 is group 1
     if names.dtype.kind not in "biuU":
         raise TypeError(

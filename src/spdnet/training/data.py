@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+import numpy
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -155,3 +156,8 @@ def read_ahead(
             waiting = following
         if waiting is not None:
             yield waiting[0], waiting[1].result()
+
+
+def as_tensor(values: NDArray[Any] | Rows) -> Tensor | DiskTensor:
+    """Return an array as a tensor that shares its memory; stored rows stay on disk."""
+    return torch.from_numpy(values) if isinstance(values, numpy.ndarray) else DiskTensor(values)

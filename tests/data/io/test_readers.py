@@ -26,12 +26,12 @@ def test_npz(tmp_path):
     assert data.y.tolist() == Y.tolist()
     assert data.split.tolist() == split.tolist()
     assert data.groups.tolist() == list(range(6))
-    assert data.are_matrices
+    assert data.is_matrices
     assert len(data) == 6
     bare = read(save(tmp_path / "b.npz", X=np.ones((6, 3, 50)), y=np.arange(6)))
     assert bare.split is None
     assert bare.groups is None
-    assert not bare.are_matrices
+    assert not bare.is_matrices
 
 
 def test_npy_with_labels(tmp_path):
@@ -270,7 +270,7 @@ def test_folder_of_tables(tmp_path, suffix):
         i = int(name.split("/")[1].split(".")[0])
         assert label == Y[i]
         np.testing.assert_array_equal(values, SIGNALS[i])
-    assert read(tables(tmp_path / "m", X, suffix)).are_matrices
+    assert read(tables(tmp_path / "m", X, suffix)).is_matrices
 
 
 def test_folders_of_parts_with_capitals_and_headers(tmp_path):

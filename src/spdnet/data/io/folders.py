@@ -23,7 +23,7 @@ def read_folder(
     labelled: bool | None,
     on_file: Callable[[int, int], None] | None,
 ) -> dict[str, Any]:
-    """The arrays of a folder, and notes on it, by the names that ``LabelledArrays`` has.
+    """The arrays of a folder, and notes on it, by the names of :class:`Dataset`.
 
     Parameters
     ----------

@@ -8,8 +8,8 @@ from typing import Any
 import numpy
 from numpy.typing import NDArray
 
+from spdnet.data.dataset import is_integer_valued
 from spdnet.data.errors import DataError
-from spdnet.data.io.arrays import are_whole
 from spdnet.data.io.files import safe_parts
 from spdnet.data.io.matlab import load_mat
 
@@ -76,7 +76,7 @@ def read_index(path: str | Path | bytes, name: str | None = None) -> Index:
             f"read_index: expected a name, a label and a set of each file in {name}, got "
             f"{len(names)}, {len(labels)} and {len(sets)}"
         )
-    if not all(v.dtype.kind in "iuf" and are_whole(v).all() for v in (labels, sets)):
+    if not all(v.dtype.kind in "iuf" and is_integer_valued(v).all() for v in (labels, sets)):
         raise DataError(
             f"read_index: expected whole numbers as labels and sets in {name}, got others"
         )

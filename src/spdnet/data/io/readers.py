@@ -3,7 +3,7 @@
 import difflib
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -11,14 +11,15 @@ from typing import Any
 import numpy
 from numpy.typing import NDArray
 
-from spdnet._checks import bands_hint
+from spdnet._checks import bands_hint, did_you_mean
+from spdnet.data.dataset import SPLITS, Dataset, is_integer_valued
+from spdnet.data.digits import EMBEDDED
 from spdnet.data.errors import DataError
-from spdnet.data.io.arrays import are_whole, names_in, read_npy, read_npz, shapes_in
+from spdnet.data.io.arrays import names_in, read_npy, read_npz, shapes_in
 from spdnet.data.io.files import text
 from spdnet.data.io.folders import read_folder
 from spdnet.data.store import StoredArray, open_stored
 
-SPLITS = ("train", "val", "test")
 #: matrices of more bytes than this stay in their file, where they can
 IN_MEMORY = 2**28
 _BESIDE = 1000  # files that are looked at for a name like a mistyped one
@@ -36,50 +37,6 @@ _WORDS = {
 }
 
 
-@dataclass(frozen=True)
-class LabelledArrays:
-    """What a file holds.
-
-    Attributes
-    ----------
-    X : array or StoredArray, shape (N, n, n) or (N, channels, time)
-        SPD matrices, or signals from which they are to be computed.
-    y : array, shape (N,), optional
-        Classes: numbers or text.
-    split : array of str, shape (N,), optional
-        ``"train"``, ``"val"`` or ``"test"`` of each.
-    groups : array, shape (N,), optional
-        What must not be divided by a random split, such as subjects.
-    names : array of str, shape (N,), optional
-        The files they came from, below the folder that was read.
-    notes : tuple of str
-        What people should know: what was not read, and axes that seem to be swapped.
-
-    Examples
-    --------
-    >>> import numpy
-    >>> from spdnet.data import LabelledArrays
-    >>> data = LabelledArrays(numpy.zeros((5, 3, 100)), numpy.arange(5) % 2)
-    >>> len(data), data.are_matrices
-    (5, False)
-    """
-
-    X: NDArray[Any] | StoredArray
-    y: NDArray[Any] | None = None
-    split: NDArray[Any] | None = None
-    groups: NDArray[Any] | None = None
-    names: NDArray[Any] | None = None
-    notes: tuple[str, ...] = ()
-
-    @property
-    def are_matrices(self) -> bool:
-        """Whether ``X`` holds square matrices rather than signals."""
-        return self.X.shape[-1] == self.X.shape[-2]
-
-    def __len__(self) -> int:
-        return len(self.X)
-
-
 def read(
     path: str | Path,
     labels: str | Path | None = None,
@@ -87,7 +44,7 @@ def read(
     groups: str | Path | None = None,
     labelled: bool | None = True,
     on_file: Callable[[int, int], None] | None = None,
-) -> LabelledArrays:
+) -> Dataset:
     """Read labelled matrices or signals.
 
     ====================================  ==================================================
@@ -127,7 +84,7 @@ def read(
 
     Returns
     -------
-    LabelledArrays
+    Dataset
 
     Raises
     ------
@@ -152,27 +109,47 @@ def read(
             "its own"
         )
     if path.is_dir():
-        data = LabelledArrays(**read_folder(path, SPLITS, labelled, on_file))
+        arrays = read_folder(path, SPLITS, labelled, on_file)
     elif path.suffix.lower() == ".npz":
-        data = _read_npz(path, labelled)
+        arrays = _read_npz(path, labelled)
     elif path.suffix.lower() == ".npy":
-        data = _read_npy(path, labels, labelled)
+        arrays = _read_npy(path, labels, labelled)
     else:
         raise DataError(
             f"read: expected a folder, a .npz or a .npy file, got {path.name}; save X and y with "
             "numpy.savez, or put files, one for each recording, into folders named after the "
             "classes"
         )
-    data = _checked(path, data if labelled is not False else replace(data, y=None))
+    if labelled is False:
+        arrays.pop("y", None)
+    data = _checked(path, **arrays)
     return data if groups is None else with_groups(data, groups)
 
 
-def with_groups(data: LabelledArrays, file: str | Path) -> LabelledArrays:
+def load_dataset(
+    data: str,
+    labels: str | None = None,
+    groups: str | None = None,
+    *,
+    labelled: bool | None = True,
+    on_file: Callable[[int, int], None] | None = None,
+) -> Dataset:
+    """Load an embedded data set by name, or read a file or folder: see :func:`read`."""
+    if data in EMBEDDED and labels is None:
+        found = Dataset(*EMBEDDED[data]())
+        return found if groups is None else with_groups(found, groups)
+    is_name = Path(data).name == data and not Path(data).suffix
+    if is_name and not Path(data).exists() and (hint := did_you_mean(data, EMBEDDED)):
+        raise FileNotFoundError(f"read: expected a file or folder at {data}, got none{hint}")
+    return read(data, labels, groups=groups, labelled=labelled, on_file=on_file)
+
+
+def with_groups(data: Dataset, file: str | Path) -> Dataset:
     """The same data with groups from a file of their own.
 
     Parameters
     ----------
-    data : LabelledArrays
+    data : Dataset
         Of a folder they are in the order of ``names``: by part (train, val, test), class and name
         of the file.
     file : path
@@ -220,7 +197,7 @@ def _near(path: Path) -> str:
     return f"; did you mean {found.name!r}?"
 
 
-def _read_npz(path: Path, labelled: bool | None) -> LabelledArrays:
+def _read_npz(path: Path, labelled: bool | None) -> dict[str, Any]:
     there = names_in(path)
     needed = ("X", "y") if labelled else ("X",)
     if any(name not in there for name in needed):
@@ -233,7 +210,7 @@ def _read_npz(path: Path, labelled: bool | None) -> LabelledArrays:
     X = _large(path)
     optional = read_npz(path, _COLUMNS)
     notes = tuple(unused(there, ("X", *_COLUMNS, "provenance")))
-    return LabelledArrays(read_npz(path, ["X"])["X"] if X is None else X, **optional, notes=notes)
+    return {"X": read_npz(path, ["X"])["X"] if X is None else X, **optional, "notes": notes}
 
 
 def _renamed(there: dict[str, tuple[int, ...]]) -> str:
@@ -265,15 +242,15 @@ def _large(path: Path) -> StoredArray | None:
     return X
 
 
-def _read_npy(path: Path, labels: str | Path | None, labelled: bool | None) -> LabelledArrays:
+def _read_npy(path: Path, labels: str | Path | None, labelled: bool | None) -> dict[str, Any]:
     if labels is None:
         if not labelled:
-            return LabelledArrays(read_npy(path))
+            return {"X": read_npy(path)}
         raise DataError(
             f"read: expected labels beside {path.name}, got none; name a .npy or text file with "
             "one label for each matrix"
         )
-    return LabelledArrays(read_npy(path), read_column(labels))
+    return {"X": read_npy(path), "y": read_column(labels)}
 
 
 def _lines(path: Path, what: str) -> list[str]:
@@ -291,9 +268,10 @@ def _lines(path: Path, what: str) -> list[str]:
     return lines
 
 
-def _checked(path: Path, data: LabelledArrays) -> LabelledArrays:
-    """The same with bytes as text, after looking at shapes and types."""
-    X = data.X
+def _checked(
+    path: Path, X: NDArray[Any] | StoredArray, notes: tuple[str, ...] = (), **columns: Any
+) -> Dataset:
+    """Check shapes and types, and convert bytes to text."""
     if X.ndim != 3 or X.dtype.kind not in "biuf" or 0 in X.shape[1:]:
         hint = "" if isinstance(X, StoredArray) else bands_hint(X)
         raise DataError(
@@ -301,44 +279,38 @@ def _checked(path: Path, data: LabelledArrays) -> LabelledArrays:
             f"{path}, got {X.dtype} with shape {X.shape}{hint}"
         )
     if X.dtype.kind == "f" and X.dtype.itemsize > 8:
-        with numpy.errstate(all="ignore"):  # too large for it is not finite, and found as such
-            data = replace(data, X=X.astype(numpy.float64))  # torch knows no larger ones
-    data = replace(
-        data,
-        y=_column(path, X, "y", data.y),
-        split=_column(path, X, "split", data.split),
-        groups=_column(path, X, "groups", data.groups),
-        names=_column(path, X, "names", data.names),
-    )
-    if data.split is not None:
-        split = numpy.array([str(s).strip().lower() for s in data.split], dtype=str)
-        unknown = sorted({str(s) for s in data.split[~numpy.isin(split, SPLITS)]})
+        with numpy.errstate(all="ignore"):  # values too large become infinite and are reported
+            X = X.astype(numpy.float64)  # torch has no wider type
+    columns = {name: _column(path, X, name, values) for name, values in columns.items()}
+    if (given := columns.get("split")) is not None:
+        split = numpy.array([str(s).strip().lower() for s in given], dtype=str)
+        unknown = sorted({str(s) for s in given[~numpy.isin(split, SPLITS)]})
         if unknown:
             raise DataError(
                 f"read: expected split to hold 'train', 'val' and 'test' in {path}, got "
                 f"{', '.join(map(repr, unknown[:3]))}"
             )
-        data = replace(data, split=split)
-    if data.groups is not None:
-        data = replace(data, groups=_whole(path, "groups", data.groups))
-    if data.y is not None:
-        _whole(path, "y", data.y)
-    rows, cols = data.X.shape[1:]
+        columns["split"] = split
+    if columns.get("groups") is not None:
+        columns["groups"] = _whole(path, "groups", columns["groups"])
+    if columns.get("y") is not None:
+        _whole(path, "y", columns["y"])
+    rows, cols = X.shape[1:]
     if cols < rows:
         swapped = (
             f"{cols} samples of {rows} channels: are the axes swapped? signals are (channels, "
             "time): transpose them, or use spdnet data build --of sequences, which takes time in "
             "rows"
         )
-        data = replace(data, notes=(*data.notes, swapped))
-    return data
+        notes = (*notes, swapped)
+    return Dataset(X, **columns, notes=notes)
 
 
 def _whole(path: Path, name: str, values: NDArray[Any]) -> NDArray[Any]:
     """Names or whole numbers, these as such: 1.0 is 1."""
     if values.dtype.kind != "f":
         return values
-    whole = are_whole(values)
+    whole = is_integer_valued(values)
     if not whole.all():
         what = "classes" if name == "y" else "names or whole numbers"
         raise DataError(

@@ -21,7 +21,7 @@ from spdnet.covariance import (
     segment,
 )
 from spdnet.data.errors import DataError
-from spdnet.data.examine import REMEDIES, examine, treat
+from spdnet.data.examination import REMEDIES, examine, treat
 from spdnet.data.projection import Projection, fit_pca
 from spdnet.data.sources import Source
 from spdnet.data.store_writer import StoreWriter
