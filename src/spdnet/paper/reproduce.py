@@ -8,6 +8,7 @@ import numpy
 import torch
 from numpy.typing import NDArray
 
+from spdnet._files import atomic_write
 from spdnet.baselines.estimator import subsample
 from spdnet.data import Dataset, Preprocessing, StoredArray, make_split, prepare
 from spdnet.manifolds import log_euclidean
@@ -17,7 +18,6 @@ from spdnet.paper.reproduction import Experiment, Reproduction, Row
 from spdnet.paper.results import ExperimentResults, NetworkCell, ReproductionResults, RowResults
 from spdnet.paper.verification import cosines, only, verify
 from spdnet.runs.cell import Cell, Score, fit_and_score
-from spdnet.runs.folder import write
 from spdnet.runs.methods import METHODS, Method, Where
 from spdnet.runs.pace import Pace
 from spdnet.runs.settings import Settings
@@ -88,8 +88,8 @@ def reproduce(
             experiments=tuple(run.run() for run in runs),
         )
         folder.write_results(results)
-        write(folder.path / "table.txt", results.as_text())
-        write(folder.path / "table.csv", results.as_csv())
+        atomic_write(folder.path / "table.txt", results.as_text())
+        atomic_write(folder.path / "table.csv", results.as_csv())
     return results
 
 

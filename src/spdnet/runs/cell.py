@@ -11,8 +11,8 @@ import numpy
 from numpy.typing import NDArray
 from sklearn.model_selection import GridSearchCV, StratifiedGroupKFold, StratifiedKFold
 
+from spdnet._files import atomic_write
 from spdnet.data import Split
-from spdnet.runs.folder import write
 from spdnet.runs.methods import Method, Where
 from spdnet.runs.record import Record
 from spdnet.training.device import threads_for
@@ -76,7 +76,7 @@ class Cell(Record):
     def write(self, file: Path) -> None:
         """Write the cell to a file."""
         file.parent.mkdir(parents=True, exist_ok=True)
-        write(file, self.to_text())
+        atomic_write(file, self.to_text())
 
 
 def fit_and_score(

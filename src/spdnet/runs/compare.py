@@ -8,6 +8,7 @@ import numpy
 from sklearn.datasets import load_digits
 
 from spdnet._checks import require_choice
+from spdnet._files import atomic_write
 from spdnet.data import Dataset, Preprocessing, Split, load_dataset, make_split, prepare
 from spdnet.data.digits import EMBEDDED
 from spdnet.options.kinds import Number
@@ -16,7 +17,6 @@ from spdnet.options.run import TEST_SIZE, DataOptions, RunOptions
 from spdnet.runs.cell import Cell, fit_and_score
 from spdnet.runs.comparison import ComparisonResults, MethodRow
 from spdnet.runs.comparison_folder import ComparisonFolder
-from spdnet.runs.folder import write
 from spdnet.runs.methods import METHODS, Method, Where
 from spdnet.runs.pace import Pace
 from spdnet.runs.watch import Watch
@@ -187,9 +187,9 @@ def compare(
             ),
         )
         folder.write_results(results)
-        write(folder.path / "table.txt", results.as_text())
-        write(folder.path / "table.csv", results.as_csv())
-        write(folder.path / "table.tex", results.as_latex())
+        atomic_write(folder.path / "table.txt", results.as_text())
+        atomic_write(folder.path / "table.csv", results.as_csv())
+        atomic_write(folder.path / "table.tex", results.as_latex())
     return results
 
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from spdnet.runs.folder import Folder, write
+from spdnet._files import atomic_write
+from spdnet.runs.folder import Folder
 from spdnet.runs.record import read_json
 from spdnet.runs.results import RepeatResults, RunResults
 from spdnet.runs.settings import Settings, from_mapping, read_toml
@@ -79,7 +80,7 @@ class RunFolder(Folder):
         """
         self.path.mkdir(parents=True, exist_ok=True)
         if not self.exists:
-            write(self.settings_file, settings.to_toml())
+            atomic_write(self.settings_file, settings.to_toml())
         if not self.environment_file.exists():
             self.write_environment(settings.seed, identity=settings.identity(digest))
 
@@ -117,7 +118,7 @@ class RunFolder(Folder):
                 for part in ("identity", "recipe"):
                     state[part]["epochs"] = epochs
                 files.save_last(state)
-        write(self.settings_file, settings.to_toml())
+        atomic_write(self.settings_file, settings.to_toml())
         self.write_environment(settings.seed, identity=settings.identity(digest))
 
     def claim(self) -> None:
@@ -157,7 +158,7 @@ class RunFolder(Folder):
             table = csv.DictWriter(text, history[0], lineterminator="\n")
             table.writeheader()
             table.writerows(history)
-            write(self.metrics_file, text.getvalue())
+            atomic_write(self.metrics_file, text.getvalue())
 
     def metrics(self) -> list[dict[str, float]]:
         """Read ``metrics.csv``: one row per epoch, empty before the first."""
