@@ -39,17 +39,7 @@ class Score(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Cell(Record):
-    """Result of one method in one repeat.
-
-    Attributes
-    ----------
-    score : Score or None
-        None if the method failed.
-    error : str or None
-        Message of the exception if the method failed.
-    parameters : dict
-        Values that the search selected.
-    """
+    """Score, or error, of one method in one repeat; ``parameters`` are those of the search."""
 
     score: Score | None
     error: str | None = None

@@ -181,7 +181,7 @@ def compare(
             chance=float(numpy.mean([split.chance for split in splits])),
             rows=tuple(
                 MethodRow.from_cells(
-                    name, METHODS[name].title, METHODS[name].dims_for(preprocessing.n), found
+                    name, METHODS[name].title, METHODS[name].dims(preprocessing.n), found
                 )
                 for name, found in cells.items()
             ),

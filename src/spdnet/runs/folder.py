@@ -115,12 +115,7 @@ class SharedFolder(Folder):
     may_change: ClassVar[tuple[str, ...]]
 
     def require_same(self, settings: dict[str, Any]) -> dict[str, Any]:
-        """Return the settings of the first call; raise an error if others differ from them.
-
-        Raises
-        ------
-        ValueError, FileExistsError
-        """
+        """Return the settings of the first call; raise an error if others differ from them."""
         who, what = self.command.split()[1], self.settings_file.stem
         if not self.exists:
             if not self.is_free:

@@ -57,12 +57,7 @@ class RunFolder(Folder):
         return self.path / "metrics.csv"
 
     def require_free(self) -> None:
-        """Raise an error if the folder is not empty.
-
-        Raises
-        ------
-        FileExistsError
-        """
+        """Raise an error if the folder is not empty."""
         if not self.is_free:
             raise FileExistsError(
                 f"train: expected a new folder, but {self.path} is not empty; name another, or "
@@ -70,14 +65,7 @@ class RunFolder(Folder):
             )
 
     def create(self, settings: Settings, digest: str) -> None:
-        """Write settings and environment; existing files are kept.
-
-        Parameters
-        ----------
-        settings : Settings
-        digest : str
-            Digest of the contents of the data.
-        """
+        """Write settings and environment, with the digest of the data; existing files are kept."""
         self.path.mkdir(parents=True, exist_ok=True)
         if not self.exists:
             atomic_write(self.settings_file, settings.to_toml())
@@ -85,12 +73,7 @@ class RunFolder(Folder):
             self.write_environment(settings.seed, identity=settings.identity(digest))
 
     def require_same(self, settings: Settings, digest: str) -> None:
-        """Raise an error if settings or data differ from those of the start of the run.
-
-        Raises
-        ------
-        ValueError
-        """
+        """Raise an error if settings or data differ from those of the start of the run."""
         if not self.environment_file.exists():  # killed before it was written
             return
         before = super().environment().get("identity")
@@ -174,13 +157,7 @@ class RunFolder(Folder):
             ) from error
 
     def results(self) -> RunResults | RepeatResults:
-        """Read the results.
-
-        Raises
-        ------
-        FileNotFoundError, ValueError
-            The run is not finished, or the file is damaged.
-        """
+        """Read the results; an error if the run is not finished, or the file is damaged."""
         if "seeds" in read_json(self.results_file, _UNFINISHED):
             return RepeatResults.load(self.results_file, _UNFINISHED)
         return self.run_results()

@@ -132,8 +132,8 @@ def test_every_value_is_escaped_or_refused(folder, no_figures, name):
             shown.add(path[-1])
     expected = {
         "environment.json": {"command", "started", "torch"},
-        "run": {"network", "data", 0},
-        "repeats": {"network", "data", 0},
+        "run": {"network", "data", "class"},
+        "repeats": {"network", "data", "structure"},
         "comparison": {"title", "protocol", "data", "bad"},
         "reproduction": {"title", "what", "seed"},
     }
