@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from spdnet._checks import require_choice
+from spdnet._files import atomic_write
 from spdnet.cli.options import find_in_current_folder
 from spdnet.cli.reading import read_shown
 from spdnet.data import Dataset, prepare
@@ -20,7 +21,6 @@ from spdnet.data.dataset import SPLITS
 from spdnet.data.names import printable, spreadsheet_safe
 from spdnet.runs import TrainedModel
 from spdnet.runs.confusion import Confusion
-from spdnet.runs.folder import write
 from spdnet.runs.report import write_report
 from spdnet.runs.run_folder import RunFolder
 from spdnet.runs.scores import class_scores, score
@@ -140,7 +140,7 @@ def _write_target(out: Path, text: str) -> None:
         with out.open("w", encoding="utf-8", errors="replace") as file:
             file.write(text)
     else:
-        write(Path(os.path.realpath(out)), text)
+        atomic_write(Path(os.path.realpath(out)), text)
 
 
 def run_report(run: Path) -> None:

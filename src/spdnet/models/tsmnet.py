@@ -179,8 +179,8 @@ class TSMNet(Model):
         return 40, 20
 
     @classmethod
-    def from_recipe(
-        cls, recipe: Any, n: int, n_classes: int, *, dims: tuple[int, ...], **settings: Any
+    def from_recipe(  # type: ignore[override]
+        cls, recipe: Any, n: int, n_classes: int, *, dims: tuple[int, ...] = (), **settings: Any
     ) -> "TSMNet":
         """Construct the network for a recipe: see :class:`spdnet.models.Model`."""
         if len(dims) != 2:

@@ -3,10 +3,11 @@
 import re
 from pathlib import Path
 
+from spdnet._files import atomic_write
 from spdnet.paper.reproduction import Row
 from spdnet.paper.results import ReproductionResults
 from spdnet.runs import RunFolder
-from spdnet.runs.folder import SharedFolder, write
+from spdnet.runs.folder import SharedFolder
 
 
 class ReproductionFolder(SharedFolder):
@@ -56,7 +57,7 @@ class ReproductionFolder(SharedFolder):
         file = self.path / data / f"data-{repeat + 1}.txt"
         if not file.is_file():
             file.parent.mkdir(parents=True, exist_ok=True)
-            write(file, digest + "\n")
+            atomic_write(file, digest + "\n")
         elif file.read_bytes().strip() != digest.encode():
             raise ValueError(
                 f"reproduce: expected the data that repeat {repeat + 1} in {self.path} began with, "

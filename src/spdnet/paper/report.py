@@ -3,11 +3,11 @@
 import re
 from pathlib import Path
 
+from spdnet._files import atomic_write
 from spdnet.data.names import printable
 from spdnet.paper import figures
 from spdnet.paper.folder import ReproductionFolder
 from spdnet.paper.results import ExperimentResults
-from spdnet.runs.folder import write
 from spdnet.runs.report.figures import Picture
 from spdnet.runs.report.render import render, results_of
 
@@ -41,8 +41,8 @@ def write_reproduction(folder: ReproductionFolder) -> Path:
     for experiment, pictures in zip(found.experiments, plots, strict=True):
         for name, picture in pictures.items():
             file = re.sub(r"[^\w-]+", "-", f"{experiment.data}-{name}")
-            write(folder.path / f"{file}.svg", printable(picture.svg, "\n") + "\n")
-    write(folder.report_file, page)
+            atomic_write(folder.path / f"{file}.svg", printable(picture.svg, "\n") + "\n")
+    atomic_write(folder.report_file, page)
     return folder.report_file
 
 

@@ -1,23 +1,24 @@
 """Run an experiment of the paper, on its data or on other data."""
 
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy
 import torch
 from numpy.typing import NDArray
 
+from spdnet._files import atomic_write
 from spdnet.baselines.estimator import subsample
-from spdnet.data import Dataset, Preprocessing, StoredArray, prepare
+from spdnet.data import Dataset, Preprocessing, StoredArray, make_split, prepare
 from spdnet.manifolds import log_euclidean
+from spdnet.paper.data import ExperimentData, held_out, load_data, make_matrices, tasks
 from spdnet.paper.folder import ReproductionFolder
-from spdnet.paper.problems import Problem, divide, held_out, load_problem, tasks
 from spdnet.paper.reproduction import Experiment, Reproduction, Row
 from spdnet.paper.results import ExperimentResults, NetworkCell, ReproductionResults, RowResults
 from spdnet.paper.verification import cosines, only, verify
-from spdnet.runs.cell import Cell, Score, Task, fit_and_score
-from spdnet.runs.folder import write
+from spdnet.runs import RunFolder
+from spdnet.runs.cell import Cell, Score, fit_and_score
 from spdnet.runs.methods import METHODS, Method, Where
 from spdnet.runs.pace import Pace
 from spdnet.runs.settings import Settings
@@ -28,11 +29,8 @@ from spdnet.training import make_fabric
 from spdnet.training.data import as_tensor
 from spdnet.training.evaluation import run_in_chunks
 
-#: methods that are run beside the networks in any case
-ALWAYS = ("nn-log-euclidean", "ridge")
 #: bytes of matrices on disk that other methods get at most
 _MOST_BYTES = 2**30
-_COSINE = "log-Euclidean cosine"
 
 
 def reproduce(
@@ -69,12 +67,12 @@ def reproduce(
     """
     watch = Watch() if watch is None else watch
     runs = [
-        _Run(wanted, experiment, load_problem(wanted, experiment), folder, watch)
+        _Run(wanted, experiment, load_data(wanted, experiment), folder, watch)
         for experiment in wanted.experiments()
     ]
     for run in runs:
         for repeat in range(run.repeats):  # raise errors before anything is written
-            held_out(run.problem, run.experiment.protocol, wanted.seed + repeat)
+            held_out(run.data, run.experiment.protocol, wanted.seed + repeat)
     settings = asdict(wanted)
     folder.require_same(settings)
     with folder.locked():
@@ -88,122 +86,138 @@ def reproduce(
             experiments=tuple(run.run() for run in runs),
         )
         folder.write_results(results)
-        write(folder.path / "table.txt", results.as_text())
-        write(folder.path / "table.csv", results.as_csv())
+        atomic_write(folder.path / "table.txt", results.as_text())
+        atomic_write(folder.path / "table.csv", results.as_csv())
     return results
 
 
+@dataclass
 class _Run:
     """One experiment of a reproduction."""
 
-    def __init__(
-        self,
-        wanted: Reproduction,
-        experiment: Experiment,
-        problem: Problem,
-        folder: ReproductionFolder,
-        watch: Watch,
-    ) -> None:
-        self.wanted = wanted
-        self.experiment = experiment
-        self.problem = problem
-        self.folder = folder
-        self.watch = watch
+    wanted: Reproduction
+    experiment: Experiment
+    data: ExperimentData
+    folder: ReproductionFolder
+    watch: Watch
+
+    def __post_init__(self) -> None:
+        wanted, experiment = self.wanted, self.experiment
         self.repeats = wanted.repeats or (1 if wanted.quick else experiment.repeats)
         self.epochs = wanted.epochs or (2 if wanted.quick else experiment.epochs)
         self.verifies = experiment.protocol == "verification"
+        self.methods = dict(_VERIFIED if self.verifies else _CLASSIFIED)
+        if wanted.baselines:
+            self.methods |= {b.method: METHODS[b.method] for b in experiment.baselines}
 
     def run(self) -> ExperimentResults:
         """Run all rows in all repeats."""
         experiment = self.experiment
-        methods = self._methods()
         cells: dict[str, list[Cell]] = {}
-        sizes: dict[str, Any] = {}
         pace = Pace(self.repeats)
+        found = None
         for repeat in range(self.repeats):
             runs = [self.folder.run_of(experiment.data, row, repeat) for row in experiment.rows]
             known = all(run.finished for run in runs)
             file = self.folder.matrices_file(experiment.data, repeat)
-            data = divide(
-                self.problem, experiment, self.wanted, repeat, file, on_source=self.watch.file
+            data = make_matrices(
+                self.data, experiment, self.wanted, repeat, file, on_source=self.watch.file
             )
-            self.preprocessing = Preprocessing(False, data.X.shape[-1], "sample", 0.0)
-            ready = prepare(
-                data, self.preprocessing, "refuse", self.wanted.dtype, on_matrix=self.watch.matrix
+            preprocessing = Preprocessing(False, data.X.shape[-1], "sample", 0.0)
+            data = prepare(
+                data, preprocessing, "refuse", self.wanted.dtype, on_matrix=self.watch.matrix
             )
-            self.folder.require_digest(experiment.data, repeat, ready.digest)
-            if repeat == 0:
-                sizes = self._sizes(ready, data)
-                self.watch.say(self._results(sizes, ()).introduction)
-            for name, method in methods.items():
-                cells.setdefault(name, []).append(self._method(name, method, ready, data, repeat))
+            self.folder.require_digest(experiment.data, repeat, data.digest)
+            if found is None:
+                found = self._describe(data)
+                instead = f" in place of {found.data}" if found.standin else ""
+                self.watch.say(f"{found.what}{instead}: {found.sizes}")
+            for name, method in self.methods.items():
+                cells.setdefault(name, []).append(self._method(name, method, data, repeat))
             for row in experiment.rows:
-                cells.setdefault(row.title, []).append(self._network(row, ready, data, repeat))
+                cell = self._network(row, data, preprocessing, repeat)
+                cells.setdefault(row.title, []).append(cell)
             file.unlink(missing_ok=True)  # it can be computed again
             if left := pace.after(repeat + 1, counts=not known):
                 self.watch.say(f"repeat {repeat + 1} of {self.repeats} done{left}")
-        paper = {b["method"]: b["paper"] for b in experiment.baselines}
+        assert found is not None  # there is a repeat
+        paper = {b.method: b.paper for b in experiment.baselines}
         rows = [
-            RowResults.from_cells(
-                _COSINE if method is None else method.title,
-                "method",
-                paper.get(name, {}),
-                cells[name],
-            )
-            for name, method in methods.items()
+            RowResults.from_cells(method.title, "method", paper.get(name, {}), cells[name])
+            for name, method in self.methods.items()
         ]
         if self.wanted.baselines:
-            rows += [RowResults(kind="cited", **cited) for cited in experiment.cited]
+            rows += [RowResults(kind="cited", **c.to_json()) for c in experiment.cited]
         rows += [
-            RowResults.from_cells(
-                row.title, "network", row.paper, cells[row.title], timed=row.is_timed
-            )
-            for row in experiment.rows
+            RowResults.from_cells(r.title, "network", r.paper, cells[r.title], timed=r.is_timed)
+            for r in experiment.rows
         ]
-        return self._results(sizes, tuple(rows))
+        return replace(found, rows=tuple(rows))
 
-    def _results(self, sizes: dict[str, Any], rows: tuple[RowResults, ...]) -> ExperimentResults:
+    def _describe(self, data: Dataset) -> ExperimentResults:
+        """Return the results without rows."""
+        assert data.split is not None  # set by make_matrices()
+        train = data.split == "train"
+        found = tasks(data, self.experiment.measures) if self.verifies else {}
         return ExperimentResults(
             data=self.experiment.data,
-            what=self.problem.title,
-            standin=self.problem.standin,
-            protocol=self.problem.division(self.experiment.protocol),
+            what=self.data.title,
+            standin=self.data.standin,
+            protocol=self.data.protocol(self.experiment.protocol),
             repeats=self.repeats,
             epochs=self.epochs,
             minutes=self.experiment.minutes,
             measures=tuple(self.experiment.measures),
-            **sizes,
-            rows=rows,
+            size=data.X.shape[-1],
+            classes=len(set(data.label_names[train].tolist())),
+            n_train=int(train.sum()),
+            n_test=int((~train).sum()),
+            tasks={name: int(chosen.sum()) for name, chosen in found.items()},
+            rows=(),
         )
 
-    def _methods(self) -> dict[str, Method | None]:
-        """Return the methods beside the networks; None is the cosine of logarithms."""
-        if self.verifies:
-            found: dict[str, Method | None] = {"cosine": None}
-        else:
-            found = {name: METHODS[name] for name in ALWAYS}
-        if self.wanted.baselines:
-            found |= {b["method"]: METHODS[b["method"]] for b in self.experiment.baselines}
-        return found
+    def _method(self, name: str, method: Method, data: Dataset, repeat: int) -> Cell:
+        """Fit a method, or read its result."""
+        file = self.folder.cell_file(self.experiment.data, name, repeat)
+        if (before := Cell.find(file)) is not None:
+            return before
+        self.watch.say(f"repeat {repeat + 1} of {self.repeats}: {method.title}")
 
-    def _sizes(self, ready: Dataset, data: Dataset) -> dict[str, Any]:
-        assert ready.split is not None
-        assert ready.y is not None
-        train = ready.split == "train"
-        found = tasks(data, self.experiment.measures) if self.verifies else {}
-        return {
-            "size": ready.X.shape[-1],
-            "classes": len(set(ready.y[train].tolist())),
-            "n_train": int(train.sum()),
-            "n_test": int((~train).sum()),
-            "tasks": {name: int(chosen.sum()) for name, chosen in found.items()},
-        }
+        def verified(estimator: Any, X: Any) -> Score:
+            return self._verify(data, lambda part: estimator.similarity(part.X[:], part.X[:]))
 
-    def _network(self, row: Row, ready: Dataset, data: Dataset, repeat: int) -> Cell:
+        device = str(make_fabric(self.wanted.device).device)
+        where = Where(data.X.shape[-1], self.wanted.seed + repeat, device)
+        some, notes = _in_memory(data)
+        split = make_split(some, who="reproduce")
+        score = verified if self.verifies else None
+        cell = fit_and_score(method, some.X, split, where, score=score, notes=notes)
+        if cell.error:
+            self.watch.say(f"{method.title}: {cell.error}")
+        cell.write(file)
+        return cell
+
+    def _network(
+        self, row: Row, data: Dataset, preprocessing: Preprocessing, repeat: int
+    ) -> NetworkCell:
         """Train a network; if it fails, the cell holds the error."""
-        dims = row.dims_for(ready.X.shape[-1])
+        dims = row.dims_for(data.X.shape[-1])
+        folder = self.folder.run_of(self.experiment.data, row, repeat)
         try:
-            return self._trained(row, dims, ready, data, repeat)
+            if not folder.finished:
+                self.watch.say(f"repeat {repeat + 1} of {self.repeats}: {row.title}")
+                self._train(row, dims, data, preprocessing, repeat, folder)
+            found, history = folder.run_results(), folder.metrics()
+            return NetworkCell(
+                score=self._verify_network(folder, data)
+                if self.verifies
+                else Score({"accuracy": found.parts["test"].accuracy}),
+                dims=dims,
+                epoch_seconds=float(numpy.median([epoch["seconds"] for epoch in history])),
+                history=tuple(history),
+                device=found.device,
+                clipped=max(found.raised, default=None),
+            )
         except OSError:  # such as a full disk, which is no result
             self.watch.end()
             raise
@@ -213,51 +227,17 @@ class _Run:
             self.watch.say(f"{row.title}: {text}")
             return NetworkCell(score=None, error=text, dims=dims)
 
-    def _trained(
+    def _train(
         self,
         row: Row,
         dims: tuple[int, ...],
-        ready: Dataset,
         data: Dataset,
+        preprocessing: Preprocessing,
         repeat: int,
-    ) -> NetworkCell:
-        """Train or resume a network, or read its results."""
-        folder = self.folder.run_of(self.experiment.data, row, repeat)
-        if not folder.finished:
-            self.watch.say(f"repeat {repeat + 1} of {self.repeats}: {row.title}")
-            learn = ready
-            if self.verifies:
-                assert ready.split is not None  # divide() has named the parts
-                learn = only(ready, ready.split == "train")
-            settings, scored = self._settings(row, dims, repeat), not self.verifies
-            training = Training(settings, learn, self.preprocessing, notes=scored, curves=scored)
-            training.run(folder, Session(settings.device, watch=self.watch))
-        found, history = folder.run_results(), folder.metrics()
-        return NetworkCell(
-            score=self._verified_network(folder.path, ready, data)
-            if self.verifies
-            else Score({"accuracy": found.parts["test"].accuracy}),
-            dims=dims,
-            epoch_seconds=float(numpy.median([epoch["seconds"] for epoch in history])),
-            history=tuple(history),
-            device=found.device,
-            clipped=max(found.raised, default=None),
-        )
-
-    def _verified_network(self, path: Any, ready: Dataset, data: Dataset) -> Score:
-        trained = TrainedModel.load(path, device=self.wanted.device)
-        function = trained.model if self.wanted.score == "logits" else trained.model.features
-        weight = next(trained.model.parameters())
-
-        def embed(chosen: Dataset) -> NDArray[Any]:
-            with torch.no_grad():
-                X = as_tensor(chosen.inputs).to(weight.device)
-                return run_in_chunks(function, X, check=False).flatten(1).double().cpu().numpy()
-
-        return self._verified(lambda chosen: cosines(embed(chosen)), ready, data)
-
-    def _settings(self, row: Row, dims: tuple[int, ...], repeat: int) -> Settings:
-        return Settings(
+        folder: RunFolder,
+    ) -> None:
+        """Train or resume a network; for verification on the training set only."""
+        settings = Settings(
             data=self.wanted.standin or self.experiment.data,
             recipe=self.wanted.recipe,
             dims=dims,
@@ -269,59 +249,54 @@ class _Run:
             dtype=self.wanted.dtype,
             baseline=False,
         )
+        if self.verifies:
+            assert data.split is not None  # set by make_matrices()
+            data = only(data, data.split == "train")
+        scored = not self.verifies
+        training = Training(settings, data, preprocessing, notes=scored, curves=scored)
+        training.run(folder, Session(settings.device, watch=self.watch))
 
-    def _method(
-        self, name: str, method: Method | None, ready: Dataset, data: Dataset, repeat: int
-    ) -> Cell:
-        """Fit another method, or read its result."""
-        file = self.folder.cell_file(self.experiment.data, name, repeat)
-        if (before := Cell.find(file)) is not None:
-            return before
-        title = _COSINE if method is None else method.title
-        self.watch.say(f"repeat {repeat + 1} of {self.repeats}: {title}")
-        if method is None:
-            score = self._verified(
-                lambda chosen: cosines(
-                    log_euclidean.vectors(as_tensor(chosen.inputs)[:].double()).numpy()
-                ),
-                ready,
-                data,
-            )
-            cell = Cell(score=score)
-        else:
-            device = str(make_fabric(self.wanted.device).device)
-            where = Where(ready.X.shape[-1], self.wanted.seed + repeat, device)
+    def _verify_network(self, folder: RunFolder, data: Dataset) -> Score:
+        trained = TrainedModel.load(folder.path, device=self.wanted.device)
+        function: Any = trained.model
+        if self.wanted.score == "features":
+            function = function.features
+        weight = next(trained.model.parameters())
 
-            def verified(estimator: Any, X: Any) -> Score:
-                return self._verified(
-                    lambda chosen: estimator.similarity(chosen.X[:], chosen.X[:]), ready, data
-                )
+        def similarity(part: Dataset) -> NDArray[Any]:
+            with torch.no_grad():
+                X = as_tensor(part.inputs).to(weight.device)
+                outputs = run_in_chunks(function, X, check=False).flatten(1).double()
+            return cosines(outputs.cpu().numpy())
 
-            task, notes = _task(ready)
-            cell = fit_and_score(
-                method, task, where, score=verified if self.verifies else None, notes=notes
-            )
-            if cell.error:
-                self.watch.say(f"{title}: {cell.error}")
-        cell.write(file)
-        return cell
+        return self._verify(data, similarity)
 
-    def _verified(
-        self, similarity: Callable[[Dataset], NDArray[Any]], ready: Dataset, data: Dataset
-    ) -> Score:
-        return verify(similarity, ready, tasks(data, self.experiment.measures))
+    def _verify(self, data: Dataset, similarity: Callable[[Dataset], NDArray[Any]]) -> Score:
+        return verify(similarity, data, tasks(data, self.experiment.measures))
 
 
-def _task(ready: Dataset) -> tuple[Task, tuple[str, ...]]:
+class _LogCosine:
+    """Cosine of the angle between logarithms, with the interface of a method that verifies."""
+
+    def fit(self, X: Any, y: Any) -> "_LogCosine":
+        return self
+
+    def similarity(self, X: Any, Y: Any) -> NDArray[Any]:
+        return cosines(log_euclidean.vectors(torch.from_numpy(X).double()).numpy())
+
+
+#: methods that are run beside the networks in any case
+_VERIFIED = {"cosine": Method("log-Euclidean cosine", lambda where: _LogCosine())}
+_CLASSIFIED = {name: METHODS[name] for name in ("nn-log-euclidean", "ridge")}
+
+
+def _in_memory(data: Dataset) -> tuple[Dataset, tuple[str, ...]]:
     """Load the matrices for a method into memory, with a note if they are a subset."""
-    assert ready.y is not None  # divide() has given it
-    assert ready.split is not None
-    codes = numpy.unique(ready.y, return_inverse=True)[1].reshape(-1)
-    held = ready.split == "test"
-    if not isinstance(ready.X, StoredArray) or ready.X.nbytes <= _MOST_BYTES:
-        return Task(numpy.asarray(ready.X), codes, held, None), ()
-    train = numpy.flatnonzero(~held)
-    few = train[subsample(codes[train], max(1, _MOST_BYTES * len(codes) // ready.X.nbytes))]
-    index = numpy.sort(numpy.concatenate([few, numpy.flatnonzero(held)]))
-    task = Task(ready.X[index], codes[index], held[index], None)
-    return task, (f"fitted to {len(few)} of {len(train)} matrices, as many as fit in memory",)
+    assert data.split is not None  # set by make_matrices()
+    if not isinstance(data.X, StoredArray) or data.X.nbytes <= _MOST_BYTES:
+        return replace(data, X=numpy.asarray(data.X)), ()
+    train, test = (numpy.flatnonzero(data.split == part) for part in ("train", "test"))
+    few = train[subsample(data.codes[train], max(1, _MOST_BYTES * len(data) // data.X.nbytes))]
+    some = data.take(numpy.sort(numpy.concatenate([few, test])))
+    note = f"fitted to {len(few)} of {len(train)} matrices, as many as fit in memory"
+    return replace(some, X=some.X[:]), (note,)

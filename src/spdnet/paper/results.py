@@ -13,22 +13,13 @@ from spdnet.runs.record import Record
 from spdnet.runs.results import Spread
 from spdnet.runs.tables import csv_table, text_table
 
-MEASURES = ("accuracy", "control", "handheld", "all")
-
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkCell(Cell):
     """Result of one network in one repeat.
 
-    Attributes
-    ----------
-    dims : tuple of int
-    epoch_seconds : float
-        Median time of an epoch.
-    history : tuple of dict
-        Metrics of each epoch.
-    clipped : float or None
-        Largest fraction of the eigenvalues that a ReEig raised.
+    ``epoch_seconds`` is the median time of an epoch, ``history`` holds the metrics of each epoch,
+    ``clipped`` is the largest fraction of the eigenvalues that a ReEig raised.
     """
 
     dims: tuple[int, ...]
@@ -39,26 +30,11 @@ class NetworkCell(Cell):
 
 @dataclass(frozen=True, kw_only=True)
 class RowResults(Record):
-    """Scores of one method over the repeats, beside those of the paper.
+    """Scores of one method by measure, ``ours`` and those of the ``paper``, in percent.
 
-    Attributes
-    ----------
-    title : str
-    kind : {"network", "method", "cited"}
-        ``cited`` methods are not run; ``why`` says why.
-    paper : dict of float
-        What the paper reports, in percent.
-    ours : dict of Spread
-        By measure; empty if all repeats failed.
-    repeats, of : int
-        Number of repeats that succeeded, and of all repeats.
-    errors, notes : tuple of str
-    dims, device, history, roc, equal_error, clipped
-        Those of the first repeat.
-    seconds : float or None
-        Time of an epoch, mean over the repeats.
-    timed : bool
-        Whether the paper reports the time of this network.
+    ``repeats`` of ``of`` repeats succeeded. ``dims``, ``device``, ``history``, ``roc``,
+    ``equal_error`` and ``clipped`` are those of the first; ``seconds`` is the mean time of an
+    epoch, which the paper reports if ``timed``. A ``cited`` method is not run; ``why`` says why.
     """
 
     title: str
@@ -91,14 +67,14 @@ class RowResults(Record):
     ) -> "RowResults":
         """Summarize the repeats that did not fail."""
         good = [(cell, cell.score) for cell in cells if cell.score is not None]
-        values = {m: [s.values[m] for _, s in good if m in s.values] for m in MEASURES}
+        measures = dict.fromkeys(name for _, score in good for name in score.values)
         networks = [cell for cell, _ in good if isinstance(cell, NetworkCell)]
         seconds = [cell.epoch_seconds for cell in networks if cell.epoch_seconds is not None]
         return cls(
             title=title,
             kind=kind,
             paper=paper,
-            ours={measure: Spread.of(found) for measure, found in values.items() if found},
+            ours={m: Spread.of([s.values[m] for _, s in good if m in s.values]) for m in measures},
             repeats=len(good),
             of=len(cells),
             errors=tuple(dict.fromkeys(cell.error for cell in cells if cell.error is not None)),
@@ -132,20 +108,10 @@ class RowResults(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class ExperimentResults(Record):
-    """Results of one experiment.
+    """Results of one experiment: ``data`` of the paper, or ``what`` is used as a ``standin``.
 
-    Attributes
-    ----------
-    data : str
-        Name of the data set of the paper.
-    what : str
-        Title of the data that were used.
-    standin : bool
-        Whether other data were used in place of the paper's.
-    minutes : float
-        Time of an epoch of SPDNet-3BiRe in the paper.
-    tasks : dict of int
-        Number of test matrices of each verification task.
+    ``minutes`` is the time of an epoch of SPDNet-3BiRe in the paper, ``tasks`` the number of test
+    matrices of each verification task.
     """
 
     data: str
@@ -169,12 +135,6 @@ class ExperimentResults(Record):
         found = {name for row in self.rows for name in row.ours}
         known = tuple(name for name in self.measures if name in found)
         return known or (("all",) if "all" in found else self.measures)
-
-    @property
-    def introduction(self) -> str:
-        """The data and the protocol, in one line."""
-        instead = f" in place of {self.data}" if self.standin else ""
-        return f"{self.what}{instead}: {self.sizes}"
 
     @property
     def sizes(self) -> str:
@@ -246,7 +206,7 @@ class ReproductionResults(Record):
 
     def as_csv(self) -> str:
         """Return the scores in percent as CSV, one row per score."""
-        head = ["data", "standin", "quick", "method", "measure", "paper", "repeat", "value", "s_per_epoch"]
+        head = ["data", "standin", "quick", "method", "measure", "paper", "repeat", "value"]
         rows: list[Sequence[Any]] = []
         for experiment in self.experiments:
             what = spreadsheet_safe(experiment.what) if experiment.standin else ""
@@ -260,4 +220,4 @@ class ReproductionResults(Record):
                     for i, value in enumerate(row.ours[measure].known, 1):
                         seconds = "" if row.seconds is None else row.seconds
                         rows.append([*about, i, 100 * value, seconds])
-        return csv_table(head, rows)
+        return csv_table([*head, "s_per_epoch"], rows)

@@ -11,7 +11,8 @@ import numpy
 from numpy.typing import NDArray
 from sklearn.model_selection import GridSearchCV, StratifiedGroupKFold, StratifiedKFold
 
-from spdnet.runs.folder import write
+from spdnet._files import atomic_write
+from spdnet.data import Split
 from spdnet.runs.methods import Method, Where
 from spdnet.runs.record import Record
 from spdnet.training.device import threads_for
@@ -38,17 +39,7 @@ class Score(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Cell(Record):
-    """Result of one method in one repeat.
-
-    Attributes
-    ----------
-    score : Score or None
-        None if the method failed.
-    error : str or None
-        Message of the exception if the method failed.
-    parameters : dict
-        Values that the search selected.
-    """
+    """Score, or error, of one method in one repeat; ``parameters`` are those of the search."""
 
     score: Score | None
     error: str | None = None
@@ -75,24 +66,16 @@ class Cell(Record):
     def write(self, file: Path) -> None:
         """Write the cell to a file."""
         file.parent.mkdir(parents=True, exist_ok=True)
-        write(file, self.to_text())
-
-
-@dataclass(frozen=True)
-class Task:
-    """What a method is fitted to and scored on."""
-
-    X: Any
-    codes: NDArray[numpy.int64]
-    held: NDArray[numpy.bool_]
-    groups: NDArray[Any] | None
+        atomic_write(file, self.to_text())
 
 
 def fit_and_score(
     method: Method,
-    task: Task,
+    X: Any,
+    split: Split,
     where: Where,
     *,
+    groups: NDArray[Any] | None = None,
     tune: bool = False,
     score: Callable[[Any, Any], Score] | None = None,
     notes: tuple[str, ...] = (),
@@ -102,8 +85,13 @@ def fit_and_score(
     Parameters
     ----------
     method : Method
-    task : Task
+    X : array or list
+        Matrices, sets or images, as the method takes them.
+    split : Split
+        With a training set and a test set.
     where : Where
+    groups : array, optional
+        Groups that the search keeps together.
     tune : bool
         Search the parameters of the method on the training set first.
     score : callable, optional
@@ -111,9 +99,8 @@ def fit_and_score(
     notes : tuple of str
         Notes for the reader.
     """
-    X, codes = task.X, task.codes
-    train, test = numpy.flatnonzero(~task.held), numpy.flatnonzero(task.held)
-    groups = None if task.groups is None else task.groups[train]
+    codes, train, test = split.codes, split.parts["train"], split.parts["test"]
+    groups = None if groups is None else groups[train]
     found: dict[str, Any] = {}
     with warnings.catch_warnings(record=True) as caught, threads_for(where.n):
         warnings.simplefilter("always")

@@ -5,19 +5,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy
-from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 
 from spdnet._checks import require_choice
-from spdnet.data import Dataset, Preprocessing, hold_out, load_dataset, prepare
+from spdnet._files import atomic_write
+from spdnet.data import Dataset, Preprocessing, Split, load_dataset, make_split, prepare
 from spdnet.data.digits import EMBEDDED
 from spdnet.options.kinds import Number
 from spdnet.options.option import check_options, document, same
 from spdnet.options.run import TEST_SIZE, DataOptions, RunOptions
-from spdnet.runs.cell import Cell, Task, fit_and_score
+from spdnet.runs.cell import Cell, fit_and_score
 from spdnet.runs.comparison import ComparisonResults, MethodRow
 from spdnet.runs.comparison_folder import ComparisonFolder
-from spdnet.runs.folder import write
 from spdnet.runs.methods import METHODS, Method, Where
 from spdnet.runs.pace import Pace
 from spdnet.runs.watch import Watch
@@ -125,17 +124,14 @@ def compare(
     data = prepare(replace(arrays, X=numpy.asarray(arrays.X)), preprocessing, settings.bad)
     if data.note:
         watch.say(data.note)
-    assert data.y is not None  # the data were read with labels
-    classes = [name for name in data.classes if name in set(data.y.tolist())]
-    codes = numpy.array([classes.index(label) for label in data.y])
-    if len(classes) < 2:
-        raise ValueError(f"compare: expected at least two classes, got {classes[0]!r} only")
+    seen = set(data.label_names.tolist())
+    data = replace(data, classes=[name for name in data.classes if name in seen])
     inputs = _inputs(data, settings)
     methods = _methods(settings, inputs)
     protocol = _protocol(settings, data)
-    repeats = settings.repeats or (1 if protocol == "file" else 10)
-    parts = [_part(protocol, data, codes, settings, i) for i in range(repeats)]
     groups = data.groups if protocol == "groups" else None
+    repeats = settings.repeats or (1 if protocol == "file" else 10)
+    splits = [_split(protocol, data, settings, i) for i in range(repeats)]
     device = str(make_fabric(settings.device).device)
     plain = settings.identity() | {
         "protocol": protocol,
@@ -143,11 +139,10 @@ def compare(
         "digest": data.digest,
     }
     folder.require_same(plain)
-    n_train = tuple(int((~held).sum()) for held in parts)
-    what = replace(preprocessing, raw=False).describe(len(codes))
+    what = replace(preprocessing, raw=False).describe(len(data))
     watch.say(
-        f"{what}, {len(classes)} classes; {protocol}: {repeats} x {n_train[0]} training and "
-        f"{len(codes) - n_train[0]} test matrices{_groups(groups, parts[0])}; {len(methods)} methods"
+        f"{what}, {len(data.classes)} classes; {protocol}, {repeats} repeats: {splits[0].sizes}; "
+        f"{len(methods)} methods"
     )
     with folder.locked():
         earlier = folder.require_same(plain).get("methods")  # may have changed meanwhile
@@ -156,7 +151,7 @@ def compare(
         folder.begin({**plain, "methods": named})
         cells: dict[str, list[Cell | None]] = {name: [] for name in named}
         pace = Pace(repeats)
-        for i, held in enumerate(parts):
+        for i, split in enumerate(splits):
             fresh = False
             for name in named:
                 file = folder.cell_file(name, i)
@@ -165,8 +160,8 @@ def compare(
                     method, fresh = methods[name], True
                     watch.working(f"repeat {i + 1}: {method.title}")
                     where = Where(preprocessing.n, settings.seed + i, device, settings.epochs)
-                    task = Task(inputs[method.takes], codes, held, groups)
-                    cell = fit_and_score(method, task, where, tune=settings.tune)
+                    X = inputs[method.takes]
+                    cell = fit_and_score(method, X, split, where, groups=groups, tune=settings.tune)
                     cell.write(file)
                     watch.say(f"repeat {i + 1}  {method.title:36} {_line(cell)}")
                 cells[name].append(cell)
@@ -179,22 +174,22 @@ def compare(
             repeats=repeats,
             tune=settings.tune,
             data=what,
-            n=len(codes),
+            n=len(data),
             size=preprocessing.n,
-            classes=tuple(classes),
-            n_train=n_train,
-            chance=float(numpy.mean([_chance(codes, held) for held in parts])),
+            classes=tuple(data.classes),
+            n_train=tuple(len(split.parts["train"]) for split in splits),
+            chance=float(numpy.mean([split.chance for split in splits])),
             rows=tuple(
                 MethodRow.from_cells(
-                    name, METHODS[name].title, METHODS[name].dims_for(preprocessing.n), found
+                    name, METHODS[name].title, METHODS[name].dims(preprocessing.n), found
                 )
                 for name, found in cells.items()
             ),
         )
         folder.write_results(results)
-        write(folder.path / "table.txt", results.as_text())
-        write(folder.path / "table.csv", results.as_csv())
-        write(folder.path / "table.tex", results.as_latex())
+        atomic_write(folder.path / "table.txt", results.as_text())
+        atomic_write(folder.path / "table.csv", results.as_csv())
+        atomic_write(folder.path / "table.tex", results.as_latex())
     return results
 
 
@@ -238,36 +233,19 @@ def _protocol(settings: Comparison, data: Dataset) -> str:
     return settings.protocol
 
 
-def _part(
-    protocol: str,
-    data: Dataset,
-    codes: NDArray[numpy.int64],
-    settings: Comparison,
-    repeat: int,
-) -> NDArray[numpy.bool_]:
-    """Return a mask of the test set of a repeat, the same for all methods."""
-    if protocol == "file":
-        held = numpy.asarray(data.split == "test")
-    else:
-        groups = data.groups if protocol == "groups" else None
-        held = hold_out(codes, settings.test_size, groups=groups, seed=settings.seed + repeat)
-    if not held.any():
+def _split(protocol: str, data: Dataset, settings: Comparison, repeat: int) -> Split:
+    """Split the data for a repeat, the same for all methods."""
+    is_file = protocol == "file"
+    named = numpy.where(data.split == "test", "test", "train") if is_file else None
+    split = make_split(
+        replace(data, split=named, groups=data.groups if protocol == "groups" else None),
+        test=0.0 if is_file else settings.test_size,
+        seed=settings.seed + repeat,
+        who="compare",
+    )
+    if split.scored != "test":
         raise ValueError(
-            "compare: expected matrices to hold out, got none"
-            + (" in the part 'test'" if protocol == "file" else "; classes have too few members")
+            "compare: expected a test set, got none"
+            + (" in the split of the data" if is_file else "; classes have too few members")
         )
-    if len(set(codes[~held].tolist())) < 2:
-        raise ValueError("compare: expected two classes or more to train on, got fewer")
-    return held
-
-
-def _chance(codes: NDArray[numpy.int64], held: NDArray[numpy.bool_]) -> float:
-    """Return the accuracy of always predicting the most frequent class of the training set."""
-    return float(numpy.mean(codes[held] == numpy.bincount(codes[~held]).argmax()))
-
-
-def _groups(groups: NDArray[Any] | None, held: NDArray[numpy.bool_]) -> str:
-    """Say how many groups are in the test set."""
-    if groups is None:
-        return ""
-    return f" ({len(numpy.unique(groups[held]))} of {len(numpy.unique(groups))} groups)"
+    return split

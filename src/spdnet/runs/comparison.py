@@ -12,22 +12,10 @@ from spdnet.runs.tables import csv_table, text_table
 
 @dataclass(frozen=True)
 class MethodRow(Record):
-    """Scores of one method over the repeats.
+    """Scores of one method over the repeats, None if all failed.
 
-    Attributes
-    ----------
-    method, title : str
-    dims : tuple of int or None
-        Sizes of a network; None for other methods.
-    repeats, of : int
-        Number of repeats that succeeded, and of all repeats.
-    accuracy, fit_seconds, predict_seconds : Spread or None
-        None if no repeat succeeded.
-    errors, warnings : tuple of str
-        Distinct messages.
-    parameters : tuple of dict
-        Values that the search selected in each repeat.
-    devices : tuple of str
+    ``repeats`` of ``of`` repeats succeeded. ``dims`` are the sizes of a network, ``parameters`` the
+    values that the search selected in each repeat.
     """
 
     method: str
@@ -91,23 +79,8 @@ class MethodRow(Record):
 class ComparisonResults(Record):
     """Results of a comparison.
 
-    Attributes
-    ----------
-    settings : dict
-        The settings by name, other than those below.
-    protocol : str
-    repeats : int
-    tune : bool
-    data : str
-        Number and kind of the samples.
-    n, size : int
-        Number and size of the matrices.
-    classes : tuple of str
-    n_train : tuple of int
-        Number of training matrices in each repeat.
-    chance : float
-        Accuracy of always predicting the most frequent class.
-    rows : tuple of MethodRow
+    ``data`` describes the samples, ``settings`` holds the settings that have no field here, and
+    ``chance`` is the accuracy of always predicting the most frequent class.
     """
 
     settings: dict[str, Any]

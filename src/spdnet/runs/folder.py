@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import numpy
 import torch
 
+from spdnet._files import atomic_write, is_draft
 from spdnet._lock import LOCK, locked
 from spdnet.runs.record import Record, read_json
 
@@ -71,7 +72,7 @@ class Folder:
     def is_free(self) -> bool:
         """Whether the folder is missing, or holds only a lock and drafts of killed processes."""
         return not self.path.exists() or all(
-            path.name == LOCK or _is_draft(path) for path in self.path.iterdir()
+            path.name == LOCK or is_draft(path) for path in self.path.iterdir()
         )
 
     @contextmanager
@@ -83,18 +84,18 @@ class Folder:
             "for it, or name another folder"
         )
         with locked(self.path, busy):
-            for draft in filter(_is_draft, self.path.rglob("*")):
+            for draft in filter(is_draft, self.path.rglob("*")):
                 draft.unlink(missing_ok=True)
             yield
 
     def write_results(self, results: Record) -> None:
         """Write ``results.json``."""
-        write(self.results_file, results.to_text())
+        atomic_write(self.results_file, results.to_text())
 
     def write_environment(self, seed: int, **more: Any) -> None:
         """Write versions, machine and command."""
         text = json.dumps({**_environment(seed), **more}, indent=2)
-        write(self.environment_file, text + "\n")
+        atomic_write(self.environment_file, text + "\n")
 
     def environment(self) -> dict[str, Any]:
         """Return versions, machine and command, as they were at the start."""
@@ -114,12 +115,7 @@ class SharedFolder(Folder):
     may_change: ClassVar[tuple[str, ...]]
 
     def require_same(self, settings: dict[str, Any]) -> dict[str, Any]:
-        """Return the settings of the first call; raise an error if others differ from them.
-
-        Raises
-        ------
-        ValueError, FileExistsError
-        """
+        """Return the settings of the first call; raise an error if others differ from them."""
         who, what = self.command.split()[1], self.settings_file.stem
         if not self.exists:
             if not self.is_free:
@@ -139,27 +135,9 @@ class SharedFolder(Folder):
 
     def begin(self, settings: dict[str, Any]) -> None:
         """Write the settings, and on the first call the environment."""
-        write(self.settings_file, json.dumps(settings, indent=1) + "\n")
+        atomic_write(self.settings_file, json.dumps(settings, indent=1) + "\n")
         if not self.environment_file.is_file():
             self.write_environment(settings["seed"])
-
-
-def write(path: Path, text: str) -> None:
-    """Write a text file atomically."""
-    draft = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with draft.open("w", encoding="utf-8", errors="replace") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
-
-
-def _is_draft(path: Path) -> bool:
-    """Return True for a file that a killed process has left half written."""
-    return path.name.startswith(".") and path.name.endswith(".part")
 
 
 def _environment(seed: int) -> dict[str, Any]:

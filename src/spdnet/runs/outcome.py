@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import cast
 
 from spdnet.data import Dataset, Split
-from spdnet.models.model import dims_of
+from spdnet.models.model import dims_of, get_trait
 from spdnet.runs import findings, scores
 from spdnet.runs.confusion import Confusion
 from spdnet.runs.divide import describe
@@ -23,14 +23,14 @@ _SPECTRA_ENTRIES = 2**21
 def outcome(
     settings: Settings,
     data: Dataset,
-    division: Split,
+    split: Split,
     trained: TrainedModel,
     trainer: Trainer,
     notes: list[str],
     watch: Watch,
 ) -> RunResults:
     """Score the network and the baseline on all parts, and compute spectra and times."""
-    codes, parts, scored = division.codes, division.parts, cast(Part, division.scored)
+    codes, parts, scored = split.codes, split.parts, cast(Part, split.scored)
     history = trainer.progress.history
     trained.model.eval()
     started = time.perf_counter()
@@ -46,15 +46,15 @@ def outcome(
     baseline = None
     seconds = sum(row["seconds"] for row in history)
     found = RunResults(
-        data=describe(data, trained.preprocessing, division),
+        data=describe(data, trained.preprocessing, split),
         signals=trained.preprocessing.signals,
         scored=scored,
         parts={
-            cast(Part, name): scores.score(logits[i], codes[i], division.groups.get(name))
+            cast(Part, name): scores.score(logits[i], codes[i], split.groups.get(name))
             for name, i in parts.items()
             if len(i)
         },
-        chance=division.chance,
+        chance=split.chance,
         classes=tuple(data.classes),
         confusion=confusion,
         per_class=scores.class_scores(confusion, data.classes),
@@ -74,7 +74,8 @@ def outcome(
         raised_in_training=tuple(row.clipped for row in in_training if row.clipped is not None),
         raised_of=len(learned),
     )
-    if text := findings.flattened(found, trained.recipe.eps):
+    can_center = "center" in get_trait(trained.model, "hyperparameters")
+    if text := findings.flattened(found, trained.recipe.eps, can_center=can_center):
         notes.append(text)
         watch.say(f"note: {text}")
     if settings.baseline:

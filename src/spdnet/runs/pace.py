@@ -2,16 +2,9 @@
 
 import time
 
-_WORTH_SAYING = 10.0  # seconds
-
 
 class Pace:
-    """Estimate the remaining time of steps of about the same length.
-
-    Parameters
-    ----------
-    total : int
-        Number of steps, including those that were done before.
+    """Estimate the remaining time of ``total`` steps of about the same length.
 
     Examples
     --------
@@ -26,14 +19,13 @@ class Pace:
         self._taken: list[float] = []
 
     def after(self, done: int, *, counts: bool = True) -> str:
-        """Return for example ``", about 4 min left"``; a step that was done before is not counted."""
+        """Return for example ``", about 4 min left"``; steps done before do not count."""
         now = time.monotonic()
         if counts:
             self._taken.append(now - self._began)
         self._began = now
-        if not self._taken:
-            return ""
-        return time_left(sum(self._taken) / len(self._taken) * (self.total - done))
+        mean = sum(self._taken) / max(1, len(self._taken))
+        return time_left(mean * (self.total - done))
 
 
 def time_left(seconds: float) -> str:
@@ -45,7 +37,7 @@ def time_left(seconds: float) -> str:
     >>> time_left(4), time_left(61), time_left(600), time_left(9000)
     ('', ', about 61 s left', ', about 10 min left', ', about 2.5 h left')
     """
-    if seconds < _WORTH_SAYING:
+    if seconds < 10:
         return ""
     if seconds < 100:
         return f", about {seconds:.0f} s left"

@@ -1,22 +1,21 @@
 """Typed records that are stored as JSON."""
 
 import json
-import math
 import reprlib
-import types
-from collections.abc import Mapping
+import sys
 from dataclasses import MISSING, dataclass, fields
-from functools import cache
 from pathlib import Path
-from typing import Any, Literal, Self, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
+
+_KINDS = {str: "text", int: "an integer", float: "a finite number", bool: "true or false"}
 
 
 @dataclass(frozen=True)
 class Record:
     """Base of dataclasses whose field types describe a JSON object.
 
-    Field types are ``str``, ``int``, ``float`` (finite), ``bool``, ``None``, ``Any``, literals,
-    unions, other records, ``tuple[T, ...]`` (a JSON array) and ``dict[str, T]``. The metadata entry
+    Field types are ``str``, ``int``, ``float`` (finite), ``bool``, ``Any``, literals, other
+    records, ``tuple[T, ...]`` (a JSON array), ``dict[str, T]`` and ``T | None``. The metadata entry
     ``key`` of a field replaces its name in the file.
 
     Examples
@@ -33,13 +32,15 @@ class Record:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values for :func:`json.dumps`."""
-        return {
-            key: _plain(getattr(self, name)) for key, (name, _, _) in _schema(type(self)).items()
-        }
+        return {f.metadata.get("key", f.name): _plain(getattr(self, f.name)) for f in fields(self)}
+
+    def to_text(self) -> str:
+        """Return the text of a JSON file."""
+        return json.dumps(self.to_json(), indent=1, allow_nan=False) + "\n"
 
     @classmethod
-    def from_json(cls, values: Any, where: str = "") -> Self:
-        """Build the record from plain values and check their types.
+    def from_json(cls, values: Any, where: str = "results") -> Self:
+        """Build the record from plain values.
 
         Raises
         ------
@@ -47,17 +48,16 @@ class Record:
             A field is missing, unknown or of another type; the message names it.
         """
         if not isinstance(values, dict):
-            raise ValueError(f"expected named values{_at(where)}, got {reprlib.repr(values)}")
-        schema = _schema(cls)
-        if unknown := values.keys() - schema.keys():
-            raise ValueError(f"expected no field {min(unknown)!r}{_at(where)}")
-        found = {}
-        for key, (name, kind, required) in schema.items():
-            path = f"{where}.{key}" if where else key
-            if key in values:
-                found[name] = _read(kind, values[key], path)
-            elif required:
-                raise ValueError(f"expected a field {path}, got none")
+            raise ValueError(f"expected named values in {where}, got {reprlib.repr(values)}")
+        hints, found, left = _hints(cls), {}, dict(values)
+        for f in fields(cls):
+            key = f.metadata.get("key", f.name)
+            if key in left:
+                found[f.name] = _read(hints[f.name], left.pop(key), f"{where}.{key}")
+            elif f.default is MISSING and f.default_factory is MISSING:
+                raise ValueError(f"expected a field {key!r} in {where}, got none")
+        if left:
+            raise ValueError(f"expected no field {min(left)!r} in {where}")
         return cls(**found)
 
     @classmethod
@@ -67,14 +67,7 @@ class Record:
         try:
             return cls.from_json(values)
         except ValueError as error:
-            raise ValueError(
-                f"run: expected {cls.__name__} written by spdnet in {file}, got something else: "
-                f"{error}"
-            ) from error
-
-    def to_text(self) -> str:
-        """Return the text of a JSON file."""
-        return json.dumps(self.to_json(), indent=1, allow_nan=False) + "\n"
+            raise ValueError(f"run: expected results of spdnet in {file}: {error}") from error
 
 
 def read_json(path: Path, hint: str) -> dict[str, Any]:
@@ -90,22 +83,13 @@ def read_json(path: Path, hint: str) -> dict[str, Any]:
     return found
 
 
-@cache
-def _schema(kind: Any) -> Mapping[str, tuple[str, Any, bool]]:
-    """Map JSON keys to the name and type of each field, and whether it is required."""
-    hints = get_type_hints(kind)
-    return {
-        f.metadata.get("key", f.name): (
-            f.name,
-            hints[f.name],
-            f.default is MISSING and f.default_factory is MISSING,
-        )
-        for f in fields(kind)
-    }
+_HINTS: dict[type, dict[str, Any]] = {}  # of each record, since they take long to compute
 
 
-def _at(where: str) -> str:
-    return f" in {where}" if where else ""
+def _hints(kind: type) -> dict[str, Any]:
+    if kind not in _HINTS:
+        _HINTS[kind] = get_type_hints(kind)
+    return _HINTS[kind]
 
 
 def _plain(value: Any) -> Any:
@@ -113,20 +97,14 @@ def _plain(value: Any) -> Any:
         return value.to_json()
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    return value
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value
 
 
 def _read(kind: Any, value: Any, path: str) -> Any:
-    """Return a JSON value as a field type; raise a ValueError with its path if it is another."""
+    """Return a JSON value as a field type, or raise a ValueError that names its path."""
     origin, arguments = get_origin(kind), get_args(kind)
-    if kind is Any or (origin is Literal and value in arguments and isinstance(value, str)):
-        return value
-    if origin in (types.UnionType, Union):
-        if value is None and type(None) in arguments:
-            return None
-        return _read(next(a for a in arguments if a is not type(None)), value, path)
+    if type(None) in arguments:
+        return None if value is None else _read(arguments[0], value, path)
     if origin is tuple and isinstance(value, list):
         return tuple(_read(arguments[0], item, f"{path}[{i}]") for i, item in enumerate(value))
     if origin is dict and isinstance(value, dict):
@@ -136,17 +114,11 @@ def _read(kind: Any, value: Any, path: str) -> Any:
         }
     if isinstance(kind, type) and issubclass(kind, Record):
         return kind.from_json(value, path)
-    if kind is float and type(value) in (int, float):
-        try:
-            if math.isfinite(value):
-                return float(value)
-        except OverflowError:
-            pass
-    elif isinstance(kind, type) and type(value) is kind:
+    if kind is float and type(value) in (int, float) and abs(value) <= sys.float_info.max:
+        return float(value)
+    if kind is Any or (type(value) is kind and kind is not float):
         return value
-    wanted = " or ".join(map(repr, arguments)) if origin is Literal else _NAMES.get(kind, "a list")
-    wanted = "named values" if origin is dict else wanted
+    if origin is Literal and value in list(arguments):
+        return value
+    wanted = f"one of {arguments}" if origin is Literal else _KINDS.get(kind, "a list or an object")
     raise ValueError(f"expected {wanted} in {path}, got {reprlib.repr(value)}")
-
-
-_NAMES = {str: "text", int: "an integer", float: "a finite number", bool: "true or false"}

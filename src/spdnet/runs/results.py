@@ -16,15 +16,9 @@ PART_TITLES: dict[str, str] = {"train": "training", "val": "validation", "test":
 
 @dataclass(frozen=True)
 class Spread(Record):
-    """Mean and standard deviation over repeats.
+    """Mean and standard deviation over repeats; ``std`` of a single value is None.
 
-    Attributes
-    ----------
-    mean : float
-    std : float or None
-        None for a single value.
-    values : tuple of float or None
-        One value per repeat, None for a repeat that failed or was not run.
+    ``values`` has one entry per repeat, None for a repeat that failed or was not run.
 
     Examples
     --------
@@ -71,10 +65,7 @@ class PartScore(Record):
 
 @dataclass(frozen=True)
 class ClassScore(Record):
-    """Scores of one class.
-
-    A class that is never predicted has no precision, one that does not occur has no recall: None.
-    """
+    """Scores of one class; None if the class is never predicted or does not occur."""
 
     label: str = field(metadata={"key": "class"})
     n: int
@@ -85,15 +76,9 @@ class ClassScore(Record):
 
 @dataclass(frozen=True)
 class LayerSpectrum(Record):
-    """Eigenvalues of the output of a layer, in descending order.
+    """Eigenvalues of the output of a layer in descending order: percentiles 5, 50 and 95.
 
-    Attributes
-    ----------
-    layer : str
-    low, median, high : tuple of float
-        5th, 50th and 95th percentile over the matrices.
-    clipped : float or None
-        Fraction of the eigenvalues that a ReEig raised; None for other layers.
+    ``clipped`` is the fraction of the eigenvalues that a ReEig raised, None for other layers.
     """
 
     layer: str
@@ -118,10 +103,7 @@ class Orthonormality(Record):
 
 @dataclass(frozen=True)
 class BaselineScore(Record):
-    """Accuracy of the log-Euclidean linear classifier on each part.
-
-    ``fitted`` is the number of training matrices that it was fitted to.
-    """
+    """Score of the log-Euclidean linear classifier, fitted to ``fitted`` training matrices."""
 
     name: str
     accuracy: dict[Part, float]
@@ -143,25 +125,11 @@ class Seconds(Record):
 class RunResults(Record):
     """Results of one training.
 
-    Attributes
-    ----------
-    data : str
-        Number and kind of the samples, and the size of each part.
-    signals : bool
-        Whether the data are signals.
-    scored : {"train", "val", "test"}
-        The part that the result refers to: the test set if there is one.
-    parts : dict of PartScore
-    chance : float
-        Accuracy of always predicting the most frequent class.
-    spectra_of, raised_of : int
-        Number of matrices behind ``spectra`` and ``raised_in_training``.
-    raised_in_training : tuple of float
-        Fraction of the eigenvalues of training matrices that each ReEig raised.
-    linear : bool
-        See :func:`spdnet.runs.findings.is_linear`.
-    structure : str
-        See :func:`spdnet.runs.findings.structure`.
+    ``scored`` is the part that the result refers to: the test set if there is one. ``chance`` is
+    the accuracy of always predicting the most frequent class. ``spectra`` are those of the first
+    ``spectra_of`` matrices of the scored part. ``raised_in_training`` are the fractions of the
+    eigenvalues that the ReEigs raised, of the first ``raised_of`` training matrices. For ``linear``
+    and ``structure`` see :mod:`spdnet.runs.findings`.
     """
 
     data: str

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from spdnet.runs.folder import Folder, write
+from spdnet._files import atomic_write
+from spdnet.runs.folder import Folder
 from spdnet.runs.record import read_json
 from spdnet.runs.results import RepeatResults, RunResults
 from spdnet.runs.settings import Settings, from_mapping, read_toml
@@ -56,12 +57,7 @@ class RunFolder(Folder):
         return self.path / "metrics.csv"
 
     def require_free(self) -> None:
-        """Raise an error if the folder is not empty.
-
-        Raises
-        ------
-        FileExistsError
-        """
+        """Raise an error if the folder is not empty."""
         if not self.is_free:
             raise FileExistsError(
                 f"train: expected a new folder, but {self.path} is not empty; name another, or "
@@ -69,27 +65,15 @@ class RunFolder(Folder):
             )
 
     def create(self, settings: Settings, digest: str) -> None:
-        """Write settings and environment; existing files are kept.
-
-        Parameters
-        ----------
-        settings : Settings
-        digest : str
-            Digest of the contents of the data.
-        """
+        """Write settings and environment, with the digest of the data; existing files are kept."""
         self.path.mkdir(parents=True, exist_ok=True)
         if not self.exists:
-            write(self.settings_file, settings.to_toml())
+            atomic_write(self.settings_file, settings.to_toml())
         if not self.environment_file.exists():
             self.write_environment(settings.seed, identity=settings.identity(digest))
 
     def require_same(self, settings: Settings, digest: str) -> None:
-        """Raise an error if settings or data differ from those of the start of the run.
-
-        Raises
-        ------
-        ValueError
-        """
+        """Raise an error if settings or data differ from those of the start of the run."""
         if not self.environment_file.exists():  # killed before it was written
             return
         before = super().environment().get("identity")
@@ -117,7 +101,7 @@ class RunFolder(Folder):
                 for part in ("identity", "recipe"):
                     state[part]["epochs"] = epochs
                 files.save_last(state)
-        write(self.settings_file, settings.to_toml())
+        atomic_write(self.settings_file, settings.to_toml())
         self.write_environment(settings.seed, identity=settings.identity(digest))
 
     def claim(self) -> None:
@@ -157,7 +141,7 @@ class RunFolder(Folder):
             table = csv.DictWriter(text, history[0], lineterminator="\n")
             table.writeheader()
             table.writerows(history)
-            write(self.metrics_file, text.getvalue())
+            atomic_write(self.metrics_file, text.getvalue())
 
     def metrics(self) -> list[dict[str, float]]:
         """Read ``metrics.csv``: one row per epoch, empty before the first."""
@@ -173,13 +157,7 @@ class RunFolder(Folder):
             ) from error
 
     def results(self) -> RunResults | RepeatResults:
-        """Read the results.
-
-        Raises
-        ------
-        FileNotFoundError, ValueError
-            The run is not finished, or the file is damaged.
-        """
+        """Read the results; an error if the run is not finished, or the file is damaged."""
         if "seeds" in read_json(self.results_file, _UNFINISHED):
             return RepeatResults.load(self.results_file, _UNFINISHED)
         return self.run_results()

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from spdnet._files import atomic_write
 from spdnet.runs.comparison_folder import ComparisonFolder
-from spdnet.runs.folder import write
 from spdnet.runs.report import figures
 from spdnet.runs.report.render import render, results_of
 
@@ -22,7 +22,7 @@ def write_comparison(folder: ComparisonFolder) -> Path:
     ...     write_comparison(ComparisonFolder(folder)).name
     'report.html'
     """
-    write(folder.report_file, make_comparison(folder))
+    atomic_write(folder.report_file, make_comparison(folder))
     return folder.report_file
 
 

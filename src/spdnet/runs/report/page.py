@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from spdnet._files import atomic_write
 from spdnet.plots.classes import MANY_CLASSES
-from spdnet.runs.folder import write
 from spdnet.runs.report import figures
 from spdnet.runs.report.render import render, results_of
 from spdnet.runs.results import PART_TITLES, RepeatResults
@@ -28,7 +28,7 @@ def write_report(folder: RunFolder) -> Path:
     ...     write_report(RunFolder(f"{folder}/run")).name
     'report.html'
     """
-    write(folder.report_file, make_page(folder))
+    atomic_write(folder.report_file, make_page(folder))
     return folder.report_file
 
 
