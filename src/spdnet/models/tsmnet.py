@@ -179,7 +179,7 @@ class TSMNet(Model):
         return 40, 20
 
     @classmethod
-    def from_recipe(  # type: ignore[override]
+    def from_recipe(
         cls, recipe: Any, n: int, n_classes: int, *, dims: tuple[int, ...] = (), **settings: Any
     ) -> "TSMNet":
         """Construct the network for a recipe: see :class:`spdnet.models.Model`."""
