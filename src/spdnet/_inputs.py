@@ -1,6 +1,6 @@
-"""What the scikit-learn estimators are given: matrices, signals, labels, domains and seeds.
+"""Validation of the inputs of scikit-learn estimators.
 
-Matrices are judged by :mod:`spdnet.linalg.validate`.
+Matrices are validated by :mod:`spdnet.linalg.validate`.
 """
 
 from collections.abc import Iterator
@@ -28,24 +28,22 @@ def checked_matrices(
     device: torch.device,
     instead: str = "",
 ) -> Tensor:
-    """Symmetric positive definite matrices as a tensor, exactly symmetric.
+    """Return SPD matrices as a tensor, exactly symmetric.
 
-    Singular is a matrix whose smallest eigenvalue may be rounding of its largest, in float64, in
-    the dtype that it came in, or in the one to compute in.
+    A matrix is singular if its smallest eigenvalue may be a rounding error of the largest one, in
+    float64, in the dtype of the input or in ``dtype``.
 
     Parameters
     ----------
     who : str
-        The estimator that an error names.
+        Estimator that an error names.
     X : array or Tensor, shape (n_matrices, n, n)
     n : int, optional
-        The size that is expected.
+        Expected size.
     dtype : torch.dtype
-        Of the result.
     device : torch.device
-        Of the result.
     instead : str
-        What else to do with signals, for the message.
+        Advice about signals, for the message.
     """
     shape = "(n_matrices, n, n)"
     hint = "; compute covariance matrices with spdnet.covariance.estimate"
@@ -80,7 +78,7 @@ def checked_signals(
     dtype: torch.dtype = torch.float64,
     device: torch.device,
 ) -> Tensor:
-    """Finite signals ``(n_signals, channels, T)`` as a tensor, of ``n`` channels where given."""
+    """Return finite signals ``(n_signals, channels, T)`` as a tensor."""
     values, _ = _numbers(who, X, "(n_signals, channels, T)")
     if n is not None and values.shape[1] != n:
         raise ValueError(
@@ -99,7 +97,7 @@ def checked_signals(
 
 
 def encode_labels(who: str, y: ArrayLike, n: int) -> tuple[NDArray[Any], NDArray[numpy.int64]]:
-    """The classes, and the place of each of ``n`` labels among them."""
+    """Return the classes, and the class index of each of ``n`` labels."""
     labels = column_or_1d(as_array(who, y, "y"), warn=True)
     check_classification_targets(labels)
     if len(labels) != n:
@@ -139,14 +137,14 @@ def encode_domains(
 
 
 def seed_of(random_state: Any) -> int:
-    """A whole number as it is; another is drawn from a RandomState, or for None from numpy's."""
+    """Return an integer as it is, or draw one from a RandomState."""
     if isinstance(random_state, Integral):
         return int(random_state)
     return int(check_random_state(random_state).randint(2**31 - 1))
 
 
 def _numbers(who: str, X: Any, shape: str, hint: str = "") -> tuple[NDArray[Any], float]:
-    """Real numbers of three dimensions as an array, and the rounding unit they came in."""
+    """Return a three-dimensional array of real numbers, and the rounding unit of its dtype."""
     unit = UNIT
     if isinstance(X, Tensor):
         if X.dtype.is_floating_point:
