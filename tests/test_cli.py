@@ -859,7 +859,7 @@ def test_later_signals_without_groups_are_told(tmp_path):
     bare = tmp_path / "bare.npz"
     with np.load(data) as file:
         np.savez(bare, X=file["X"], y=file["y"])
-    note = f"note: no groups in {bare}: all its signals are taken as one new person"
+    note = f"note: no groups in {bare}: all its signals are treated as one new group"
     for arguments in (("evaluate", run, bare), ("predict", run, bare, "--out", tmp_path / "p.csv")):
         found = invoke(*arguments)
         assert found.exit_code == 0

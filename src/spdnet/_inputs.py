@@ -10,11 +10,12 @@ from typing import Any
 import numpy
 import torch
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_random_state, column_or_1d
 from torch import Tensor
 
-from spdnet._checks import as_array, bands_hint, require_square
+from spdnet._checks import as_array, bands_hint, require_number, require_square
 from spdnet.linalg import symmetrize
 from spdnet.linalg.validate import UNIT, as_float64, find_faults, piece_size, refuse_first, unit_of
 
@@ -106,6 +107,30 @@ def encode_labels(who: str, y: ArrayLike, n: int) -> tuple[NDArray[Any], NDArray
     if len(classes) < 2:
         raise ValueError(f"{who}: expected at least two classes, got one: {classes.tolist()[0]!r}")
     return classes, numpy.asarray(codes.reshape(-1), dtype=numpy.int64)
+
+
+def checked_weights(
+    who: str, labels: NDArray[Any], class_weight: Any, sample_weight: ArrayLike | None
+) -> NDArray[numpy.float64] | None:
+    """Return the weights of the samples, with mean 1; None if there are none."""
+    if class_weight is None and sample_weight is None:
+        return None
+    if isinstance(class_weight, dict):
+        for label, value in class_weight.items():
+            require_number(who, f"class_weight[{label!r}]", value, at_least=0)
+    weight: NDArray[numpy.float64] = compute_sample_weight(class_weight, labels)
+    if sample_weight is not None:
+        given = as_array(who, sample_weight, "sample_weight").astype(float)
+        n = len(labels)
+        if given.shape != (n,) or not numpy.isfinite(given).all() or (given < 0).any():
+            raise ValueError(
+                f"{who}: expected sample_weight of shape ({n},), finite and not negative, got "
+                f"shape {given.shape}"
+            )
+        weight = weight * given
+    if not weight.any():
+        raise ValueError(f"{who}: expected weights that are not all zero")
+    return weight / weight.mean()
 
 
 def encode_domains(
