@@ -70,14 +70,7 @@ def flattened(found: RunResults, eps: float | str) -> str:
 
 
 def one_group(part: str, *, drawn: bool) -> str:
-    """Return a warning that the scored part has a single group.
-
-    Parameters
-    ----------
-    part : str
-    drawn : bool
-        Whether the part was drawn at random, so that other seeds draw other groups.
-    """
+    """Return a warning that a part has a single group; other seeds draw others if ``drawn``."""
     return f"the part {part!r} has only one group: results may differ for other groups" + (
         "; --repeat 10 draws new parts and gives mean and standard deviation" if drawn else ""
     )
