@@ -1,5 +1,4 @@
 import csv
-import json
 import sys
 from html.parser import HTMLParser
 from xml.etree import ElementTree
@@ -281,10 +280,10 @@ def test_a_row_that_fails_leaves_the_others(tmp_path, monkeypatch):
     def broken(settings, *arguments, **more):
         if len(settings.dims) == 3:
             raise RuntimeError("CUDA out of memory")
-        return train_one(settings, *arguments, **more)
+        return training(settings, *arguments, **more)
 
-    train_one = MODULE.train_one
-    monkeypatch.setattr(MODULE, "train_one", broken)
+    training = MODULE.Training
+    monkeypatch.setattr(MODULE, "Training", broken)
     found, _, said = run(tmp_path / "a", experiment="afew", standin="digits")
     rows = {row.title: row for row in found.experiments[0].rows}
     assert rows["SPDNet-2BiRe"].errors == ("RuntimeError: CUDA out of memory",)

@@ -4,13 +4,21 @@ import numpy as np
 import pytest
 import torch
 
-from spdnet.runs import Comparison, ComparisonFolder, RunFolder, Settings, TrainedModel, compare, train
 from spdnet.data import load_dataset, prepare
+from spdnet.linalg import logm
+from spdnet.runs import (
+    Comparison,
+    ComparisonFolder,
+    RunFolder,
+    Settings,
+    TrainedModel,
+    compare,
+    train,
+)
 from spdnet.runs.confusion import Confusion
 from spdnet.runs.findings import flattened, is_linear, one_group, percent, structure
-from spdnet.linalg import logm
-from spdnet.runs.results import LayerSpectrum, PartScore, RunResults, Seconds
 from spdnet.runs.report import make_comparison, make_page
+from spdnet.runs.results import LayerSpectrum, PartScore, RunResults, Seconds
 from tests.runs.test_train import Lines, file_of, quick
 
 LINEAR = (

@@ -11,10 +11,10 @@ import pytest
 import tomli_w
 import torch
 
-from spdnet.runs import RunFolder, Settings, TrainedModel, train
 from spdnet.data import Preprocessing, load_dataset, prepare
-from spdnet.runs.watch import Terminated, Watch
+from spdnet.runs import RunFolder, Settings, TrainedModel, train
 from spdnet.runs.report import write_report
+from spdnet.runs.watch import Terminated, Watch
 from spdnet.training import checkpoint
 from tests.cases import random_spd
 
@@ -169,7 +169,9 @@ def test_repeats_give_mean_and_deviation(tmp_path):
     assert found.accuracy.mean == pytest.approx(np.mean(each))
     assert found.accuracy.std == pytest.approx(np.std(each, ddof=1))
     assert sum(found.confusion.count) == 36
-    parts = [TrainedModel.load(one.path, device="cpu").data["parts"]["test"] for one in folder.seeds()]
+    parts = [
+        TrainedModel.load(one.path, device="cpu").data["parts"]["test"] for one in folder.seeds()
+    ]
     assert not np.array_equal(parts[0], parts[1])
     with pytest.raises(ValueError, match=r"holds 3 repeats; choose one, such as .*seed-5"):
         TrainedModel.load(folder.path)

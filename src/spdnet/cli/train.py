@@ -9,9 +9,10 @@ from rich.console import Console
 
 from spdnet._checks import require_count
 from spdnet.cli.display import Display
-from spdnet.cli.options import parsed
+from spdnet.cli.options import find_in_current_folder, parsed
 from spdnet.cli.signals import stop_on_signals
 from spdnet.data.names import printable
+from spdnet.models.registry import is_registered
 from spdnet.runs import RunFolder, train
 from spdnet.runs.report import write_report
 from spdnet.runs.results import PART_TITLES, RepeatResults, RunResults
@@ -32,13 +33,14 @@ def run_training(
     devices: int,
     quiet: bool,
 ) -> None:
-    """Train with the settings given, those of a file, or those of the run that is resumed."""
+    """Train with the given settings, those of a file, or those of the run to resume."""
     console = Console(highlight=False, markup=False, emoji=False)
     require_count("train", "devices", devices)
     given = parsed("train", given)
     restarted = under_torchrun() and int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
     if restarted and out is not None and RunFolder(out).exists:
-        resume, given, file = True, {}, None  # the same command, after a process has died
+        # the same command, after a process has died
+        resume, given, file = True, {k: v for k, v in given.items() if k == "model"}, None
     values = {**({} if file is None else read_toml(file)), **given}
     if resume:
         folder, settings, is_longer = _resumed(values, out)
@@ -46,6 +48,7 @@ def run_training(
         settings = from_mapping(values, str(file) if file else "the command line")
         folder = RunFolder(Path("runs") / _name(settings.data) if out is None else out)
         folder.numbered, is_longer = out is None, False
+    find_in_current_folder(settings.model)
     if resume and folder.finished and not is_longer:
         console.print(f"{printable(str(folder.path))} is finished")
         found: RunResults | RepeatResults | None = folder.results()
@@ -81,7 +84,9 @@ def _train(
     except KeyboardInterrupt as stopped:
         display.close()
         if folder.exists and fabric.is_global_zero:
-            again = shlex.join(["spdnet", "train", "--resume", "--out", str(folder.path)])
+            model = settings.make_recipe().model
+            named = [] if is_registered(model) else ["--model", model]
+            again = shlex.join(["spdnet", "train", "--resume", "--out", str(folder.path), *named])
             display.say(f"stopped; resume with: {again}")
         if isinstance(stopped, Terminated):  # all processes have stopped together
             leave(fabric)
@@ -103,6 +108,12 @@ def _resumed(values: dict[str, Any], out: Path | None) -> tuple[RunFolder, Setti
     asked = from_mapping({"data": settings.data, **values}, "the command line")
     asked = asked.with_absolute_paths()
     given = {name.replace("-", "_") for name in values}
+    recipe = settings.make_recipe()
+    if "model" not in given and not is_registered(recipe.model):
+        raise ValueError(
+            f"train: expected --model {recipe.model} with --resume: the model is not part of "
+            "spdnet, and a run folder does not import code by itself"
+        )
     before, now = settings.as_dict(), asked.as_dict()
     is_longer = "epochs" in given and now["epochs"] > before["epochs"]
     free = {*settings.paths(), "device", "baseline", *(["epochs"] if is_longer else [])}

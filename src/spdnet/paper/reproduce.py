@@ -22,12 +22,12 @@ from spdnet.runs.cell import Cell, Score, fit_and_score
 from spdnet.runs.methods import METHODS, Method, Where
 from spdnet.runs.pace import Pace
 from spdnet.runs.settings import Settings
-from spdnet.runs.train import train_one
+from spdnet.runs.train import Session, Training
 from spdnet.runs.trained_model import TrainedModel
 from spdnet.runs.watch import Watch
 from spdnet.training import make_fabric
 from spdnet.training.data import as_tensor
-from spdnet.training.network import in_pieces
+from spdnet.training.evaluation import run_in_chunks
 
 #: bytes of matrices on disk that other methods get at most
 _MOST_BYTES = 2**30
@@ -252,27 +252,20 @@ class _Run:
         if self.verifies:
             assert data.split is not None  # set by make_matrices()
             data = only(data, data.split == "train")
-        train_one(
-            settings,
-            data,
-            preprocessing,
-            folder,
-            folder.exists,
-            self.watch,
-            curves=not self.verifies,
-            judged=not self.verifies,
-            alone=False,
-        )
+        scored = not self.verifies
+        training = Training(settings, data, preprocessing, notes=scored, curves=scored)
+        training.run(folder, Session(settings.device, watch=self.watch))
 
     def _verify_network(self, folder: RunFolder, data: Dataset) -> Score:
         trained = TrainedModel.load(folder.path, device=self.wanted.device)
-        function = trained.model if self.wanted.score == "logits" else trained.model.features
+        model: Any = trained.model
+        function = model if self.wanted.score == "logits" else model.features
         weight = next(trained.model.parameters())
 
         def similarity(part: Dataset) -> NDArray[Any]:
             with torch.no_grad():
                 X = as_tensor(part.inputs).to(weight.device)
-                outputs = in_pieces(function, X, check=False).flatten(1).double()
+                outputs = run_in_chunks(function, X, check=False).flatten(1).double()
             return cosines(outputs.cpu().numpy())
 
         return self._verify(data, similarity)

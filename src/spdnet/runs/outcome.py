@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import cast
 
 from spdnet.data import Dataset, Split
+from spdnet.models.model import dims_of
 from spdnet.runs import findings, scores
 from spdnet.runs.confusion import Confusion
 from spdnet.runs.divide import describe
@@ -38,7 +39,7 @@ def outcome(
     confusion = Confusion.of(
         codes[parts[scored]], logits[parts[scored]].argmax(-1).numpy(), len(data.classes)
     )
-    n_spectra = max(_SPECTRA_OF, _SPECTRA_ENTRIES // trained.model.dims[0] ** 2)
+    n_spectra = max(_SPECTRA_OF, _SPECTRA_ENTRIES // trained.size**2)
     seen, learned = parts[scored][:n_spectra], parts["train"][:n_spectra]
     in_training = trained.spectra(data.take(learned))
     notes = [*([data.note] if data.note else []), *notes]
@@ -58,7 +59,7 @@ def outcome(
         confusion=confusion,
         per_class=scores.class_scores(confusion, data.classes),
         network=trained.recipe.network,
-        dims=tuple(trained.model.dims),
+        dims=dims_of(trained.model),
         parameters=sum(p.numel() for p in trained.model.parameters()),
         epochs=trainer.progress.epoch,
         best_epoch=trainer.progress.best_epoch,

@@ -29,6 +29,7 @@ from spdnet.runs.results import (
     Part,
     PartScore,
 )
+from spdnet.training.evaluation import unchecked
 
 BASELINE = "log-Euclidean logistic regression"
 
@@ -99,7 +100,7 @@ def layer_spectra(model: torch.nn.Module, *inputs: Tensor) -> tuple[LayerSpectru
     layers = [m for m in model.modules() if isinstance(m, (SPDLayer, CovPool))]
     hooks = [layer.register_forward_hook(note) for layer in layers]
     try:
-        model(*inputs, check=False)
+        model(*inputs, **unchecked(model))
     finally:
         for hook in hooks:
             hook.remove()
