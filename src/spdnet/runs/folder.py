@@ -92,6 +92,11 @@ class Folder:
         """Write ``results.json``."""
         atomic_write(self.results_file, results.to_text())
 
+    def write_tables(self, **texts: str) -> None:
+        """Write ``table.txt``, ``table.csv`` and so on."""
+        for suffix, text in texts.items():
+            atomic_write(self.path / f"table.{suffix}", text)
+
     def write_environment(self, seed: int, **more: Any) -> None:
         """Write versions, machine and command."""
         text = json.dumps({**_environment(seed), **more}, indent=2)
