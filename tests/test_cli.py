@@ -754,7 +754,7 @@ def test_compare(tmp_path, monkeypatch):
     flags = ("--methods", "cdl, spdnet-0", "--repeats", 2, "--epochs", 2)
     first = invoke("compare", data, *flags)
     assert first.exit_code == 0, first.stdout
-    assert "60 matrices of 5 x 5, 3 classes; random-halves: 2 x 30 to train on" in first.stdout
+    assert "60 matrices of 5 x 5, 3 classes; random-halves, 2 repeats: 30 train, 30 test" in first.stdout
     assert "repeat 2  SPDNet-0BiRe" in first.stdout
     assert "accuracy, %" in first.stdout
     folder = tmp_path / "runs" / "compare-a"

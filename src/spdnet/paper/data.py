@@ -26,7 +26,7 @@ class ExperimentData:
     ----------
     title : str
     standin : bool
-        Whether they are used in place of the data of the paper.
+        True if they are used in place of the data of the paper.
     samples : Dataset
         The matrices; for sequences, ``X`` of shape (N, 1, 1) holds indices into ``sources``.
     sources : tuple of Source

@@ -60,17 +60,17 @@ class Folder:
 
     @property
     def exists(self) -> bool:
-        """Whether the folder has settings."""
+        """True if the folder has settings."""
         return self.settings_file.is_file()
 
     @property
     def finished(self) -> bool:
-        """Whether the folder has results."""
+        """True if the folder has results."""
         return self.results_file.is_file()
 
     @property
     def is_free(self) -> bool:
-        """Whether the folder is missing, or holds only a lock and drafts of killed processes."""
+        """True if the folder is missing, or holds only a lock and drafts of killed processes."""
         return not self.path.exists() or all(
             path.name == LOCK or is_draft(path) for path in self.path.iterdir()
         )
