@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from spdnet import covariance
 from spdnet.data.channels import covariances_of
 from spdnet.data.dataset import Dataset
-from spdnet.data.examination import treat
+from spdnet.data.examination import clean
 from spdnet.data.store import StoredArray
 
 _SIGNALS = (
@@ -122,7 +122,7 @@ def prepare(
     data : Dataset
     preprocessing : Preprocessing
     bad : {"refuse", "drop", "repair"}
-        Treatment of matrices that are not SPD: see :func:`spdnet.data.treat`.
+        Treatment of matrices that are not SPD: see :func:`spdnet.data.clean`.
     dtype : str
     on_matrix : callable, optional
         Called with the number of matrices checked and their total.
@@ -134,7 +134,7 @@ def prepare(
     """
     if len(data) == 0:
         raise ValueError("data: expected at least one matrix, got none")
-    X, kept, note = treat(
+    X, kept, note = clean(
         preprocessing(data), bad, dtype=dtype, names=data.names, on_matrix=on_matrix
     )
     columns = {

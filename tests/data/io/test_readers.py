@@ -5,7 +5,7 @@ import pytest
 from scipy.io import savemat
 
 from spdnet.data import DataError, read
-from spdnet.data.io.readers import with_groups
+from spdnet.data.io.readers import _with_groups as with_groups
 from spdnet.data.sources import matrix_sources
 from tests.cases import random_spd
 
@@ -427,7 +427,7 @@ def test_groups_from_a_file(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"groups at .*shrt.txt, got none; did you mean"):
         with_groups(data, tmp_path / "shrt.txt")
     np.save(tmp_path / "real.npy", np.linspace(0, 1, 6))
-    with pytest.raises(DataError, match="names or whole numbers in groups"):
+    with pytest.raises(DataError, match="names or integers in groups"):
         with_groups(data, tmp_path / "real.npy")
 
 
