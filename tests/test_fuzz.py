@@ -99,7 +99,7 @@ def place(tmp_path_factory):
 
 def look(path, labels=None):
     """As ``spdnet data info`` does."""
-    data = read(path, labels, labelled=None)
+    data = read(path, labels, labeled=None)
     describe(data, examine(data.X) if data.is_matrices else None)
 
 

@@ -19,14 +19,8 @@ Where = dict[Any, NDArray[numpy.int64]]
 class SignalExamination:
     """Result of :func:`examine_signals`.
 
-    Attributes
-    ----------
-    not_finite, constant : dict of int to array of int
-        Indices of the signals in which a channel is not finite, or constant.
-    equal : dict of (int, int) to array of int
-        Indices of the signals in which two channels are equal and not constant.
-    covariances : Examination
-        Of the covariances; those of signals that are not finite count as not finite.
+    Indices of the signals in which a channel is not finite or constant, or in which two channels
+    are equal and not constant; and the examination of the covariances.
     """
 
     not_finite: Where

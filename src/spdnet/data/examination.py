@@ -28,16 +28,6 @@ class Examination:
         Indices of the matrices with each fault; a matrix has at most one.
     conditions : array, shape (N,)
         Condition numbers; infinite for a faulty matrix.
-
-    Examples
-    --------
-    >>> import numpy
-    >>> from spdnet.data import examine
-    >>> found = examine([numpy.eye(2), numpy.diag([1.0, 0.0]), numpy.diag([4.0, 1.0])])
-    >>> print(found)
-    1 singular: 1
-    >>> found.conditions.tolist()
-    [1.0, inf, 4.0]
     """
 
     faults: dict[str, NDArray[numpy.int64]]
@@ -88,8 +78,11 @@ def examine(
     --------
     >>> import numpy
     >>> from spdnet.data import examine
-    >>> print(examine([numpy.eye(2), -numpy.eye(2), numpy.zeros((2, 2))]))
+    >>> found = examine([numpy.eye(2), -numpy.eye(2), numpy.zeros((2, 2))])
+    >>> print(found)
     1 zero: 2; 1 indefinite: 1
+    >>> found.conditions.tolist()
+    [1.0, inf, inf]
     """
     X = X if isinstance(X, StoredArray) else as_array("examine", X)
     return _find(X, unit_of(X.dtype), torch.float64, on_matrix, spectra=True)

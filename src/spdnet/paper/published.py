@@ -25,29 +25,14 @@ _AT = "https://data.vision.ee.ethz.ch/zzhiwu/ManifoldNetData/SPDData"
 
 @dataclass(frozen=True)
 class Published:
-    """A data set of the paper.
-
-    Attributes
-    ----------
-    title : str
-    url : str
-        Address of the SPD matrices that the authors publish.
-    raw : str
-        Description of the original data that it can be built from.
-    descriptor : Descriptor
-        Conversion of its sequences.
-    drawn : bool
-        True if the split is drawn later, so that the sequences are kept.
-    clips : bool
-        True if numbers at the end of the authors' file names count clips.
-    """
+    """A data set of the paper."""
 
     title: str
-    url: str
-    raw: str
+    url: str  # of the SPD matrices that the authors publish
+    raw: str  # description of the original data
     descriptor: Descriptor
-    drawn: bool = False
-    clips: bool = False
+    drawn: bool = False  # the split is drawn later, so that the sequences are kept
+    clips: bool = False  # numbers at the end of the authors' file names count clips
 
 
 #: by name; the sequences with their clips are about as many as in the paper: 1747 of 557 videos,

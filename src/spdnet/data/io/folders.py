@@ -28,7 +28,7 @@ Parts = tuple[str, ...]
 
 
 def read_folder(
-    folder: Path, labelled: bool | None, on_file: Callable[[int, int], None] | None
+    folder: Path, labeled: bool | None, on_file: Callable[[int, int], None] | None
 ) -> dict[str, Any]:
     """Read the fields of a :class:`Dataset` from a folder: see :func:`spdnet.data.read`."""
     everything = sorted(p.relative_to(folder).parts for p in folder.rglob("*") if p.is_file())
@@ -46,7 +46,7 @@ def read_folder(
     with_classes = bool(found)
     if found:
         notes = unread_notes("read", everything, found, {parts[:-1] for parts in found})
-    elif not labelled:
+    elif not labeled:
         present = {}
         found = data_files(parts for parts in everything if len(parts) == 1)
         rest = [parts for parts in set(everything) - set(found) if not _is_hidden(parts)]

@@ -25,20 +25,10 @@ class Bone:
 
 @dataclass(frozen=True)
 class Skeleton:
-    """Tree of bones.
+    """Tree of bones, by name, each of which starts at the end of its parent or at ``root``.
 
-    Parameters
-    ----------
-    bones : dict of Bone
-        In the order of the file.
-    parent : dict of str
-        Bone, or ``root``, at whose end each bone starts.
-    order : sequence of str
-        Order of the root's values, such as ``TX TY TZ RX RY RZ``.
-    degrees : bool
-        True if angles are in degrees; a motion may override it.
-    unit : float
-        Divisor of the lengths in files.
+    ``order`` is that of the root's values, such as ``TX TY TZ RX RY RZ``; ``unit`` divides all
+    lengths.
     """
 
     bones: dict[str, Bone]

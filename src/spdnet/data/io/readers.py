@@ -42,7 +42,7 @@ def read(
     labels: str | Path | None = None,
     *,
     groups: str | Path | None = None,
-    labelled: bool | None = True,
+    labeled: bool | None = True,
     on_file: Callable[[int, int], None] | None = None,
 ) -> Dataset:
     """Read labeled matrices or signals.
@@ -72,7 +72,7 @@ def read(
     groups : path, optional
         Group of each sample: a ``.npy`` file, or text with one group per line. The samples of a
         folder are ordered by part (train, val, test), class and file name.
-    labelled : bool or None
+    labeled : bool or None
         True if labels are required, None if they are optional, False to ignore them.
     on_file : callable, optional
         Called with the number of files read and their total, for folders.
@@ -100,11 +100,11 @@ def read(
             "its own"
         )
     if path.is_dir():
-        arrays = read_folder(path, labelled, on_file)
+        arrays = read_folder(path, labeled, on_file)
     elif path.suffix.lower() == ".npz":
-        arrays = _read_npz(path, labelled)
+        arrays = _read_npz(path, labeled)
     elif path.suffix.lower() == ".npy":
-        if labels is None and labelled:
+        if labels is None and labeled:
             raise DataError(
                 f"read: expected labels beside {path.name}, got none; name a .npy or text file "
                 "with one label for each matrix"
@@ -116,7 +116,7 @@ def read(
             "numpy.savez, or put files, one for each recording, into folders named after the "
             "classes"
         )
-    if labelled is False:
+    if labeled is False:
         arrays.pop("y", None)
     data = _checked(path, **arrays)
     return data if groups is None else _with_groups(data, groups)
@@ -127,7 +127,7 @@ def load_dataset(
     labels: str | None = None,
     groups: str | None = None,
     *,
-    labelled: bool | None = True,
+    labeled: bool | None = True,
     on_file: Callable[[int, int], None] | None = None,
 ) -> Dataset:
     """Load an embedded data set by name, or read a file or folder: see :func:`read`."""
@@ -137,7 +137,7 @@ def load_dataset(
     is_name = Path(data).name == data and not Path(data).suffix
     if is_name and not Path(data).exists() and (hint := did_you_mean(data, EMBEDDED)):
         raise FileNotFoundError(f"read: expected a file or folder at {data}, got none{hint}")
-    return read(data, labels, groups=groups, labelled=labelled, on_file=on_file)
+    return read(data, labels, groups=groups, labeled=labeled, on_file=on_file)
 
 
 def _with_groups(data: Dataset, file: str | Path) -> Dataset:
@@ -176,12 +176,12 @@ def _near(path: Path) -> str:
     return f"; did you mean {found.name!r}?"
 
 
-def _read_npz(path: Path, labelled: bool | None) -> dict[str, Any]:
+def _read_npz(path: Path, labeled: bool | None) -> dict[str, Any]:
     there = names_in(path)
-    needed = ("X", "y") if labelled else ("X",)
+    needed = ("X", "y") if labeled else ("X",)
     if any(name not in there for name in needed):
         names = ", ".join(there) or "none"
-        what = "arrays X and y" if labelled else "an array X"
+        what = "arrays X and y" if labeled else "an array X"
         raise DataError(
             f"read: expected {what} in {path}, got {names}; save them by these names: "
             f"np.savez({text(path.name)!r}, {_suggested_names(shapes_in(path))})"
