@@ -98,13 +98,14 @@ def make_split(
     >>> make_split(data, test=0.2).sizes
     '8 train, 2 test'
     """
+    codes = data.codes
     if len(data.classes) < 2:
         raise ValueError(f"{who}: expected at least two classes, got one: {data.classes[0]!r}")
     fractions = {"test": test, "val": val}
-    parts = draw_parts(data.codes, **fractions, groups=data.groups, split=data.split, seed=seed)
+    parts = draw_parts(codes, **fractions, groups=data.groups, split=data.split, seed=seed)
     if len(parts["train"]) == 0:
         raise ValueError(f"{who}: expected matrices to train on, got none in the part 'train'")
-    seen = set(data.codes[parts["train"]].tolist())
+    seen = set(codes[parts["train"]].tolist())
     if len(seen) < 2:
         raise ValueError(
             f"{who}: expected at least two classes to train on, got only "
@@ -121,7 +122,7 @@ def make_split(
     counts = {name: len(groups) for name, groups in groups_in.items()}
     scored = next(name for name in ("test", "val", "train") if len(parts[name]))
     drawn = data.split is None or scored not in data.split
-    return Split(data.codes, parts, counts, notes, drawn)
+    return Split(codes, parts, counts, notes, drawn)
 
 
 def draw_parts(
