@@ -28,6 +28,13 @@ class Examination:
         Indices of the matrices with each fault; a matrix has at most one.
     conditions : array, shape (N,)
         Condition numbers; infinite for a faulty matrix.
+
+    Examples
+    --------
+    >>> import numpy
+    >>> from spdnet.data import examine
+    >>> examine([numpy.eye(2), numpy.diag([1.0, 0.0])]).bad.tolist()
+    [1]
     """
 
     faults: dict[str, NDArray[numpy.int64]]
@@ -78,11 +85,8 @@ def examine(
     --------
     >>> import numpy
     >>> from spdnet.data import examine
-    >>> found = examine([numpy.eye(2), -numpy.eye(2), numpy.zeros((2, 2))])
-    >>> print(found)
+    >>> print(examine([numpy.eye(2), -numpy.eye(2), numpy.zeros((2, 2))]))
     1 zero: 2; 1 indefinite: 1
-    >>> found.conditions.tolist()
-    [1.0, inf, inf]
     """
     X = X if isinstance(X, StoredArray) else as_array("examine", X)
     return _find(X, unit_of(X.dtype), torch.float64, on_matrix, spectra=True)

@@ -32,6 +32,12 @@ class Preprocessing:
         See :func:`spdnet.covariance.estimate`.
     raw : bool
         True if the network takes the signals themselves.
+
+    Examples
+    --------
+    >>> from spdnet.data import Preprocessing
+    >>> Preprocessing(signals=True, n=8, estimator="oas", reg=1e-3).describe(100)
+    '100 signals of 8 channels -> matrices of 8 x 8 (oas covariance, reg 0.001)'
     """
 
     signals: bool
@@ -131,6 +137,14 @@ def prepare(
     -------
     Dataset
         With class names as ``y`` and the positions in the file as ``index``.
+
+    Examples
+    --------
+    >>> from spdnet.data import Preprocessing, load_dataset, prepare
+    >>> data = load_dataset("digits")
+    >>> how = Preprocessing.of(data, estimator="sample", reg=1e-3)
+    >>> prepare(data, how, "refuse").y[:3].tolist()
+    ['0', '1', '2']
     """
     if len(data) == 0:
         raise ValueError("data: expected at least one matrix, got none")

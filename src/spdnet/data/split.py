@@ -30,6 +30,15 @@ class Split:
         Messages for the user.
     drawn : bool
         True if the scored part was drawn at random.
+
+    Examples
+    --------
+    >>> import numpy
+    >>> from spdnet.data import Dataset, make_split
+    >>> data = Dataset(numpy.zeros((10, 2, 2)), numpy.arange(10) % 2)
+    >>> split = make_split(data, test=0.2)
+    >>> split.sizes, split.scored, split.chance
+    ('8 train, 2 test', 'test', 0.5)
     """
 
     codes: NDArray[numpy.int64]

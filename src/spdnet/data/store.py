@@ -29,6 +29,15 @@ class StoredArray:
 
     :func:`open_stored` returns one. ``rows`` are the rows of the file that the array consists of,
     ``stored`` is the type in the file and ``dtype`` the one in memory.
+
+    Examples
+    --------
+    >>> import numpy, tempfile
+    >>> from spdnet.data import open_stored
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     numpy.savez(f"{folder}/three.npz", X=numpy.zeros((3, 2, 2)))
+    ...     open_stored(f"{folder}/three.npz").take([0, 2]).astype("float32")[:].shape
+    (2, 2, 2)
     """
 
     def __init__(

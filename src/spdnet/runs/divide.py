@@ -15,9 +15,7 @@ def divide(data: Dataset, settings: Settings) -> Split:
     return split
 
 
-def advice(
-    split: Split, dims: tuple[int, ...], settings: Settings, *, alone: bool
-) -> list[str]:
+def advice(split: Split, dims: tuple[int, ...], settings: Settings, *, alone: bool) -> list[str]:
     """Return advice for the user; a run that is ``alone`` may be repeated."""
     found = []
     if alone and split.groups.get(split.scored) == 1 and split.scored != "train":

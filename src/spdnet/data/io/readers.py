@@ -130,7 +130,14 @@ def load_dataset(
     labeled: bool | None = True,
     on_file: Callable[[int, int], None] | None = None,
 ) -> Dataset:
-    """Load an embedded data set by name, or read a file or folder: see :func:`read`."""
+    """Load an embedded data set by name, or read a file or folder: see :func:`read`.
+
+    Examples
+    --------
+    >>> from spdnet.data import load_dataset
+    >>> load_dataset("digits").X.shape
+    (1797, 17, 17)
+    """
     if data in EMBEDDED and labels is None:
         found = Dataset(*EMBEDDED[data]())
         return found if groups is None else _with_groups(found, groups)
