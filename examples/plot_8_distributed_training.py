@@ -60,10 +60,9 @@ with tempfile.TemporaryDirectory() as place:
     results = {n: run.results() for n, run in runs.items()}
 
 for n, found in results.items():
-    ours, linear = found["accuracy"], found["baseline"]["accuracy"]
+    ours, linear = found.accuracy, found.baseline.accuracy
     for name, score in (("SPDNet", ours), ("log-Euclidean linear", linear)):
-        text = f"{100 * score['mean']:6.2f} ± {100 * score['deviation']:.2f} %"
-        print(f"{n} process{'es:' if n > 1 else ':':5}{name:22}{text}")
+        print(f"{n} process{'es:' if n > 1 else ':':5}{name:22}{score.percent()} %")
 
 # %%
 # The sums of two processes are added in another order than those of one, and the last digits of

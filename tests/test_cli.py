@@ -126,7 +126,7 @@ def test_the_whole_way(tmp_path):
     assert (
         "the 12 matrices of part test, held out from the training of this run" in evaluated.stdout
     )
-    assert f"accuracy {100 * found['parts']['test']['accuracy']:.2f} %" in evaluated.stdout
+    assert f"accuracy {100 * found.parts['test'].accuracy:.2f} %" in evaluated.stdout
     assert "all 60 matrices" in invoke("evaluate", run, data, "--part", "all").stdout
     assert "of part train, of the data" in invoke("evaluate", run, data, "--part", "train").stdout
     with np.load(data) as file:
@@ -219,7 +219,7 @@ def test_runs_get_names_of_their_own(tmp_path, monkeypatch):
     for _ in range(2):
         assert invoke("train", "a.npz", "--epochs", 1, "--no-baseline").exit_code == 0
     assert sorted(p.name for p in (tmp_path / "runs").iterdir()) == ["a", "a-2"]
-    assert RunFolder("runs/a").results()["baseline"] is None
+    assert RunFolder("runs/a").results().baseline is None
 
 
 def start(*arguments):
@@ -293,7 +293,7 @@ def test_the_same_command_resumes_and_extends(tmp_path, monkeypatch):
     assert "is finished" in invoke(*command, "--resume").output
     more = invoke("train", "--resume", "--out", "run", "--epochs", 4)
     assert more.exit_code == 0, more.output
-    assert RunFolder("run").results()["epochs"] == 4
+    assert RunFolder("run").results().epochs == 4
     assert RunFolder("run").report_file.exists()
     (tmp_path / "a.npz").rename(tmp_path / "b.npz")
     (tmp_path / "run" / "results.json").unlink()
@@ -833,8 +833,8 @@ def test_a_linear_network_is_called_one(tmp_path):
     data = file_of(tmp_path)
     run = invoke("train", data, "--epochs", 1, "--out", tmp_path / "a")
     assert run.stdout.count("note: no ReEig raised an eigenvalue and no BiMap reduces") == 1
-    assert "--dims 5,4,2 or --eps 10% make it more than that" in run.stdout
-    assert "always the largest class            33.33 %" in run.stdout.replace("\n", " ")
+    assert "--dims 5,4,2 or --eps 10% make it nonlinear" in run.stdout
+    assert "most frequent class                 33.33 %" in run.stdout.replace("\n", " ")
     for flags in (("--dims", "5,4,2"), ("--eps", "10%"), ("--norm", "brooks")):
         run = invoke("train", data, "--epochs", 1, *flags, "--out", tmp_path / flags[1])
         assert "note:" not in run.stdout
@@ -879,11 +879,11 @@ def test_predictions_for_the_data_of_the_training_tell_the_part(tmp_path):
     with np.load(data) as file:
         y, X = file["y"], file["X"]
     results = RunFolder(run).results()
-    for part, scores in results["parts"].items():
+    for part, scores in results.parts.items():
         own = [row for row in rows if row["part"] == part]
         right = [row["label"] == y[int(row["index"])] for row in own]
-        assert len(own) == scores["n"]
-        assert np.mean(right) == pytest.approx(scores["accuracy"])
+        assert len(own) == scores.n
+        assert np.mean(right) == pytest.approx(scores.accuracy)
     np.savez(tmp_path / "without.npz", X=X)  # the same matrices, no labels
     assert invoke("predict", run, tmp_path / "without.npz", "--out", out, "--force").exit_code == 0
     assert read_csv(out) == rows

@@ -86,8 +86,8 @@ def test_two_processes_train_as_one(data, flags):
     out = run(TORCHRUN, file, data / "two", *flags)
     np.testing.assert_allclose(curves(data / "two"), curves(data / "one"), rtol=0, atol=1e-9)
     one, two = (json.loads((data / f / "results.json").read_text()) for f in ("one", "two"))
-    assert two["parts"]["test"]["n"] == one["parts"]["test"]["n"]
-    assert two["parts"]["test"]["loss"] == pytest.approx(one["parts"]["test"]["loss"], abs=1e-9)
+    assert two["parts"]["test"]["n"] == one.parts["test"].n
+    assert two["parts"]["test"]["loss"] == pytest.approx(one.parts["test"].loss, abs=1e-9)
     assert out.count("test accuracy") == 1  # one process tells
     assert (data / "two" / "report.html").is_file()
 

@@ -40,6 +40,14 @@ Run = Annotated[
     Path, typer.Argument(metavar="RUN", help="Run folder of `spdnet train`.", show_default=False)
 ]
 BadAgain = Annotated[str | None, shared("bad", default="as in training")]
+OwnModel = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        metavar="MODULE:CLASS",
+        help="Class of the network, for a run that was trained with one of your own.",
+    ),
+]
 
 
 def main() -> None:
@@ -274,6 +282,7 @@ def evaluate(
         typer.Option(help="Part of the data: train, val, test or all. [default: test, if any]"),
     ] = None,
     device: Device = "auto",
+    model: OwnModel = None,
 ) -> None:
     """Loss, accuracy and a table of classes for labelled data.
 
@@ -284,7 +293,7 @@ def evaluate(
     with _errors():
         from spdnet.cli.evaluate import run_evaluation
 
-        run_evaluation(run, data, labels, groups, bad, part, device)
+        run_evaluation(run, data, labels, groups, bad, part, device, model)
 
 
 @app.command()
@@ -297,6 +306,7 @@ def predict(
     groups: Groups = None,
     bad: BadAgain = None,
     device: Device = "auto",
+    model: OwnModel = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
 ) -> None:
     """Labels and probabilities as a CSV file; the data need no labels.
@@ -308,7 +318,7 @@ def predict(
     with _errors():
         from spdnet.cli.evaluate import run_prediction
 
-        run_prediction(run, data, out, groups, bad, device, force)
+        run_prediction(run, data, out, groups, bad, device, model, force)
 
 
 @app.command()

@@ -1,6 +1,9 @@
 """Splits of the data of a run."""
 
+from torch.nn import Module
+
 from spdnet.data import Dataset, Preprocessing, Split, make_split
+from spdnet.nn import ReEig
 from spdnet.runs import findings
 from spdnet.runs.settings import Settings
 
@@ -15,12 +18,12 @@ def divide(data: Dataset, settings: Settings) -> Split:
     return split
 
 
-def advice(split: Split, dims: tuple[int, ...], settings: Settings, *, alone: bool) -> list[str]:
+def advice(split: Split, settings: Settings, model: Module, *, alone: bool) -> list[str]:
     """Return advice for the user; a run that is ``alone`` may be repeated."""
     found = []
     if alone and split.groups.get(split.scored) == 1 and split.scored != "train":
         found.append(findings.one_group(split.scored, drawn=split.drawn))
-    if settings.replaces("eps") and settings.make_recipe().model == "spdnet" and len(dims) < 3:
+    if settings.replaces("eps") and not any(isinstance(m, ReEig) for m in model.modules()):
         found.append(findings.NO_EFFECT)
     return found
 

@@ -70,6 +70,9 @@ class Watch:
     def say(self, text: str) -> None:
         """Show a message."""
 
+    def working(self, text: str) -> None:
+        """Show what is being computed, until the next message."""
+
     def file(self, done: int, total: int) -> None:
         """Count files read."""
 
