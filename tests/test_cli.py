@@ -80,7 +80,7 @@ def test_info_of_matrices(tmp_path):
     assert run.exit_code == 0
     for text in (
         "6 matrices of 4 x 4, float64",
-        "3 classes, 1 to 3 each (always the largest: 50.0 %)",
+        "3 classes, 1 to 3 each (most frequent: 50.0 %)",
         "<b>odd</b> [red]",
         "split: 2 test, 4 train",
         "3 groups",

@@ -1,4 +1,4 @@
-"""Handwritten digits as region covariance descriptors, embedded: nothing to download."""
+"""Handwritten digits as region covariance descriptors."""
 
 import numpy
 from numpy.typing import NDArray
@@ -10,7 +10,7 @@ from spdnet.covariance import region_covariance
 def load_digits_spd(
     *, reg: float = 1e-3, mode: str = "mean"
 ) -> tuple[NDArray[numpy.float64], NDArray[numpy.int64]]:
-    """The 1797 digits that scikit-learn ships, as 17 by 17 SPD matrices.
+    """Return the 1797 digits of scikit-learn as 17 by 17 SPD matrices.
 
     Each 8 by 8 image, scaled to [0, 1], becomes the covariance of seventeen features over its
     pixels: see :func:`spdnet.covariance.region_covariance`.

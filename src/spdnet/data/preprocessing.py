@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from spdnet import covariance
 from spdnet.data.channels import covariances_of
 from spdnet.data.dataset import Dataset
-from spdnet.data.examination import treat
+from spdnet.data.examination import clean
 from spdnet.data.store import StoredArray
 
 _SIGNALS = (
@@ -32,6 +32,12 @@ class Preprocessing:
         See :func:`spdnet.covariance.estimate`.
     raw : bool
         True if the network takes the signals themselves.
+
+    Examples
+    --------
+    >>> from spdnet.data import Preprocessing
+    >>> Preprocessing(signals=True, n=8, estimator="oas", reg=1e-3).describe(100)
+    '100 signals of 8 channels -> matrices of 8 x 8 (oas covariance, reg 0.001)'
     """
 
     signals: bool
@@ -122,7 +128,7 @@ def prepare(
     data : Dataset
     preprocessing : Preprocessing
     bad : {"refuse", "drop", "repair"}
-        Treatment of matrices that are not SPD: see :func:`spdnet.data.treat`.
+        Treatment of matrices that are not SPD: see :func:`spdnet.data.clean`.
     dtype : str
     on_matrix : callable, optional
         Called with the number of matrices checked and their total.
@@ -131,10 +137,18 @@ def prepare(
     -------
     Dataset
         With class names as ``y`` and the positions in the file as ``index``.
+
+    Examples
+    --------
+    >>> from spdnet.data import Preprocessing, load_dataset, prepare
+    >>> data = load_dataset("digits")
+    >>> how = Preprocessing.of(data, estimator="sample", reg=1e-3)
+    >>> prepare(data, how, "refuse").y[:3].tolist()
+    ['0', '1', '2']
     """
     if len(data) == 0:
         raise ValueError("data: expected at least one matrix, got none")
-    X, kept, note = treat(
+    X, kept, note = clean(
         preprocessing(data), bad, dtype=dtype, names=data.names, on_matrix=on_matrix
     )
     columns = {

@@ -39,11 +39,6 @@ class StoreWriter:
     plan : mapping
         Everything that determines the contents, as plain values.
 
-    Attributes
-    ----------
-    done : list of str
-        Sources that have been added.
-
     Examples
     --------
     >>> import numpy, tempfile
@@ -106,16 +101,10 @@ class StoreWriter:
         self.close()
 
     def add(self, source: str, X: NDArray[Any], **columns: Any) -> None:
-        """Add the matrices of a source.
+        """Add the matrices ``X (k, n, n)`` of a source.
 
-        Parameters
-        ----------
-        source : str
-            Name by which a resumed build recognizes it.
-        X : array, shape (k, n, n)
-            Matrices of the same size and dtype as all others.
-        **columns
-            Plain values that apply to all k matrices, such as ``y``, ``split`` and ``groups``.
+        All matrices have the same size and dtype. ``columns`` are plain values that apply to all k
+        matrices, such as ``y``, ``split`` and ``groups``.
         """
         if self._shape is None:
             self._shape, self._dtype = (X.shape[1], X.shape[2]), X.dtype

@@ -239,9 +239,7 @@ class Version5(Reader):
         if is_bomb(size, len(data), HARMLESS):
             raise DataError(f"expected a harmless variable, got {size} bytes packed in {len(data)}")
         content = stream.decompress(stream.unconsumed_tail, size) if size else b""
-        rest = stream.decompress(
-            stream.unconsumed_tail, 8
-        )  # padding and checksum
+        rest = stream.decompress(stream.unconsumed_tail, 8)  # padding and checksum
         if len(content) < size or len(rest) == 8 or not stream.eof:
             raise DataError(f"expected {size} compressed bytes, got more or fewer")
         return memoryview(content)
