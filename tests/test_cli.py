@@ -754,7 +754,7 @@ def test_compare(tmp_path, monkeypatch):
     flags = ("--methods", "cdl, spdnet-0", "--repeats", 2, "--epochs", 2)
     first = invoke("compare", data, *flags)
     assert first.exit_code == 0, first.stdout
-    assert "60 matrices of 5 x 5, 3 classes; random-halves, 2 repeats: 30 train, 30 test" in first.stdout
+    assert "3 classes; random-halves, 2 repeats: 30 train, 30 test" in first.stdout
     assert "repeat 2  SPDNet-0BiRe" in first.stdout
     assert "accuracy, %" in first.stdout
     folder = tmp_path / "runs" / "compare-a"
@@ -901,7 +901,7 @@ def test_options_by_their_other_names(tmp_path):
     assert (used.lr, used.test, used.repeat) == (0.5, 0.4, 2)
     flags = ("--methods", "CDL", "--repeat", 2, "--test", 0.4)
     run = invoke("compare", data, *flags, "--out", tmp_path / "compare")
-    assert "2 x 36 to train on, 24 held out" in run.stdout
+    assert "2 repeats: 36 train, 24 test" in run.stdout
     assert "* best" in run.stdout
     assert "most frequent class: 33.33 %" in run.stdout
 

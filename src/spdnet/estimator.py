@@ -233,7 +233,7 @@ class SPDNetClassifier(
     @property
     def _n_features_out(self) -> int:
         """Number of columns of :meth:`transform`, for ``get_feature_names_out``."""
-        return int(self.model_.n_features)
+        return int(getattr(self.model_, "n_features"))  # noqa: B009, its type is unknown
 
     def _start(
         self, recipe: Recipe, train: Samples, n_classes: int, n_domains: int, seed: int

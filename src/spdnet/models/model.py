@@ -80,9 +80,9 @@ class Model(nn.Module):
         size: Any = dims if "dims" in names else n
         settings = {name: getattr(recipe, name) for name in names if name != "dims"}
         if {"device", "dtype"} <= set(signature(cls).parameters):
-            return cls(size, n_classes, **settings, device=device, dtype=dtype)  # type: ignore[call-arg]
+            return cls(size, n_classes, **settings, device=device, dtype=dtype)
         with nullcontext() if device is None else torch.device(device):
-            return cls(size, n_classes, **settings).to(dtype)  # type: ignore[call-arg]
+            return cls(size, n_classes, **settings).to(dtype)
 
     def fit_buffers(self, X: Any, weight: Tensor | None = None) -> None:
         """Fit the data-dependent buffers: the mean of a layer ``center``.

@@ -180,7 +180,7 @@ class TSMNet(Model):
 
     @classmethod
     def from_recipe(
-        cls, recipe: Any, n: int, n_classes: int, *, dims: tuple[int, ...], **settings: Any
+        cls, recipe: Any, n: int, n_classes: int, *, dims: tuple[int, ...] = (), **settings: Any
     ) -> "TSMNet":
         """Construct the network for a recipe: see :class:`spdnet.models.Model`."""
         if len(dims) != 2:

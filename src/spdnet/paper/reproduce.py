@@ -256,8 +256,9 @@ class _Run:
 
     def _verify_network(self, folder: RunFolder, data: Dataset) -> Score:
         trained = TrainedModel.load(folder.path, device=self.wanted.device)
-        model: Any = trained.model
-        function = model if self.wanted.score == "logits" else model.features
+        function: Any = trained.model
+        if self.wanted.score == "features":
+            function = function.features
         weight = next(trained.model.parameters())
 
         def similarity(part: Dataset) -> NDArray[Any]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import cast
 
 from spdnet.data import Dataset, Split
-from spdnet.models.model import dims_of
+from spdnet.models.model import dims_of, get_trait
 from spdnet.runs import findings, scores
 from spdnet.runs.confusion import Confusion
 from spdnet.runs.divide import describe
@@ -71,7 +71,8 @@ def outcome(
         raised_in_training=tuple(row.clipped for row in in_training if row.clipped is not None),
         raised_of=len(learned),
     )
-    if text := findings.flattened(found, trained.recipe.eps):
+    can_center = "center" in get_trait(trained.model, "hyperparameters")
+    if text := findings.flattened(found, trained.recipe.eps, can_center=can_center):
         notes.append(text)
         watch.say(f"note: {text}")
     if settings.baseline:
