@@ -39,16 +39,6 @@ def reproduce(
 
     Results that the folder holds already are not computed again.
 
-    Parameters
-    ----------
-    wanted : Reproduction
-    folder : ReproductionFolder
-    watch : Watch, optional
-
-    Returns
-    -------
-    ReproductionResults
-
     Raises
     ------
     FileNotFoundError

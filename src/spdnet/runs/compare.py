@@ -94,16 +94,6 @@ def compare(
     Cells that the folder holds already are not computed again. If a method fails, its cell holds
     the error, and the others continue.
 
-    Parameters
-    ----------
-    settings : Comparison
-    folder : ComparisonFolder
-    watch : Watch, optional
-
-    Returns
-    -------
-    ComparisonResults
-
     Examples
     --------
     >>> import tempfile

@@ -23,12 +23,7 @@ _LIBRARIES = ("spdnet", "torch", "numpy", "scipy", "scikit-learn", "lightning-fa
 
 
 class Folder:
-    """Base of the folders of runs, comparisons and reproductions.
-
-    Parameters
-    ----------
-    path : path
-    """
+    """Base of the folders of runs, comparisons and reproductions."""
 
     #: command that writes the folder, for messages
     command: ClassVar[str]
