@@ -87,7 +87,7 @@ def test_own_loss():
 
 def test_wrong_outputs():
     data = problem()
-    with pytest.raises(ValueError, match="at least 2 logits for each sample, .* got 1"):
+    with pytest.raises(ValueError, match=r"at least 2 logits for each sample, .* got 1"):
         Trainer(net(OneOutput), data, RECIPE).run()
     flat = torch.nn.Sequential(net(OneOutput), torch.nn.Flatten(0))
     with pytest.raises(ValueError, match=r"logits of shape \(8, n_classes\)"):

@@ -10,9 +10,8 @@ from sklearn.datasets import load_digits
 from spdnet._checks import require_choice
 from spdnet.data import Dataset, Preprocessing, Split, load_dataset, make_split, prepare
 from spdnet.data.digits import EMBEDDED
-from spdnet.options.kinds import Number
-from spdnet.options.option import check_options, document, same
-from spdnet.options.run import TEST_SIZE, DataOptions, RunOptions
+from spdnet.options.option import check_options, document
+from spdnet.options.run import CompareOptions
 from spdnet.runs.cell import Cell, fit_and_score
 from spdnet.runs.comparison import ComparisonResults, MethodRow
 from spdnet.runs.comparison_folder import ComparisonFolder
@@ -26,7 +25,7 @@ PROTOCOLS = ("file", "groups", "random-halves")
 
 @document()
 @dataclass(frozen=True, kw_only=True)
-class Comparison(DataOptions):
+class Comparison(CompareOptions):
     """Settings of a comparison: the data, the methods, the splits.
 
     Parameters
@@ -48,21 +47,8 @@ class Comparison(DataOptions):
     """
 
     methods: tuple[str, ...] | None = None
-    repeats: int | None = same(
-        RunOptions,
-        "repeat",
-        help="Number of random splits, with seeds SEED, SEED+1, ...",
-        default=None,
-        unset="10, or 1 for the split of the data",
-    )
-    test_size: float = same(
-        RunOptions, "test", kind=Number(above=0, below=1), default=TEST_SIZE["compare"], unset=""
-    )
     protocol: str | None = None
     tune: bool = False
-    seed: int = same(RunOptions, "seed")
-    device: str = same(RunOptions, "device")
-    epochs: int | None = same(RunOptions, "epochs")
 
     def __post_init__(self) -> None:
         who = "compare"

@@ -18,15 +18,15 @@ def resume_training(
     ----------
     trainer : Trainer
     state : dict
-        Of the checkpoint.
+        Contents of the checkpoint.
     common : dict
-        What all checkpoints of this run share: see :meth:`TrainedModel.state`.
+        Expected contents of all checkpoints of this run.
     folder : RunFolder
 
     Raises
     ------
     CheckpointError
-        The checkpoint is incomplete or made up.
+        The checkpoint is invalid.
     ValueError
         The checkpoint belongs to another training.
     """

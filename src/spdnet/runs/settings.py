@@ -72,7 +72,7 @@ class Settings(RunOptions):
 
     def fractions(self, *, named_parts: bool) -> dict[str, float]:
         """Return the test and validation fractions; 0 by default if the data have a split."""
-        defaults = {"test": TEST_SIZE["train"], "val": VAL_SIZE}
+        defaults = {"test": TEST_SIZE, "val": VAL_SIZE}
         given = {name: getattr(self, name) for name in defaults}
         return {
             name: (0.0 if named_parts else defaults[name]) if value is None else value

@@ -119,15 +119,9 @@ NETWORK_OPTIONS = {
 
 
 def require_taken(who: str, model: str, given: Mapping[str, Any]) -> None:
-    """Raise an error if a hyperparameter of the network is given that the model does not have.
+    """Raise an error if a given hyperparameter of the network is not one of the model.
 
-    Parameters
-    ----------
-    who : str
-    model : str
-        Name of a model that is registered or has been imported.
-    given : mapping
-        Values by name; None stands for a value that was not given.
+    None stands for a value that was not given. The model is registered or has been imported.
     """
     names = taken(model)
     for name, value in given.items():
