@@ -175,7 +175,7 @@ def test_percentages_are_for_people(share, text):
 def test_eps_without_a_reeig_is_told(tmp_path, dims):
     watch = Lines()
     train(quick(file_of(tmp_path), dims=dims, eps=0.1), RunFolder(tmp_path / "a"), watch=watch)
-    text = "note: eps has no effect with fewer than two BiMaps: ReEigs stand between them"
+    text = "note: eps has no effect with fewer than two BiMaps: a ReEig is between two BiMaps"
     assert text in watch.lines
     quiet = Lines()
     folder = RunFolder(tmp_path / "b")
