@@ -128,11 +128,11 @@ def test_balanced_classes_find_the_rare_one(tmp_path):
     for name in ("none", "balanced"):
         folder = RunFolder(tmp_path / name)
         found[name] = train(quick(data, epochs=15, class_weight=name, test=0.4), folder)
-        recall[name] = found[name]["per_class"][1]["recall"]
+        recall[name] = found[name].per_class[1].recall
         assert folder.settings().class_weight == name
     assert recall["balanced"] > recall["none"] + 0.2
     plain = train(quick(data, epochs=15, test=0.4), RunFolder(tmp_path / "plain"))
-    assert plain["parts"] == found["none"]["parts"]
+    assert plain.parts == found["none"].parts
     with pytest.raises(ValueError, match="class_weight to be one of 'balanced', 'none', got 'equ"):
         quick(data, class_weight="equal")
 

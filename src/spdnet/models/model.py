@@ -18,10 +18,9 @@ class Model(nn.Module):
     """Base class of the models that can be trained by name.
 
     Any ``torch.nn.Module`` that maps matrices to logits and is constructed by ``Class(n,
-    n_classes)`` can be trained. It need not inherit from this class: the attributes and methods
-    below are looked up by name, and what a module lacks has the default given here. The
-    ``forward`` method may have an argument ``check``, and must have an argument ``domain`` if the
-    model uses domains.
+    n_classes)`` can be trained. It need not inherit from this class: attributes and methods are
+    looked up by name, with the defaults given here. ``forward`` may have an argument ``check``, and
+    has an argument ``domain`` if the model uses domains.
 
     Attributes
     ----------

@@ -29,25 +29,17 @@ class TSMNet(Model):
 
     * The temporal convolution pads with zeros instead of reflecting the signal, so that a signal
       may be shorter than the kernel.
-    * The covariance is regularized, :math:`C + 10^{-3} \frac{\mathrm{tr}\, C}{n} I`, so that it is
-      positive definite for short signals. The authors leave small eigenvalues to the ReEig.
+    * The covariance is regularized, :math:`C + 10^{-3} \frac{\mathrm{tr}\, C}{n} I`.
     * The dispersion of a batch is the mean squared distance from the running mean. The authors
       approximate it in the tangent space at the arithmetic mean of the batch.
-    * The first batch of a domain sets its statistics. The authors initialize them to the identity
-      and a variance of 1.
-    * The momentum of training is 0.1 without a schedule, and ends there with
-      :meth:`spdnet.nn.SPDDomainBatchNorm.anneal`. The authors anneal it from 1 to one over the
-      number of domains in a batch: give that as ``momentum``.
-    * A single matrix of a domain takes its dispersion from the other domains. The authors'
-      formula gives 0.
+    * The first batch of a domain sets its statistics, instead of the identity and a variance of 1.
+    * The final momentum of training is 0.1, instead of one over the number of domains in a batch.
+    * A single matrix of a domain takes its dispersion from the other domains, instead of 0.
     * The weight of the BiMap is uniformly distributed. The authors draw :math:`R (R^\top
-      R)^{-1/2}` with the entries of :math:`R` uniform between 0 and 1, so that a direction near
-      the mean of all spatial filters always remains.
+      R)^{-1/2}` with the entries of :math:`R` uniform between 0 and 1.
 
-    Both variants compute everything in one dtype and order the logarithms by rows, whereas the
-    authors' code computes convolutions in float32 and puts the diagonal first. Their scheduler
-    sets the momentum of evaluation to its complement, about 0.9; ``eval_momentum`` stays at the 0.1
-    that their network declares. A domain without statistics is an error in evaluation.
+    Both variants compute everything in one dtype, and keep ``eval_momentum`` at the 0.1 that the
+    authors' network declares, whereas their scheduler sets it to about 0.9.
 
     Parameters
     ----------

@@ -14,14 +14,7 @@ def resume_training(
 ) -> None:
     """Load the state of a checkpoint into a trainer.
 
-    Parameters
-    ----------
-    trainer : Trainer
-    state : dict
-        Contents of the checkpoint.
-    common : dict
-        Expected contents of all checkpoints of this run.
-    folder : RunFolder
+    ``common`` has the expected contents of all checkpoints of this run.
 
     Raises
     ------

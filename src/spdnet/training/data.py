@@ -27,13 +27,7 @@ class Rows(Protocol):
 
 @dataclass(frozen=True)
 class DiskTensor:
-    """Array on disk that can be indexed, sliced and split like a tensor.
-
-    Parameters
-    ----------
-    rows : Rows
-    device : torch.device
-        Device of the rows that are read.
+    """Array on disk that can be indexed, sliced and split like a tensor; read onto ``device``.
 
     Examples
     --------

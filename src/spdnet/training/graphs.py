@@ -9,6 +9,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from spdnet.nn import ReEig, SPDBatchNorm
+from spdnet.training.evaluation import unchecked
 
 _PATIENCE = 20  # steps for which a violated assumption is not tried again
 
@@ -35,18 +36,6 @@ class GraphedStep:
         Function of logits and targets that returns a scalar.
     shown : callable, optional
         Function whose value is returned instead of the loss.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from spdnet import SPDNet
-    >>> from spdnet.optim import RiemannianSGD
-    >>> from spdnet.training import GraphedStep
-    >>> if torch.cuda.is_available():
-    ...     model = SPDNet((6, 4, 2), 3, device="cuda")
-    ...     step = GraphedStep(model, RiemannianSGD(model.parameters(), lr=0.01))
-    ...     X, y = torch.eye(6, device="cuda").expand(8, 6, 6), torch.zeros(8, device="cuda").long()
-    ...     loss, correct = step(X, y)
     """
 
     def __init__(
@@ -71,6 +60,7 @@ class GraphedStep:
                     "iteration that depends on its values; use ordinary steps"
                 )
         self.model = model
+        self._unchecked = unchecked(model)
         self.optimizer = optimizer
         self.loss = loss
         self.shown = shown
@@ -85,11 +75,6 @@ class GraphedStep:
         """Take a step; return the loss before it and the number of correct predictions.
 
         If the loss is not finite, the weights are not updated and the loss itself is returned.
-
-        Parameters
-        ----------
-        X : Tensor, shape (B, n, n)
-        y : Tensor, shape (B,)
         """
         if not self._graphs:
             return self._first(X, y)
@@ -143,7 +128,7 @@ class GraphedStep:
         try:
             for reeig in self._reeigs[may_clip:]:
                 reeig.violated = self._violated
-            logits = self.model(self._X, check=False)
+            logits = self.model(self._X, **self._unchecked)
         finally:
             for reeig in self._reeigs:
                 reeig.violated = None

@@ -42,14 +42,7 @@ class InputScale:
 
     @classmethod
     def of(cls, X: Tensor | DiskTensor, *, signals: bool = False) -> "InputScale":
-        """Measure training samples.
-
-        Parameters
-        ----------
-        X : Tensor or DiskTensor, shape (N, n, n) or (N, channels, T)
-        signals : bool
-            Whether ``X`` are signals instead of matrices.
-        """
+        """Measure training samples, which are matrices or signals."""
         values = _log_variance(X, signals)
         return cls(values.min().item(), values.median().item(), values.max().item())
 
