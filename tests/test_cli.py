@@ -529,12 +529,12 @@ BAD = {
         lambda p: good(p, "--center", "mean"),
         "'bures_wasserstein', 'stein', 'none', got 'mean'",
     ),
-    "another network": (lambda p: good(p, "--model", "resnet"), "'tsmnet', got 'resnet'"),
+    "another network": (lambda p: good(p, "--model", "resnet"), "'tsmnet', 'package.module:Class', got 'resnet'"),
     "another norm": (lambda p: good(p, "--norm", "batch"), "'log_cholesky', 'none', got 'batch'"),
     "another head": (lambda p: good(p, "--head", "svm"), "got 'svm'"),
     "a norm for tsmnet": (
         lambda p: good(p, "--model", "tsmnet", "--norm", "brooks"),
-        "no norm and head='linear' with model='tsmnet'",
+        "expected no norm with model='tsmnet', which has only dims, eps",
     ),
     "another device": (lambda p: good(p, "--device", "gpu"), "'cuda:1', got 'gpu'"),
     "a device that is not here": (
@@ -553,7 +553,7 @@ BAD = {
     "no repeats": (lambda p: good(p, "--repeat", 0), "expected repeat >= 1"),
     "a negative seed": (
         lambda p: good(p, "--seed", -1),
-        "expected seed to be a whole number from 0",
+        "expected seed to be an integer from 0",
     ),
     "another remedy": (lambda p: good(p, "--bad", "ignore"), "'refuse', 'drop', 'repair'"),
     "another estimator": (
@@ -754,7 +754,7 @@ def test_compare(tmp_path, monkeypatch):
     flags = ("--methods", "cdl, spdnet-0", "--repeats", 2, "--epochs", 2)
     first = invoke("compare", data, *flags)
     assert first.exit_code == 0, first.stdout
-    assert "60 matrices of 5 x 5, 3 classes; random-halves: 2 x 30 to train on" in first.stdout
+    assert "3 classes; random-halves, 2 repeats: 30 train, 30 test" in first.stdout
     assert "repeat 2  SPDNet-0BiRe" in first.stdout
     assert "accuracy, %" in first.stdout
     folder = tmp_path / "runs" / "compare-a"
@@ -859,7 +859,7 @@ def test_later_signals_without_groups_are_told(tmp_path):
     bare = tmp_path / "bare.npz"
     with np.load(data) as file:
         np.savez(bare, X=file["X"], y=file["y"])
-    note = f"note: no groups in {bare}: all its signals are taken as one new person"
+    note = f"note: no groups in {bare}: all its signals are treated as one new group"
     for arguments in (("evaluate", run, bare), ("predict", run, bare, "--out", tmp_path / "p.csv")):
         found = invoke(*arguments)
         assert found.exit_code == 0
@@ -901,7 +901,7 @@ def test_options_by_their_other_names(tmp_path):
     assert (used.lr, used.test, used.repeat) == (0.5, 0.4, 2)
     flags = ("--methods", "CDL", "--repeat", 2, "--test", 0.4)
     run = invoke("compare", data, *flags, "--out", tmp_path / "compare")
-    assert "2 x 36 to train on, 24 held out" in run.stdout
+    assert "2 repeats: 36 train, 24 test" in run.stdout
     assert "* best" in run.stdout
     assert "most frequent class: 33.33 %" in run.stdout
 

@@ -15,17 +15,16 @@ from sklearn.base import (
     TransformerMixin,
 )
 from sklearn.metrics import accuracy_score
-from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.validation import check_is_fitted, check_random_state
 
-from spdnet._checks import (
-    as_array,
-    require_choice,
-    require_count,
-    require_number,
-    require_shrinking,
+from spdnet._checks import require_choice, require_count, require_number, require_shrinking
+from spdnet._inputs import (
+    checked_matrices,
+    checked_signals,
+    checked_weights,
+    encode_domains,
+    encode_labels,
 )
-from spdnet._inputs import checked_matrices, checked_signals, encode_domains, encode_labels
 from spdnet.data.split import hold_out
 from spdnet.models.model import dims_of, get_trait
 from spdnet.models.registry import find_model, import_model, is_registered, names_with
@@ -37,6 +36,7 @@ from spdnet.training.evaluation import run_in_chunks, unchecked
 from spdnet.training.progress import describe_epoch
 from spdnet.training.recipe import NETWORK_OPTIONS, require_taken
 
+WHO = "SPDNetClassifier"
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
 
 
@@ -67,13 +67,10 @@ class SPDNetClassifier(
     ----------
     classes_ : array, shape (n_classes,)
     dims_ : tuple of int
-        Sizes of the matrices; empty for a model without ``dims``.
     history_ : list of dict
         One row per epoch: see :class:`spdnet.training.Progress`.
     domains_ : array, shape (n_domains,), or None
-        Domains of the training data.
     recipe_ : Recipe
-        All hyperparameters.
     model_ : Module
     n_features_in_ : int
         Size of the matrices, or number of channels of the signals.
@@ -108,22 +105,17 @@ class SPDNetClassifier(
 
         Parameters
         ----------
-        X : array, shape (n_matrices, n, n)
-            SPD matrices, or signals ``(n_signals, channels, T)`` for a model that takes signals.
-        y : array, shape (n_matrices,)
+        X : array, shape (N, n, n)
+            SPD matrices, or signals ``(N, channels, T)`` for a model that takes signals.
+        y : array, shape (N,)
             Classes, of any type that can be sorted.
-        sample_weight : array, shape (n_matrices,), optional
-        domains : array, shape (n_signals,), optional
+        sample_weight : array, shape (N,), optional
+        domains : array, shape (N,), optional
             Origin of each signal, such as the subject, for a model that uses domains. The network
-            adapts to new domains in prediction, without labels: pass all signals of a domain at
-            once.
-        groups : array, shape (n_matrices,), optional
-            Group of each sample, such as the subject or session. With ``early_stopping``, whole
-            groups are held out. By default, ``domains``.
-
-        Returns
-        -------
-        SPDNetClassifier
+            adapts to new domains in prediction: pass all signals of a domain at once.
+        groups : array, shape (N,), optional
+            Group of each sample. With ``early_stopping``, whole groups are held out. By default,
+            ``domains``.
         """
         recipe = self._recipe()
         data, classes, known = self._samples(recipe, X, y, sample_weight, domains)
@@ -190,7 +182,7 @@ class SPDNetClassifier(
             warn(f"SPDNetClassifier: {warning}", stacklevel=3)
         model = self.model_ if where.type == "cpu" else copy.deepcopy(self.model_).to(where)
         if self.domains_ is not None:
-            codes, _ = encode_domains("SPDNetClassifier", domains, len(inputs[0]), self.domains_)
+            codes, _ = encode_domains(WHO, domains, len(inputs[0]), self.domains_)
             inputs.append(torch.as_tensor(codes, device=where))
             model = get_trait(model, "adapt")(*inputs)
         elif domains is not None:
@@ -218,7 +210,7 @@ class SPDNetClassifier(
         return float(accuracy_score(y, predicted, sample_weight=sample_weight))
 
     def _recipe(self) -> Recipe:
-        require_choice("SPDNetClassifier", "recipe", self.recipe, RECIPES)
+        require_choice(WHO, "recipe", self.recipe, RECIPES)
         settings = {name: getattr(self, name) for name in HYPERPARAMETERS}
         recipe = RECIPES[self.recipe]
         if self.model is not None and not is_registered(self.model):
@@ -227,13 +219,13 @@ class SPDNetClassifier(
             settings["model"] = import_model(self.model)
         recipe = recipe.changed(**settings)
         given = {name: getattr(self, name, None) for name in NETWORK_OPTIONS}
-        require_taken("SPDNetClassifier", recipe.model, given)
+        require_taken(WHO, recipe.model, given)
         return recipe
 
     @property
     def _n_features_out(self) -> int:
         """Number of columns of :meth:`transform`, for ``get_feature_names_out``."""
-        return int(self.model_.n_features)
+        return int(getattr(self.model_, "n_features"))  # noqa: B009, its type is unknown
 
     def _start(
         self, recipe: Recipe, train: Samples, n_classes: int, n_domains: int, seed: int
@@ -264,7 +256,7 @@ class SPDNetClassifier(
         if self.dims is None:
             dims: tuple[int, ...] = get_trait(find_model(recipe.model), "choose_dims")(n)
             return dims
-        dims = require_shrinking("SPDNetClassifier", self.dims)
+        dims = require_shrinking(WHO, self.dims)
         return dims if recipe.takes_signals or dims[:1] == (n,) else (n, *dims)
 
     def _inputs(
@@ -273,11 +265,9 @@ class SPDNetClassifier(
         """Check matrices or signals and move them to the device."""
         where = resolve_device(self.device)
         if takes == "signals":
-            return checked_signals("SPDNetClassifier", X, n=n, dtype=dtype, device=where)
+            return checked_signals(WHO, X, n=n, dtype=dtype, device=where)
         instead = f", or choose {names_with('takes', 'signals')}"
-        return checked_matrices(
-            "SPDNetClassifier", X, n=n, dtype=dtype, device=where, instead=instead
-        )
+        return checked_matrices(WHO, X, n=n, dtype=dtype, device=where, instead=instead)
 
     def _samples(
         self,
@@ -288,15 +278,15 @@ class SPDNetClassifier(
         domains: ArrayLike | None,
     ) -> tuple[Samples, NDArray[Any], NDArray[Any] | None]:
         """Return the samples, the classes and the domains."""
-        require_choice("SPDNetClassifier", "dtype", self.dtype, DTYPES)
+        require_choice(WHO, "dtype", self.dtype, DTYPES)
         takes = "signals" if recipe.takes_signals else "matrices"
         matrices = self._inputs(takes, X, DTYPES[self.dtype])
         where = matrices.device
-        classes, codes = encode_labels("SPDNetClassifier", y, len(matrices))
+        classes, codes = encode_labels(WHO, y, len(matrices))
         if hasattr(self, "model_"):
             self._require_unchanged("classes", self.classes_, classes)
             self._require_unchanged("number of features", self.n_features_in_, matrices.shape[1])
-        weight = self._weight(classes[codes], sample_weight)
+        weight = checked_weights(WHO, classes[codes], self.class_weight, sample_weight)
         domain, known = self._domains(recipe, domains, len(matrices))
         data = Samples(
             matrices,
@@ -305,29 +295,6 @@ class SPDNetClassifier(
             None if domain is None else torch.as_tensor(domain, device=where),
         )
         return data, classes, known
-
-    def _weight(
-        self, labels: NDArray[Any], sample_weight: ArrayLike | None
-    ) -> NDArray[numpy.float64] | None:
-        """Return the weights of the samples, with mean 1; None if there are none."""
-        if self.class_weight is None and sample_weight is None:
-            return None
-        if isinstance(self.class_weight, dict):
-            for label, value in self.class_weight.items():
-                require_number("SPDNetClassifier", f"class_weight[{label!r}]", value, at_least=0)
-        weight: NDArray[numpy.float64] = compute_sample_weight(self.class_weight, labels)
-        if sample_weight is not None:
-            given = as_array("SPDNetClassifier", sample_weight, "sample_weight").astype(float)
-            n = len(labels)
-            if given.shape != (n,) or not numpy.isfinite(given).all() or (given < 0).any():
-                raise ValueError(
-                    f"SPDNetClassifier: expected sample_weight of shape ({n},), finite and not "
-                    f"negative, got shape {given.shape}"
-                )
-            weight = weight * given
-        if not weight.any():
-            raise ValueError("SPDNetClassifier: expected weights that are not all zero")
-        return weight / weight.mean()
 
     def _domains(
         self, recipe: Recipe, domains: ArrayLike | None, n: int
@@ -340,7 +307,7 @@ class SPDNetClassifier(
                     f"SPDNetClassifier: expected domains only with a model that uses them, such as "
                     f"{names_with('uses_domains', True)}"
                 )
-            codes, known = encode_domains("SPDNetClassifier", domains, n)
+            codes, known = encode_domains(WHO, domains, n)
         if hasattr(self, "model_"):
             self._require_unchanged("domains", self.domains_, known)
         return codes, known
@@ -351,13 +318,13 @@ class SPDNetClassifier(
         """Hold out a validation part for early stopping, whole groups if there are several."""
         codes = None
         if groups is not None:
-            codes, names = encode_domains("SPDNetClassifier", groups, len(data), what="groups")
+            codes, names = encode_domains(WHO, groups, len(data), what="groups")
             codes = None if len(names) == 1 else codes
         if not self.early_stopping:
             return data, None
         fraction = self.validation_fraction
-        require_number("SPDNetClassifier", "validation_fraction", fraction, above=0, below=1)
-        require_count("SPDNetClassifier", "n_iter_no_change", self.n_iter_no_change)
+        require_number(WHO, "validation_fraction", fraction, above=0, below=1)
+        require_count(WHO, "n_iter_no_change", self.n_iter_no_change)
         y = data.y.cpu().numpy()
         held = torch.as_tensor(hold_out(y, fraction, groups=codes, seed=seed))
         if not held.any():

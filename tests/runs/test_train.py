@@ -579,9 +579,7 @@ def test_what_a_reader_should_know_is_noted(tmp_path):
     split = np.array(["train", "test"] * 30)
     data = file_of(tmp_path, split=split, groups=np.arange(60) // 10)
     found = train(quick(data), RunFolder(tmp_path / "b"))
-    assert list(found.notes) == [
-        "some groups are in more than one part of the split in the data"
-    ]
+    assert list(found.notes) == ["some groups are in more than one part of the split in the data"]
     data = file_of(tmp_path, groups=np.arange(60) % 4)
     found = train(quick(data, test=0.05, val=0.0), RunFolder(tmp_path / "c"))
     assert "holds 25.0 % of the matrices instead of 5 %" in found.notes[0]

@@ -70,7 +70,7 @@ def test_groups_of_tsmnet(tmp_path):
         trained.predict(X)
     with pytest.raises(ValueError, match=r"expected groups of shape \(90,\), got \(3,\)"):
         trained.predict(X, groups=groups[:3])
-    with pytest.raises(TypeError, match="names or whole numbers"):
+    with pytest.raises(TypeError, match="names or integers"):
         trained.predict(X, groups=np.linspace(0, 1, 90))
     whole = trained.predict_proba(X, groups=np.arange(90) % 3 + 5)
     np.testing.assert_array_equal(trained.predict_proba(X, groups=np.arange(90) % 3 + 5.0), whole)

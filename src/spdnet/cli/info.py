@@ -10,7 +10,7 @@ from spdnet.data.summary import describe
 
 
 def run_info(data: str, labels: str | None, groups: str | None, signals: bool) -> None:
-    """Print what a file holds."""
+    """Print a summary of the data."""
     found = read_shown(data, labels, groups, labeled=None)
     console = Console(highlight=False, markup=False, emoji=False)
     look = examine_signals if signals or not found.is_matrices else examine

@@ -37,8 +37,6 @@ def shared(name: str, *flags: str, default: str = "") -> Any:
 Labels = Annotated[str | None, shared("labels")]
 Groups = Annotated[str | None, shared("groups")]
 Signals = Annotated[bool, shared("signals")]
-Estimator = Annotated[str, shared("estimator")]
-Reg = Annotated[float, shared("reg")]
 Bad = Annotated[str, shared("bad")]
 Seed = Annotated[int, shared("seed")]
 Device = Annotated[str, shared("device")]
@@ -61,15 +59,20 @@ def find_in_current_folder(model: str | None) -> None:
         sys.path.insert(0, "")
 
 
-def takes_options(described: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def takes_options(
+    described: Any, *, needs_data: bool = False
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Replace the keywords ``**given`` of the decorated command by the options of a dataclass.
 
-    ``data`` becomes an optional argument. An option that is not given is None.
+    An option that is not given is None. ``data`` becomes an argument, which the command may
+    require.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         own = list(inspect.signature(command).parameters.values())[:-1]
         made = [_parameter(name, found) for name, found in options(described).items()]
+        if needs_data:
+            made[0] = made[0].replace(default=inspect.Parameter.empty, annotation=Data)
 
         @wraps(command)
         def run(**given: Any) -> None:

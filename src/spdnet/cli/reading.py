@@ -1,4 +1,4 @@
-"""Reading data with a bar."""
+"""Reading data with a progress bar."""
 
 from rich.console import Console
 from rich.progress import Progress
@@ -9,7 +9,7 @@ from spdnet.data import Dataset, load_dataset
 def read_shown(
     data: str, labels: str | None, groups: str | None, *, labeled: bool | None
 ) -> Dataset:
-    """What an embedded set, a file or a folder holds; a bar on a terminal while it is read."""
+    """Read an embedded data set, a file or a folder, with a progress bar on a terminal."""
     console = Console(stderr=True)
     with Progress(console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("reading", total=None)

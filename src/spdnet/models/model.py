@@ -64,35 +64,20 @@ class Model(nn.Module):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> nn.Module:
-        """Construct the network for a recipe.
+        """Construct the network for matrices of size ``n``, or signals of ``n`` channels.
 
-        Parameters
-        ----------
-        recipe : Recipe
-        n : int
-            Size of the matrices, or number of channels of the signals.
-        n_classes, n_domains : int
-        dims : tuple of int
-            Empty if the model does not take ``dims``.
-        device, dtype : optional
+        ``dims`` is empty if the model does not take it.
         """
         names = get_trait(cls, "hyperparameters")
         size: Any = dims if "dims" in names else n
         settings = {name: getattr(recipe, name) for name in names if name != "dims"}
         if {"device", "dtype"} <= set(signature(cls).parameters):
-            return cls(size, n_classes, **settings, device=device, dtype=dtype)  # type: ignore[call-arg]
+            return cls(size, n_classes, **settings, device=device, dtype=dtype)
         with nullcontext() if device is None else torch.device(device):
-            return cls(size, n_classes, **settings).to(dtype)  # type: ignore[call-arg]
+            return cls(size, n_classes, **settings).to(dtype)
 
     def fit_buffers(self, X: Any, weight: Tensor | None = None) -> None:
-        """Fit the data-dependent buffers: the mean of a layer ``center``.
-
-        Parameters
-        ----------
-        X : Tensor or DiskTensor, shape (N, ...)
-            Training data.
-        weight : Tensor, shape (N,), optional
-        """
+        """Fit the data-dependent buffers to the training data: the mean of a layer ``center``."""
         center = getattr(self, "center", None)
         if not isinstance(center, Center):
             return
@@ -129,13 +114,7 @@ class Model(nn.Module):
 
 
 def get_trait(model: Any, name: str) -> Any:
-    """Return an attribute or method of the protocol, with the default of :class:`Model`.
-
-    Parameters
-    ----------
-    model : Module or type
-    name : str
-    """
+    """Return an attribute or method of a module or class, by default that of :class:`Model`."""
     if hasattr(model, name):
         return getattr(model, name)
     default = Model.__dict__[name]

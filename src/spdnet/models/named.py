@@ -12,16 +12,9 @@ def _without(name: str) -> tuple[str, ...]:
 
 
 class SPDNetBN(SPDNet):
-    r"""SPDNet with Riemannian batch normalization of the mean after each BiMap.
+    """SPDNet with Riemannian batch normalization of the mean after each BiMap.
 
-    Each BiMap is followed by :math:`Y \mapsto B^{1/2} M^{-1/2} Y M^{-1/2} B^{1/2}` with the
-    affine-invariant mean :math:`M` of the batch and a learned SPD matrix :math:`B`: see
-    :class:`spdnet.nn.SPDBatchNorm`.
-
-    Parameters
-    ----------
-    dims, n_classes, **settings
-        See :class:`spdnet.SPDNet`.
+    See :class:`spdnet.nn.SPDBatchNorm`. Other arguments are those of :class:`spdnet.SPDNet`.
 
     References
     ----------
@@ -42,15 +35,13 @@ class SPDNetBN(SPDNet):
 
 
 class SPDNetLieBN(SPDNet):
-    r"""SPDNet with batch normalization of mean and dispersion after each BiMap.
+    """SPDNet with batch normalization of mean and dispersion in a metric after each BiMap.
 
-    In the coordinates of the metric :math:`Y \mapsto s (Y - M) / \sqrt{v + \mathrm{eps}} + B`, with
-    mean :math:`M` and variance :math:`v` of the batch: see :class:`spdnet.nn.SPDBatchNorm`.
+    See :class:`spdnet.nn.SPDBatchNorm`. Other arguments are those of :class:`spdnet.SPDNet`.
 
     Parameters
     ----------
-    dims, n_classes, **settings
-        See :class:`spdnet.SPDNet`.
+    dims, n_classes
     metric : {"log_cholesky", "log_euclidean", "affine_invariant"} or Metric
 
     References
@@ -78,19 +69,9 @@ class SPDNetLieBN(SPDNet):
 
 
 class SPDNetMLR(SPDNet):
-    r"""SPDNet with Riemannian multinomial logistic regression instead of LogEig and a linear layer.
+    """SPDNet with Riemannian logistic regression instead of LogEig and a linear layer.
 
-    The logit of class :math:`k` is :math:`\langle \log_{P_k} Y, \Gamma_{I \to P_k} A_k
-    \rangle_{P_k}` for a learned point :math:`P_k` and a learned symmetric matrix :math:`A_k`, which
-    the parallel transport :math:`\Gamma_{I \to P_k}` moves from the identity to the point: see
-    :class:`spdnet.nn.SPDMLR`.
-
-    Parameters
-    ----------
-    dims, n_classes, **settings
-        See :class:`spdnet.SPDNet`.
-    metric : str
-        See :class:`spdnet.nn.SPDMLR`.
+    See :class:`spdnet.nn.SPDMLR`. Other arguments are those of :class:`spdnet.SPDNet`.
 
     References
     ----------

@@ -10,15 +10,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Entry:
-    """Registered model.
-
-    Parameters
-    ----------
-    path : str
-        Module and class, ``"package.module:Class"``.
-    note : str
-        Remark for help texts, a verb phrase such as ``"takes signals instead of matrices"``.
-    """
+    """Module and class of a model, and a verb phrase for help texts."""
 
     path: str
     note: str = ""
@@ -40,13 +32,6 @@ def import_model(model: str | type) -> str:
     ----------
     model : str or type
         Registered name, ``"package.module:Class"``, or a subclass of ``torch.nn.Module``.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from spdnet.models.registry import import_model
-    >>> import_model("spdnet"), import_model(torch.nn.Linear)
-    ('spdnet', 'torch.nn.modules.linear:Linear')
     """
     from torch.nn import Module
 

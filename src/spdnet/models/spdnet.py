@@ -134,7 +134,7 @@ class SPDNet(Model):
     torch.Size([8, 3])
     """
 
-    hyperparameters = ("dims", "norm", "head", "log", "eps", "center", "bias")
+    hyperparameters: tuple[str, ...] = ("dims", "norm", "head", "log", "eps", "center", "bias")
     is_random = False
 
     def __init__(
@@ -205,16 +205,18 @@ class SPDNet(Model):
     def reset_parameters(self) -> None:
         """Draw new weights, and reset the center and the running statistics."""
         for layer in self.modules():
-            if isinstance(layer, SPDLayer) and hasattr(layer, "reset_parameters"):
-                layer.reset_parameters()
+            reset = getattr(layer, "reset_parameters", None)
+            if isinstance(layer, SPDLayer) and callable(reset):
+                reset()
         self._reset_classifier()
 
     @torch.no_grad()
     def _reset_classifier(self) -> None:
         if self.has_linear_head:
-            self.classifier.weight.normal_(std=0.01)
-            if self.classifier.bias is not None:
-                self.classifier.bias.zero_()
+            classifier: Any = self.classifier
+            classifier.weight.normal_(std=0.01)
+            if classifier.bias is not None:
+                classifier.bias.zero_()
 
     def forward(self, X: Tensor, check: bool | None = None) -> Tensor:
         """Compute the logits ``(..., n_classes)`` of matrices ``(..., d_0, d_0)``."""

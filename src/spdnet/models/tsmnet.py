@@ -180,7 +180,7 @@ class TSMNet(Model):
 
     @classmethod
     def from_recipe(
-        cls, recipe: Any, n: int, n_classes: int, *, dims: tuple[int, ...], **settings: Any
+        cls, recipe: Any, n: int, n_classes: int, *, dims: tuple[int, ...] = (), **settings: Any
     ) -> "TSMNet":
         """Construct the network for a recipe: see :class:`spdnet.models.Model`."""
         if len(dims) != 2:
@@ -252,14 +252,7 @@ class TSMNet(Model):
         self.calibrate(X[:])
 
     def adapt(self, X: Any, domain: Tensor) -> "TSMNet":
-        """Return the network, or a copy adapted to the domains that training has not seen.
-
-        Parameters
-        ----------
-        X : Tensor, shape (N, n_channels, T)
-            All signals of the new domains.
-        domain : Tensor, shape (N,)
-        """
+        """Return the network, or a copy adapted to the domains that training has not seen."""
         seen = set(self.norm.num_batches_tracked.nonzero()[:, 0].tolist())
         new = [d for d in domain.unique().tolist() if d not in seen]
         if not new:

@@ -124,7 +124,7 @@ class ReEig(SPDLayer):
             )
 
     def extra_repr(self) -> str:
-        """Settings for ``repr``."""
+        """Return the settings for ``repr``."""
         return f"eps={self.eps!r}" + ("" if self.share is None else f", momentum={self.momentum}")
 
 
@@ -136,7 +136,7 @@ class LogEig(SPDLayer):
     Parameters
     ----------
     check : bool
-        Refuse input that is not finite, symmetric and positive definite.
+        Whether to check that the input is finite, symmetric and positive definite.
 
     Examples
     --------
@@ -147,7 +147,7 @@ class LogEig(SPDLayer):
     """
 
     def forward(self, X: Tensor, check: bool | None = None) -> Tensor:
-        """``(..., n, n)`` to ``(..., n, n)``."""
+        """Map ``(..., n, n)`` to ``(..., n, n)``."""
         return spectral_map(X, Log(), check=self._checks(check), who="LogEig")
 
 
@@ -159,7 +159,7 @@ class ExpEig(SPDLayer):
     Parameters
     ----------
     check : bool
-        Refuse input that is not finite and symmetric.
+        Whether to check that the input is finite and symmetric.
 
     Examples
     --------
@@ -170,18 +170,18 @@ class ExpEig(SPDLayer):
     """
 
     def forward(self, X: Tensor, check: bool | None = None) -> Tensor:
-        """``(..., n, n)`` to ``(..., n, n)``."""
+        """Map ``(..., n, n)`` to ``(..., n, n)``."""
         return spectral_map(X, Exp(), check=self._checks(check), who="ExpEig")
 
 
 class SpectralActivation(SPDLayer):
-    r"""Smooth siblings of ReEig: an increasing positive function of the eigenvalues.
+    r"""Smooth alternatives to ReEig: increasing positive functions of the eigenvalues.
 
     ============  ===========================================================================
     ``softplus``  :math:`\epsilon + \log(1 + e^{\beta (s - \epsilon)}) / \beta`: ReEig with a
                   round corner :math:`1 / \beta` wide, ``beta = 1 / eps`` when not given
     ``sigmoid``   :math:`1 / (1 + e^{-\beta s})`: saturates large eigenvalues, ``beta = 1``
-                  when not given; ``eps`` plays no part
+                  when not given; ``eps`` is not used
     ============  ===========================================================================
 
     ``(..., n, n)`` to ``(..., n, n)``.
@@ -194,7 +194,7 @@ class SpectralActivation(SPDLayer):
     beta : float, optional
         Sharpness.
     check : bool
-        Refuse input that is not finite and symmetric.
+        Whether to check that the input is finite and symmetric.
 
     Examples
     --------
@@ -228,11 +228,11 @@ class SpectralActivation(SPDLayer):
         return Sigmoid(self.beta)
 
     def forward(self, X: Tensor, check: bool | None = None) -> Tensor:
-        """``(..., n, n)`` to ``(..., n, n)``."""
+        """Map ``(..., n, n)`` to ``(..., n, n)``."""
         check = self._checks(check)
         return spectral_map(X, self.function, check=check, who="SpectralActivation")
 
     def extra_repr(self) -> str:
-        """Settings for ``repr``."""
+        """Return the settings for ``repr``."""
         eps = f"eps={self.eps}, " if self.kind == "softplus" else ""
         return f"{self.kind!r}, {eps}beta={self.beta}"

@@ -137,8 +137,8 @@ class RecipeOptions:
     bias: bool = hyperparameter(
         Flag(),
         "Bias of the linear classifier",
-        detail="The logarithms of centered data are near zero: without a bias, the network predicts "
-        "rare classes as often as frequent ones.",
+        detail="The logarithms of centered data are near zero: without a bias, the network "
+        "predicts rare classes as often as frequent ones.",
         default=True,
         recipes={"paper": False},
         panel=None,

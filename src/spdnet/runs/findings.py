@@ -54,13 +54,13 @@ def structure(found: RunResults) -> str:
     return ""
 
 
-def flattened(found: RunResults, eps: float | str) -> str:
+def flattened(found: RunResults, eps: float | str, *, can_center: bool = True) -> str:
     """Return a warning if a ReEig with threshold ``eps`` raised nearly all eigenvalues."""
     most = max(found.raised, default=0.0)
     if most <= _NEARLY_ALL:
         return ""
     advice = ["scale the matrices"]
-    if not _is_centered(found) and found.network != "TSMNet":
+    if can_center and not _is_centered(found):
         advice.append("center them")
     advice.append("lower eps" if isinstance(eps, str) else "give eps as a percentage")
     return (

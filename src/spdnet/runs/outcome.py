@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import cast
 
 from spdnet.data import Dataset, Split
-from spdnet.models.model import dims_of
+from spdnet.models.model import dims_of, get_trait
 from spdnet.runs import findings, scores
 from spdnet.runs.confusion import Confusion
 from spdnet.runs.divide import describe
@@ -43,8 +43,7 @@ def outcome(
     seen, learned = parts[scored][:n_spectra], parts["train"][:n_spectra]
     in_training = trained.spectra(data.take(learned))
     notes = [*([data.note] if data.note else []), *notes]
-    baseline = None
-    seconds = sum(row["seconds"] for row in history)
+    baseline, seconds = None, sum(row["seconds"] for row in history)
     found = RunResults(
         data=describe(data, trained.preprocessing, split),
         signals=trained.preprocessing.signals,
@@ -67,14 +66,13 @@ def outcome(
         matrices_per_second=len(parts["train"]) * len(history) / seconds,
         device=str(trainer.fabric.device),
         orthonormality=scores.orthonormality(trained.model),
-        notes=(),
-        baseline=None,
         spectra_of=len(seen),
         spectra=trained.spectra(data.take(seen)),
         raised_in_training=tuple(row.clipped for row in in_training if row.clipped is not None),
         raised_of=len(learned),
     )
-    if text := findings.flattened(found, trained.recipe.eps):
+    can_center = "center" in get_trait(trained.model, "hyperparameters")
+    if text := findings.flattened(found, trained.recipe.eps, can_center=can_center):
         notes.append(text)
         watch.say(f"note: {text}")
     if settings.baseline:

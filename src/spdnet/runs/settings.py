@@ -15,7 +15,7 @@ from spdnet.models.registry import is_registered
 from spdnet.options.option import check_options, document, options
 from spdnet.options.run import TEST_SIZE, VAL_SIZE, RunOptions
 from spdnet.training import RECIPES, Recipe
-from spdnet.training.recipe import NETWORK_OPTIONS
+from spdnet.training.recipe import NETWORK_OPTIONS, taken
 
 _LARGEST = 3.4e38  # in float32
 #: settings that do not affect the result
@@ -72,7 +72,7 @@ class Settings(RunOptions):
 
     def fractions(self, *, named_parts: bool) -> dict[str, float]:
         """Return the test and validation fractions; 0 by default if the data have a split."""
-        defaults = {"test": TEST_SIZE["train"], "val": VAL_SIZE}
+        defaults = {"test": TEST_SIZE, "val": VAL_SIZE}
         given = {name: getattr(self, name) for name in defaults}
         return {
             name: (0.0 if named_parts else defaults[name]) if value is None else value
@@ -89,7 +89,8 @@ class Settings(RunOptions):
     def as_dict(self) -> dict[str, Any]:
         """Return the settings that are not None, with those of the recipe filled in.
 
-        For a model that is not registered, those of the network are included only if given.
+        Those that the model does not have are omitted; for a model that is not registered, those
+        of the network that are not given.
         """
         recipe = self.make_recipe()
         filled = {name: getattr(recipe, name) for name in self._of_the_recipe()}
@@ -97,6 +98,10 @@ class Settings(RunOptions):
         settings = {**asdict(self), **filled, **nothing}
         if not is_registered(recipe.model):  # its class may not be imported here
             settings |= {name: getattr(self, name) for name in NETWORK_OPTIONS}
+        else:
+            for name in NETWORK_OPTIONS.keys() - set(taken(recipe.model)):
+                if NETWORK_OPTIONS[name].neutral is ...:
+                    settings[name] = None
         return {name: value for name, value in settings.items() if value is not None}
 
     def identity(self, digest: str) -> dict[str, Any]:

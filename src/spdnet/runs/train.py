@@ -66,8 +66,6 @@ def train(
 
     Raises
     ------
-    ValueError, TypeError, OSError
-        Settings, data or files are invalid.
     FloatingPointError
         The loss is not finite; the last checkpoint is kept.
     Terminated
@@ -112,19 +110,9 @@ def train(
 
 
 class Session:
-    """Processes, messages and callback of a run.
+    """Processes, messages and callback of a run: see :func:`train`.
 
     All processes run the same code; this class has everything in which they differ.
-
-    Parameters
-    ----------
-    device : str
-    watch : Watch, optional
-        Receives the messages of the first process.
-    on_finished : callable, optional
-        Called with a folder when its results are written.
-    fabric : Fabric, optional
-        One process on ``device`` if not given.
     """
 
     def __init__(
@@ -170,20 +158,13 @@ class Training:
 
     Parameters
     ----------
-    settings : Settings
-    data : Dataset
-    preprocessing : Preprocessing
+    settings, data, preprocessing
     alone : bool
         Whether to advise repeating the run.
     notes : bool
         Whether to show notes about the test part.
     curves : bool
-        Whether to evaluate the test part after each epoch, for curves.
-
-    Attributes
-    ----------
-    settings : Settings
-        With ``dims``.
+        Whether to evaluate the test part after each epoch.
     """
 
     def __init__(

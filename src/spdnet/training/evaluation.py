@@ -28,19 +28,7 @@ def evaluate(
 ) -> tuple[float, float]:
     """Compute the mean loss and the accuracy of a model in evaluation mode.
 
-    Parameters
-    ----------
-    model : Module
-    data : Samples
-    fabric : Fabric, optional
-        Its processes share the samples.
-    batch_size : int
-    loss : callable, optional
-        Per-sample losses of logits and classes; cross-entropy if not given.
-
-    Returns
-    -------
-    tuple of float
+    The processes of a ``fabric`` share the samples. ``loss`` is as in :class:`Trainer`.
 
     Examples
     --------

@@ -134,7 +134,7 @@ class GraphedStep:
         return shown if math.isfinite(loss) else loss, int(correct)
 
     def _compute(self, may_clip: int) -> None:
-        """Compute the gradients, and in ``_found``: violated, loss, shown loss, correct predictions.
+        """Compute the gradients, and ``_found``: violated, loss, shown loss, correct predictions.
 
         The first ``may_clip`` ReEigs may clip; the others are assumed not to.
         """

@@ -32,9 +32,8 @@ class Trainer:
     The order of the batches depends on ``seed`` and the epoch alone, and so do random numbers
     that the model draws. The steps do not check the data.
 
-    Several processes share each batch. ``batch_size`` is that of all processes together, so that
-    their number changes neither the learning rate nor, except for rounding, the results. All
-    processes have all data and the same weights.
+    Several processes share each batch: their number does not change the results, except for
+    rounding. All processes have all data and the same weights.
 
     Parameters
     ----------
@@ -55,7 +54,6 @@ class Trainer:
     patience : int, optional
         Number of epochs without a lower validation loss after which training stops.
     seed : int
-        Random seed of the order of the batches.
     fabric : Fabric, optional
         Device and processes; one CPU if not given.
     index : Tensor, shape (N,), optional

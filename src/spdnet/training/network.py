@@ -28,11 +28,9 @@ def make_network(
     recipe : Recipe
     n : int
         Size of the matrices, or number of channels of signals.
-    n_classes : int
     dims : sequence of int, optional
         Sizes of the matrices; chosen by the model if not given.
-    n_domains : int
-    device, dtype : optional
+    n_classes, n_domains, device, dtype
 
     Examples
     --------
@@ -67,12 +65,11 @@ def build(
 
     Parameters
     ----------
-    recipe : Recipe
-    dims, n_classes
+    recipe, dims, n_classes
         See :func:`make_network`.
     train : Samples
     n_domains : int, optional
-        Number of domains; that of the training data if not given.
+        That of the training data if not given.
     seed : int
         Random seed of the initial weights.
 

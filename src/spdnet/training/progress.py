@@ -8,18 +8,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class PartialEpoch:
-    """Epoch that was stopped between two batches.
-
-    Attributes
-    ----------
-    batches : int
-        Number of batches done.
-    loss : float
-        Sum of the losses of their samples.
-    correct : int
-        Number of correct predictions.
-    seconds : float
-    """
+    """Epoch that was stopped after some batches, with sums over their samples."""
 
     batches: int = 0
     loss: float = 0.0
@@ -35,9 +24,8 @@ class Progress:
     ----------
     history : list of dict
         One row per epoch: ``epoch`` from 1, ``loss`` and ``accuracy`` averaged over the training
-        batches, ``val_loss`` and ``val_accuracy`` with validation data, ``test_loss`` and
-        ``test_accuracy`` with test data, ``lr`` and ``seconds``. Losses are without label
-        smoothing, so that they can be compared.
+        batches, ``val_loss``, ``val_accuracy``, ``test_loss`` and ``test_accuracy`` if there are
+        such data, ``lr`` and ``seconds``. Losses are without label smoothing.
     best_epoch : int
         Epoch with the lowest validation loss; the last epoch without validation data.
     best_state : dict or None
@@ -46,13 +34,6 @@ class Progress:
         Number of batches done in all epochs.
     partial : PartialEpoch, optional
         Current epoch, if the training was stopped within one.
-
-    Examples
-    --------
-    >>> from spdnet.training import Progress
-    >>> progress = Progress(history=[{"epoch": 1, "loss": 0.7}], best_epoch=1)
-    >>> progress.epoch
-    1
     """
 
     history: list[dict[str, float]] = field(default_factory=list)

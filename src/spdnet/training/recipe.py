@@ -71,7 +71,7 @@ class Recipe(RecipeOptions):
         model = given.get("model", self.model)
         if is_registered(model):
             require_taken("Recipe", model, given)
-            for name in NETWORK_OPTIONS.keys() - given.keys() - set(_taken(model)) - {"dims"}:
+            for name in NETWORK_OPTIONS.keys() - given.keys() - set(taken(model)) - {"dims"}:
                 found = NETWORK_OPTIONS[name]
                 if found.neutral is not ... and getattr(self, name) in found.recipes.values():
                     given[name] = found.neutral  # the value of the recipe is for other models
@@ -119,30 +119,25 @@ NETWORK_OPTIONS = {
 
 
 def require_taken(who: str, model: str, given: Mapping[str, Any]) -> None:
-    """Raise an error if a hyperparameter of the network is given that the model does not have.
+    """Raise an error if a given hyperparameter of the network is not one of the model.
 
-    Parameters
-    ----------
-    who : str
-    model : str
-        Name of a model that is registered or has been imported.
-    given : mapping
-        Values by name; None stands for a value that was not given.
+    None stands for a value that was not given. The model is registered or has been imported.
     """
-    taken = _taken(model)
+    names = taken(model)
     for name, value in given.items():
         found = NETWORK_OPTIONS.get(name)
-        if found is None or name in taken or value is None:
+        if found is None or name in names or value is None:
             continue
         if value != ("none" if found.neutral is None else found.neutral):
-            has = f"has only {', '.join(taken)}" if taken else "has none of the network's options"
+            has = f"has only {', '.join(names)}" if names else "has none of the network's options"
             raise ValueError(
                 f"{who}: expected no {name} with model={model!r}, which {has}, got {name}="
                 f"{value!r}; leave it out"
             )
 
 
-def _taken(model: str) -> tuple[str, ...]:
+def taken(model: str) -> tuple[str, ...]:
+    """Return the hyperparameters of the network that a model has."""
     names: tuple[str, ...] = get_trait(find_model(model), "hyperparameters")
     return names
 
