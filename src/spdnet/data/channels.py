@@ -32,13 +32,9 @@ class SignalExamination:
 def examine_signals(
     X: NDArray[Any] | StoredArray, estimator: str = "sample", *, reg: float = 1e-3
 ) -> SignalExamination:
-    """Find the channels that are not finite, constant or equal to another one.
+    """Find the channels of ``X (N, channels, time)`` that are not finite, constant or equal.
 
-    Parameters
-    ----------
-    X : array or StoredArray, shape (N, channels, time)
-    estimator, reg
-        See :func:`spdnet.covariance.estimate`.
+    See :func:`spdnet.covariance.estimate` for the estimator.
 
     Examples
     --------

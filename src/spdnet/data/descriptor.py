@@ -174,14 +174,8 @@ def build(
         Treatment of matrices that are not SPD: see :func:`clean`.
     provenance : mapping, optional
         Plain values to store in the file.
-    on_source : callable, optional
-        Called with the number of sources written and their total.
-    on_note : callable, optional
-        Called with messages for the user.
-
-    Raises
-    ------
-    DataError, FileExistsError
+    on_source, on_note : callable, optional
+        Called with the number of sources written and their total; with messages for the user.
 
     Examples
     --------

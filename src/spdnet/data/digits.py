@@ -15,17 +15,8 @@ def load_digits_spd(
     Each 8 by 8 image, scaled to [0, 1], becomes the covariance of seventeen features over its
     pixels: see :func:`spdnet.covariance.region_covariance`.
 
-    Parameters
-    ----------
-    reg, mode
-        See :func:`spdnet.covariance.regularize`.
-
-    Returns
-    -------
-    X : array, shape (1797, 17, 17)
-        Symmetric positive definite, float64.
-    y : array, shape (1797,)
-        The digits 0 to 9.
+    Return ``X (1797, 17, 17)`` in float64 and the digits ``y (1797,)``. See
+    :func:`spdnet.covariance.regularize` for ``reg`` and ``mode``.
 
     References
     ----------

@@ -58,15 +58,8 @@ class Preprocessing:
     ) -> "Preprocessing":
         """Choose the preprocessing for a data set.
 
-        Parameters
-        ----------
-        data : Dataset
-        estimator, reg
-            See :func:`spdnet.covariance.estimate`.
-        signals : bool
-            Treat square arrays as signals too.
-        model : str, optional
-            Name of a model that takes signals instead of their covariances.
+        With ``signals``, square arrays are signals, too; ``model`` is the name of a model that
+        takes signals instead of their covariances.
         """
         signals = signals or not data.is_matrices
         if model is not None and not signals:
@@ -121,7 +114,7 @@ def prepare(
     *,
     on_matrix: Callable[[int, int], None] | None = None,
 ) -> Dataset:
-    """Convert the contents of a file to SPD matrices.
+    """Convert the contents of a file to SPD matrices, with class names as ``y``.
 
     Parameters
     ----------
@@ -132,11 +125,6 @@ def prepare(
     dtype : str
     on_matrix : callable, optional
         Called with the number of matrices checked and their total.
-
-    Returns
-    -------
-    Dataset
-        With class names as ``y`` and the positions in the file as ``index``.
 
     Examples
     --------

@@ -13,14 +13,7 @@ from spdnet.data.errors import DataError
 
 @dataclass(frozen=True)
 class Projection:
-    """Projection ``(frames - mean) components^T``.
-
-    Parameters
-    ----------
-    mean : array, shape (d,)
-    components : array, shape (k, d)
-        Orthonormal rows in descending order of the variance.
-    """
+    """Projection ``(frames - mean) components^T`` with orthonormal components ``(k, d)``."""
 
     mean: NDArray[Any]
     components: NDArray[Any]

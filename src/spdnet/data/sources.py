@@ -35,32 +35,15 @@ _HDM05 = re.compile(r"HDM_(?P<actor>[a-z]+)_(?P<action>.+)_(?P<take>\d+)_(?P<rat
 
 @dataclass(frozen=True)
 class Source:
-    """One matrix, or one sequence of frames, that is loaded on demand.
+    """One matrix ``(n, n)``, or one sequence of frames ``(T, ...)``, that is loaded on demand."""
 
-    Attributes
-    ----------
-    name : str
-        Path relative to the folder or archive.
-    load : callable
-        Returns the matrix ``(n, n)`` or the frames ``(T, ...)``.
-    y : str, optional
-        Class.
-    split : {"train", "val", "test"}, optional
-    group : str, optional
-        Sources of one group, such as a subject, stay together in a random split.
-    stamp : str
-        Changes when the file changes, or the way it is read.
-    features : bool
-        True for a table of frames, whose axes could be swapped.
-    """
-
-    name: str
+    name: str  # path relative to the folder or archive
     load: Callable[[], NDArray[Any]]
     y: str | None = None
     split: str | None = None
     group: str | None = None
-    stamp: str = ""
-    features: bool = False
+    stamp: str = ""  # changes when the file changes, or the way it is read
+    features: bool = False  # a table of frames, whose axes could be swapped
 
 
 def matrix_sources(
@@ -170,13 +153,7 @@ def sequence_sources(
 
 
 def notes_on_unused(path: str | Path, sources: Sequence[Source]) -> list[str]:
-    """Return notes on the contents of a folder, archive or ``.npz`` file that are not sources.
-
-    Raises
-    ------
-    DataError
-        A folder beside the classes holds files, none of which is a source.
-    """
+    """Return notes on the contents of a folder, archive or ``.npz`` file that are not sources."""
     path = Path(path)
     if path.suffix.lower() == ".npz" and path.is_file():
         return list(unused_notes(names_in(path), _PACKED))

@@ -94,11 +94,6 @@ def make_split(
     who : str
         Name of the caller, for error messages.
 
-    Raises
-    ------
-    ValueError
-        The training part has fewer than two classes.
-
     Examples
     --------
     >>> import numpy

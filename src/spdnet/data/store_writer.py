@@ -30,14 +30,8 @@ class StoreWriter:
     """Writer of matrices and their labels to one file.
 
     Data are collected in ``NAME.part`` and ``NAME.part.json``; a writer for the same file and plan
-    resumes from them. The file itself appears when it is complete.
-
-    Parameters
-    ----------
-    path : path
-        The ``.npz`` file.
-    plan : mapping
-        Everything that determines the contents, as plain values.
+    resumes from them. The file itself appears when it is complete. The plan holds everything that
+    determines the contents, as plain values.
 
     Examples
     --------

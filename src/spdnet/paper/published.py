@@ -107,18 +107,9 @@ def fetch(
     on_bytes: Callable[[int, int | None], None] | None = None,
     on_source: Callable[[int, int], None] | None = None,
 ) -> Path:
-    """Download and import the SPD matrices that the authors publish.
+    """Download and import the SPD matrices that the authors publish; return :func:`data_file`.
 
-    Parameters
-    ----------
-    name : {"afew", "hdm05", "pasc"}
-    on_bytes, on_source : callable, optional
-        Called with the bytes, or files, done and their total, which may be None for bytes.
-
-    Returns
-    -------
-    Path
-        See :func:`data_file`.
+    ``on_bytes`` and ``on_source`` are called with the bytes, or files, done and their total.
     """
     require_choice("fetch", "name", name, PUBLISHED)
     _require_new(name)
@@ -133,7 +124,7 @@ def import_dataset(
     index: str | Path | None = None,
     on_source: Callable[[int, int], None] | None = None,
 ) -> Path:
-    """Import a data set that was obtained by hand.
+    """Import a data set that was obtained by hand, and return :func:`data_file`.
 
     Parameters
     ----------
@@ -144,11 +135,6 @@ def import_dataset(
         The authors' index, a ``.mat`` file; by default the file with ``spddb`` in its name.
     on_source : callable, optional
         Called with the number of files done and their total.
-
-    Returns
-    -------
-    Path
-        See :func:`data_file`.
     """
     require_choice("import", "name", name, PUBLISHED)
     _require_new(name)

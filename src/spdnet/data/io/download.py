@@ -26,21 +26,8 @@ def download(url: str, folder: str | Path, *, on_bytes: _OnBytes = None) -> Path
     """Download a file unless the folder has it.
 
     Incomplete data stay in ``NAME.part``; the same call resumes an interrupted download. Proxies
-    are taken from the environment.
-
-    Parameters
-    ----------
-    url : str
-        An http or https address whose path ends in the file name.
-    folder : path
-        Created if needed. Only one download at a time may write to it.
-    on_bytes : callable, optional
-        Called with the bytes received so far and the total, which is None if unknown.
-
-    Raises
-    ------
-    OSError
-        The file could not be downloaded or written.
+    are taken from the environment. ``on_bytes`` is called with the bytes received so far and the
+    total, which is None if unknown.
     """
     import pooch
     import requests

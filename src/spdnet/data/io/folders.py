@@ -174,21 +174,8 @@ def unread_notes(
 ) -> list[str]:
     """Return notes on files that are not read.
 
-    Parameters
-    ----------
-    who : str
-        Name of the caller, for messages.
-    files : iterable of tuple of str
-        All files, by the parts of their paths.
-    used : collection of tuple of str
-        Files that are read, or folders that are read as a whole.
-    classes : iterable of tuple of str
-        Folders that are classes.
-
-    Raises
-    ------
-    DataError
-        A folder beside the classes holds files, none of which is read.
+    ``used`` are the files or folders that are read, and ``classes`` the folders of the classes. A
+    folder beside them that holds files, none of which is read, is an error.
     """
     known, whole = set(classes), set(used)
     taken = {parts[:n] for parts in whole for n in range(1, len(parts) + 1)}

@@ -56,21 +56,9 @@ def read_images(
 ) -> NDArray[Any]:
     """Read the images of a folder as frames: gray, resized, then equalized.
 
-    Names are in natural order: ``frame2`` before ``frame10``. Transparency and orientation tags
-    are ignored, 16 bits become 8, and the first page of several is read.
-
-    Parameters
-    ----------
-    folder : path
-    size : pair of int
-        Height and width of the frames.
-    equalized : bool
-        Apply :func:`equalize`.
-
-    Returns
-    -------
-    array, shape (T, h * w)
-        Values from 0 to 1, row by row.
+    Return values from 0 to 1 of shape ``(T, h * w)``, with ``size = (h, w)``. Names are in natural
+    order: ``frame2`` before ``frame10``. Transparency and orientation tags are ignored, 16 bits
+    become 8, and the first page of several is read.
     """
     _check_size("read_images", size)
     files = [p for p in Path(folder).glob("*") if p.suffix.lower() in IMAGE_SUFFIXES]

@@ -54,19 +54,7 @@ def load_mat(
     object, char of 3 axes    has nothing else
     ========================  ==============================================================
 
-    Nothing in the file is executed, and no other file is opened.
-
-    Parameters
-    ----------
-    file : path or bytes
-    name : str, optional
-        Name of the file in messages.
-
-    Raises
-    ------
-    DataError
-        The file is damaged, of another kind, or larger than ``MAX_BYTES``.
-    FileNotFoundError, PermissionError
+    Nothing in the file is executed, and no other file is opened. ``name`` is used in messages.
 
     Examples
     --------

@@ -309,16 +309,7 @@ def _column(
 def as_text(values: NDArray[Any], where: str) -> NDArray[Any]:
     r"""Convert bytes and text to valid text, with escapes such as ``\xe9``; keep numbers.
 
-    Parameters
-    ----------
-    values : array, shape (N,)
-    where : str
-        Origin of the values in messages, such as ``y of data.npz``.
-
-    Raises
-    ------
-    DataError
-        Different values would become the same text.
+    Different values that become the same text are an error; ``where`` names them in it.
     """
     if values.dtype.kind not in "SU":
         return values
