@@ -80,7 +80,7 @@ def test_info_of_matrices(tmp_path):
     assert run.exit_code == 0
     for text in (
         "6 matrices of 4 x 4, float64",
-        "3 classes, 1 to 3 each (always the largest: 50.0 %)",
+        "3 classes, 1 to 3 each (most frequent: 50.0 %)",
         "<b>odd</b> [red]",
         "split: 2 test, 4 train",
         "3 groups",
@@ -757,10 +757,7 @@ def test_compare(tmp_path, monkeypatch):
     flags = ("--methods", "cdl, spdnet-0", "--repeats", 2, "--epochs", 2)
     first = invoke("compare", data, *flags)
     assert first.exit_code == 0, first.stdout
-    assert (
-        "60 matrices of 5 x 5, 3 classes; random-halves, 2 repeats: 30 train, 30 test"
-        in first.stdout
-    )
+    assert "3 classes; random-halves, 2 repeats: 30 train, 30 test" in first.stdout
     assert "repeat 2  SPDNet-0BiRe" in first.stdout
     assert "accuracy, %" in first.stdout
     folder = tmp_path / "runs" / "compare-a"

@@ -99,7 +99,7 @@ def place(tmp_path_factory):
 
 def look(path, labels=None):
     """As ``spdnet data info`` does."""
-    data = read(path, labels, labelled=None)
+    data = read(path, labels, labeled=None)
     describe(data, examine(data.X) if data.is_matrices else None)
 
 
@@ -729,7 +729,7 @@ def test_command_line(tmp_path, monkeypatch, files, watcher):
     def nowhere(*_, **__):
         raise requests.ConnectionError("no network in tests")
 
-    monkeypatch.setattr(requests.Session, "get", nowhere)
+    monkeypatch.setattr(requests, "get", nowhere)
     monkeypatch.setattr("spdnet.data.io.download._RETRIES", 0)
     monkeypatch.setenv("SPDNET_DATA", str(tmp_path / "data"))
     invoke(["--help"], tmp_path)  # what is loaded and cached at first is not of interest

@@ -9,7 +9,7 @@ from spdnet.baselines import MinimumDistanceToMean
 from spdnet.baselines.deep_o2p import DeepO2PClassifier
 from spdnet.baselines.mean_feature import MeanFeatureVerifier
 from spdnet.covariance import estimate
-from spdnet.data import DataError, Dataset, examine, hold_out, read, treat
+from spdnet.data import DataError, Dataset, clean, examine, hold_out, read
 from spdnet.runs import RunFolder, Settings, TrainedModel, train
 from tests.cases import random_spd
 
@@ -51,7 +51,7 @@ USES = {
     ),
     "covariance": (lambda mask: estimate(masked(SIGNALS, mask)), "X"),
     "examine": (lambda mask: examine(masked(X, mask)), "X"),
-    "treat": (lambda mask: treat(masked(X, mask)), "X"),
+    "clean": (lambda mask: clean(masked(X, mask)), "X"),
     "hold_out": (lambda mask: hold_out(masked(Y, mask), 0.5), "y"),
     "groups": (lambda mask: hold_out(Y, 0.5, groups=masked(np.arange(8) // 2, mask)), "groups"),
 }

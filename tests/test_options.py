@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from spdnet import SPDNet, SPDNetClassifier, covariance
-from spdnet.data import treat
+from spdnet.data import clean
 from spdnet.options.estimator import HYPERPARAMETERS
 from spdnet.options.kinds import Choice
 from spdnet.options.option import options
@@ -61,7 +61,7 @@ def test_choices_are_those_of_the_functions_that_take_them():
         "norm": accepted(lambda: SPDNet((2,), 2, norm="?")),
         "head": accepted(lambda: SPDNet((2,), 2, head="?")),
         "estimator": accepted(lambda: covariance.estimate(X, estimator="?")),
-        "bad": accepted(lambda: treat(X, "?")),
+        "bad": accepted(lambda: clean(X, "?")),
         "recipe": list(RECIPES),
     }
     assert {name: list(RUN[name].kind.choices) for name in found} == found

@@ -59,7 +59,7 @@ def test_lines_for_people():
     shown = describe(data, examine_signals(X))
     for line in (
         "5 channels, 40 samples each: covariances will be 5 x 5",
-        "1 class, 6 each (always the largest: 100.0 %)",
+        "1 class, 6 each (most frequent: 100.0 %)",
         "1 group",
         "not finite: 1 signal of 6: 1",
         "  channel 0 in 1: 1",

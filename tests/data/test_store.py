@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from spdnet._lock import LockedError
-from spdnet.data import DataError, StoredArray, StoreWriter, examine, open_stored, read, treat
+from spdnet.data import DataError, StoredArray, StoreWriter, clean, examine, open_stored, read
 from spdnet.data.io import readers as readers_module
 from tests.cases import random_spd
 
@@ -164,13 +164,13 @@ def test_faults_are_found_where_they_lie(tmp_path):
     stored = open_stored(tmp_path / "a.npz")
     found = examine(stored)
     assert found.bad.tolist() == [3, 7]
-    kept, index, report = treat(stored, "drop")
+    kept, index, report = clean(stored, "drop")
     assert isinstance(kept, StoredArray)
     assert index.tolist() == [0, 1, 2, 4, 5, 6, 8, 9]
     np.testing.assert_array_equal(kept[:], bad[index])
     assert "dropped 2" in report
     with pytest.raises(ValueError, match=r"choose 'drop' \(--bad\)$"):
-        treat(stored, "repair")
+        clean(stored, "repair")
 
 
 def test_a_writer_goes_on(tmp_path):

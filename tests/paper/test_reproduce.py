@@ -1,12 +1,10 @@
 import csv
-import json
 import sys
 from html.parser import HTMLParser
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from spdnet.paper.tables import as_text
 
 from spdnet.data import DataError, Dataset, StoreWriter
 from spdnet.data.io import readers as readers_module

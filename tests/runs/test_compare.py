@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from spdnet.baselines import CDL
-from spdnet.runs import Comparison, ComparisonFolder, RunFolder, compare
-from spdnet.runs import methods
+from spdnet.runs import Comparison, ComparisonFolder, RunFolder, compare, methods
 from spdnet.runs.methods import METHODS, Method
 from spdnet.runs.report import make_comparison, write_comparison
 from spdnet.runs.watch import Watch

@@ -7,8 +7,8 @@ from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 
 from spdnet.runs import RunFolder, Settings, train
 from spdnet.runs.confusion import Confusion
-from spdnet.runs.scores import class_scores
 from spdnet.runs.report import make_page
+from spdnet.runs.scores import class_scores
 
 
 def labels(n=50, n_classes=6):

@@ -4,13 +4,21 @@ import numpy as np
 import pytest
 import torch
 
-from spdnet.runs import Comparison, ComparisonFolder, RunFolder, Settings, TrainedModel, compare, train
 from spdnet.data import load_dataset, prepare
+from spdnet.linalg import logm
+from spdnet.runs import (
+    Comparison,
+    ComparisonFolder,
+    RunFolder,
+    Settings,
+    TrainedModel,
+    compare,
+    train,
+)
 from spdnet.runs.confusion import Confusion
 from spdnet.runs.findings import flattened, is_linear, one_group, percent, structure
-from spdnet.linalg import logm
-from spdnet.runs.results import LayerSpectrum, PartScore, RunResults, Seconds
 from spdnet.runs.report import make_comparison, make_page
+from spdnet.runs.results import LayerSpectrum, PartScore, RunResults, Seconds
 from tests.runs.test_train import Lines, file_of, quick
 
 LINEAR = (
@@ -167,7 +175,7 @@ def test_percentages_are_for_people(share, text):
 def test_eps_without_a_reeig_is_told(tmp_path, dims):
     watch = Lines()
     train(quick(file_of(tmp_path), dims=dims, eps=0.1), RunFolder(tmp_path / "a"), watch=watch)
-    text = "note: eps has no effect with fewer than two BiMaps: ReEigs stand between them"
+    text = "note: eps has no effect with fewer than two BiMaps: a ReEig is between two BiMaps"
     assert text in watch.lines
     quiet = Lines()
     folder = RunFolder(tmp_path / "b")

@@ -575,13 +575,11 @@ def test_what_a_reader_should_know_is_noted(tmp_path):
     everything = np.array(["train"] * 60)
     found = train(quick(file_of(tmp_path, split=everything)), RunFolder(tmp_path / "a"))
     assert found.scored == "train"
-    assert "says nothing about others" in found.notes[0]
+    assert "the accuracy is that on the training data" in found.notes[0]
     split = np.array(["train", "test"] * 30)
     data = file_of(tmp_path, split=split, groups=np.arange(60) // 10)
     found = train(quick(data), RunFolder(tmp_path / "b"))
-    assert list(found.notes) == [
-        "some groups are in more than one part, as the split of the data has it"
-    ]
+    assert list(found.notes) == ["some groups are in more than one part of the split in the data"]
     data = file_of(tmp_path, groups=np.arange(60) % 4)
     found = train(quick(data, test=0.05, val=0.0), RunFolder(tmp_path / "c"))
     assert "holds 25.0 % of the matrices instead of 5 %" in found.notes[0]

@@ -43,7 +43,7 @@ def run_evaluation(
         require_choice("evaluate", "part", part, PARTS)
     _require_order("evaluate", run, data)
     trained = _load(run, device, model)
-    matrices = _prepared(trained, read_shown(data, labels, groups, labelled=True), bad, data)
+    matrices = _prepared(trained, read_shown(data, labels, groups, labeled=True), bad, data)
     assert matrices.y is not None  # read with labels
     codes = trained.codes(matrices.y)
     chosen, what = _part(trained, matrices, part)
@@ -82,7 +82,7 @@ def run_prediction(
     _require_target(out, force)
     _require_order("predict", run, data)
     trained = _load(run, device, model)
-    matrices = _prepared(trained, read_shown(data, None, groups, labelled=False), bad, data)
+    matrices = _prepared(trained, read_shown(data, None, groups, labeled=False), bad, data)
     probabilities = trained.probabilities(matrices)
     part_of = _parts_of(trained, matrices)
     text = io.StringIO()

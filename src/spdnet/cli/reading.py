@@ -7,7 +7,7 @@ from spdnet.data import Dataset, load_dataset
 
 
 def read_shown(
-    data: str, labels: str | None, groups: str | None, *, labelled: bool | None
+    data: str, labels: str | None, groups: str | None, *, labeled: bool | None
 ) -> Dataset:
     """Read an embedded data set, a file or a folder, with a progress bar on a terminal."""
     console = Console(stderr=True)
@@ -17,6 +17,6 @@ def read_shown(
             data,
             labels,
             groups,
-            labelled=labelled,
+            labeled=labeled,
             on_file=lambda done, total: progress.update(task, completed=done, total=total),
         )

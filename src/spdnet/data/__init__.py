@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from spdnet.data.descriptor import Descriptor, build
     from spdnet.data.digits import load_digits_spd
     from spdnet.data.errors import DataError
-    from spdnet.data.examination import Examination, examine, treat
+    from spdnet.data.examination import Examination, clean, examine
     from spdnet.data.io.readers import load_dataset, read
     from spdnet.data.preprocessing import Preprocessing, prepare
     from spdnet.data.split import Split, hold_out, make_split
@@ -25,6 +25,7 @@ __all__ = [
     "StoreWriter",
     "StoredArray",
     "build",
+    "clean",
     "examine",
     "hold_out",
     "load_dataset",
@@ -33,7 +34,6 @@ __all__ = [
     "open_stored",
     "prepare",
     "read",
-    "treat",
 ]
 
 _MODULES = {
@@ -41,7 +41,7 @@ _MODULES = {
     "descriptor": ("Descriptor", "build"),
     "digits": ("load_digits_spd",),
     "errors": ("DataError",),
-    "examination": ("Examination", "examine", "treat"),
+    "examination": ("Examination", "clean", "examine"),
     "io.readers": ("load_dataset", "read"),
     "preprocessing": ("Preprocessing", "prepare"),
     "split": ("Split", "hold_out", "make_split"),

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from spdnet import covariance
 from spdnet.data.channels import covariances_of
 from spdnet.data.dataset import Dataset
-from spdnet.data.examination import treat
+from spdnet.data.examination import clean
 from spdnet.data.store import StoredArray
 
 _SIGNALS = (
@@ -32,6 +32,12 @@ class Preprocessing:
         See :func:`spdnet.covariance.estimate`.
     raw : bool
         True if the network takes the signals themselves.
+
+    Examples
+    --------
+    >>> from spdnet.data import Preprocessing
+    >>> Preprocessing(signals=True, n=8, estimator="oas", reg=1e-3).describe(100)
+    '100 signals of 8 channels -> matrices of 8 x 8 (oas covariance, reg 0.001)'
     """
 
     signals: bool
@@ -52,15 +58,8 @@ class Preprocessing:
     ) -> "Preprocessing":
         """Choose the preprocessing for a data set.
 
-        Parameters
-        ----------
-        data : Dataset
-        estimator, reg
-            See :func:`spdnet.covariance.estimate`.
-        signals : bool
-            Treat square arrays as signals too.
-        model : str, optional
-            Name of a model that takes signals instead of their covariances.
+        With ``signals``, square arrays are signals, too; ``model`` is the name of a model that
+        takes signals instead of their covariances.
         """
         signals = signals or not data.is_matrices
         if model is not None and not signals:
@@ -115,26 +114,29 @@ def prepare(
     *,
     on_matrix: Callable[[int, int], None] | None = None,
 ) -> Dataset:
-    """Convert the contents of a file to SPD matrices.
+    """Convert the contents of a file to SPD matrices, with class names as ``y``.
 
     Parameters
     ----------
     data : Dataset
     preprocessing : Preprocessing
     bad : {"refuse", "drop", "repair"}
-        Treatment of matrices that are not SPD: see :func:`spdnet.data.treat`.
+        Treatment of matrices that are not SPD: see :func:`spdnet.data.clean`.
     dtype : str
     on_matrix : callable, optional
         Called with the number of matrices checked and their total.
 
-    Returns
-    -------
-    Dataset
-        With class names as ``y`` and the positions in the file as ``index``.
+    Examples
+    --------
+    >>> from spdnet.data import Preprocessing, load_dataset, prepare
+    >>> data = load_dataset("digits")
+    >>> how = Preprocessing.of(data, estimator="sample", reg=1e-3)
+    >>> prepare(data, how, "refuse").y[:3].tolist()
+    ['0', '1', '2']
     """
     if len(data) == 0:
         raise ValueError("data: expected at least one matrix, got none")
-    X, kept, note = treat(
+    X, kept, note = clean(
         preprocessing(data), bad, dtype=dtype, names=data.names, on_matrix=on_matrix
     )
     columns = {

@@ -25,11 +25,20 @@ class Split:
     parts : dict of str to array of int
         Indices of the samples in ``train``, ``val`` and ``test``; a missing part is empty.
     groups : dict of str to int
-        Number of groups in each part that is not empty; empty if the data have no groups.
+        Number of groups in each part, if the data have groups.
     notes : list of str
         Messages for the user.
     drawn : bool
         True if the scored part was drawn at random.
+
+    Examples
+    --------
+    >>> import numpy
+    >>> from spdnet.data import Dataset, make_split
+    >>> data = Dataset(numpy.zeros((10, 2, 2)), numpy.arange(10) % 2)
+    >>> split = make_split(data, test=0.2)
+    >>> split.sizes, split.scored, split.chance
+    ('8 train, 2 test', 'test', 0.5)
     """
 
     codes: NDArray[numpy.int64]
@@ -85,11 +94,6 @@ def make_split(
     who : str
         Name of the caller, for error messages.
 
-    Raises
-    ------
-    ValueError
-        The training part has fewer than two classes.
-
     Examples
     --------
     >>> import numpy
@@ -98,13 +102,14 @@ def make_split(
     >>> make_split(data, test=0.2).sizes
     '8 train, 2 test'
     """
+    codes = data.codes
     if len(data.classes) < 2:
         raise ValueError(f"{who}: expected at least two classes, got one: {data.classes[0]!r}")
     fractions = {"test": test, "val": val}
-    parts = draw_parts(data.codes, **fractions, groups=data.groups, split=data.split, seed=seed)
+    parts = draw_parts(codes, **fractions, groups=data.groups, split=data.split, seed=seed)
     if len(parts["train"]) == 0:
         raise ValueError(f"{who}: expected matrices to train on, got none in the part 'train'")
-    seen = set(data.codes[parts["train"]].tolist())
+    seen = set(codes[parts["train"]].tolist())
     if len(seen) < 2:
         raise ValueError(
             f"{who}: expected at least two classes to train on, got only "
@@ -117,11 +122,11 @@ def make_split(
     }
     notes = _notes(data, parts, seen, fractions)
     if sum(map(len, groups_in.values())) > len(set().union(*groups_in.values())):
-        notes.append("some groups are in more than one part, as the split of the data has it")
+        notes.append("some groups are in more than one part of the split in the data")
     counts = {name: len(groups) for name, groups in groups_in.items()}
     scored = next(name for name in ("test", "val", "train") if len(parts[name]))
     drawn = data.split is None or scored not in data.split
-    return Split(data.codes, parts, counts, notes, drawn)
+    return Split(codes, parts, counts, notes, drawn)
 
 
 def draw_parts(
@@ -133,18 +138,9 @@ def draw_parts(
     split: NDArray[Any] | None = None,
     seed: int = 0,
 ) -> dict[str, NDArray[numpy.int64]]:
-    """Return the indices of ``train``, ``val`` and ``test``.
+    """Return the indices of ``train``, ``val`` and ``test``: see :func:`make_split`.
 
-    Parameters
-    ----------
-    y : array, shape (N,)
-        Classes.
-    test, val : float
-        Fraction to draw from the training part where ``split`` does not name the part.
-    groups, split : array, shape (N,), optional
-        See :class:`Dataset`.
-    seed : int
-        Of :func:`hold_out` for the test part, and ``seed + 1`` for the validation part.
+    The seed of :func:`hold_out` is ``seed`` for the test and ``seed + 1`` for the validation part.
     """
     y = numpy.asarray(y)
     split = numpy.full(len(y), "train") if split is None else split
@@ -173,11 +169,11 @@ def _notes(
         )
     if len(parts["test"]) == 0:
         notes.append(
-            "there is no test part: the validation accuracy is that of the epoch that was chosen "
-            "by it, and so optimistic"
+            "there is no test part: the validation accuracy is optimistic, because it selected the "
+            "epoch"
             if len(parts["val"])
             else "there is neither a test part nor a validation part: the accuracy is that on the "
-            "matrices of the training itself, and says nothing about others"
+            "training data"
         )
     for name, fraction in fractions.items():
         share = len(parts[name]) / len(data)
@@ -192,26 +188,20 @@ def _notes(
 def hold_out(
     y: ArrayLike, fraction: float, *, groups: ArrayLike | None = None, seed: int = 0
 ) -> NDArray[numpy.bool_]:
-    """Choose a random part, with the classes in proportion.
+    """Draw a random part, stratified by class, as a mask ``(N,)`` that is True where held out.
 
-    Every class keeps a member that is not held out, so that rare classes need no care; a class
-    with a single member is never held out.
+    At least one sample of every class is not held out.
 
     Parameters
     ----------
     y : array, shape (N,)
         Classes.
     fraction : float
-        Of all, between 0 and 1.
+        Between 0 and 1.
     groups : array, shape (N,), optional
-        What is held out or kept as a whole, such as subjects. Of many random choices of groups the
-        one is taken whose classes are nearest to the fraction.
+        Groups that stay together, such as subjects. Of 200 random choices of groups, the one whose
+        class fractions are closest to ``fraction`` is taken.
     seed : int
-
-    Returns
-    -------
-    array of bool, shape (N,)
-        True where held out.
 
     Examples
     --------
@@ -240,7 +230,7 @@ def _by_class(
     exact = fraction * counts
     take = numpy.minimum(numpy.floor(exact), counts - 1).astype(int)
     wanted = round(fraction * len(codes)) - take.sum()
-    # the rest goes to the classes with the largest remainders, ties in random order
+    # classes with the largest remainders get the rest, ties in random order
     order = numpy.lexsort((rng.permutation(len(counts)), take - exact))
     for c in [c for c in order if take[c] < counts[c] - 1][: max(wanted, 0)]:
         take[c] += 1
@@ -257,7 +247,7 @@ def _by_group(
     rng: numpy.random.Generator,
 ) -> NDArray[numpy.bool_]:
     _, group = numpy.unique(groups, return_inverse=True)
-    if group.max() + 1 == len(group):  # each is a group of its own
+    if group.max() + 1 == len(group):  # every sample is its own group
         return _by_class(codes, fraction, rng)
     table = numpy.zeros((group.max() + 1, codes.max() + 1))
     numpy.add.at(table, (group, codes), 1)
@@ -271,7 +261,7 @@ def _by_group(
         have = numpy.zeros(len(total))
         count = 0.0
         for g in rng.permutation(len(table)).tolist():
-            # stop at the fraction; never take the last members of a class
+            # stop at the fraction; keep a member of every class
             if count + smallest > most:
                 break
             if count + sizes[g] <= most and ((with_it := have + table[g]) < total).all():

@@ -30,19 +30,8 @@ class StoreWriter:
     """Writer of matrices and their labels to one file.
 
     Data are collected in ``NAME.part`` and ``NAME.part.json``; a writer for the same file and plan
-    resumes from them. The file itself appears when it is complete.
-
-    Parameters
-    ----------
-    path : path
-        The ``.npz`` file.
-    plan : mapping
-        Everything that determines the contents, as plain values.
-
-    Attributes
-    ----------
-    done : list of str
-        Sources that have been added.
+    resumes from them. The file itself appears when it is complete. The plan holds everything that
+    determines the contents, as plain values.
 
     Examples
     --------
@@ -106,16 +95,10 @@ class StoreWriter:
         self.close()
 
     def add(self, source: str, X: NDArray[Any], **columns: Any) -> None:
-        """Add the matrices of a source.
+        """Add the matrices ``X (k, n, n)`` of a source.
 
-        Parameters
-        ----------
-        source : str
-            Name by which a resumed build recognizes it.
-        X : array, shape (k, n, n)
-            Matrices of the same size and dtype as all others.
-        **columns
-            Plain values that apply to all k matrices, such as ``y``, ``split`` and ``groups``.
+        All matrices have the same size and dtype. ``columns`` are plain values that apply to all k
+        matrices, such as ``y``, ``split`` and ``groups``.
         """
         if self._shape is None:
             self._shape, self._dtype = (X.shape[1], X.shape[2]), X.dtype

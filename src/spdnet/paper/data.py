@@ -20,17 +20,10 @@ _QUICK = 6  # classes, and sequences of each, in the quick form
 
 @dataclass(frozen=True)
 class ExperimentData:
-    """Sequences or matrices with their classes.
+    """Sequences or matrices, of the paper or used as a ``standin``.
 
-    Attributes
-    ----------
-    title : str
-    standin : bool
-        Whether they are used in place of the data of the paper.
-    samples : Dataset
-        The matrices; for sequences, ``X`` of shape (N, 1, 1) holds indices into ``sources``.
-    sources : tuple of Source
-        The sequences; empty for matrices.
+    ``samples`` holds the matrices; for sequences, its ``X`` of shape (N, 1, 1) holds indices into
+    ``sources``.
     """
 
     title: str
@@ -163,12 +156,7 @@ def generated(name: str, *, quick: bool = False, seed: int = 0) -> ExperimentDat
 
     The frames of a class mix its own directions with common ones, with noise in each sequence.
 
-    Parameters
-    ----------
-    name : {"afew", "hdm05", "pasc"}
-    quick : bool
-        Generate a few short sequences of few dimensions.
-    seed : int
+    With ``quick``, they are few and short.
     """
     # dimensions, classes, sequences of each, frames
     full = {"afew": (400, 7, 40, 50), "hdm05": (93, 130, 10, 120), "pasc": (400, 20, 8, 40)}

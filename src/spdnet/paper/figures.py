@@ -1,15 +1,14 @@
 """Figures of the report of a reproduction."""
 
 from collections.abc import Sequence
+from typing import Any
 
-import matplotlib
-from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 
 from spdnet import plots
 from spdnet.paper.results import RowResults
 from spdnet.plots import BASELINE, TRAIN
-from spdnet.runs.report.figures import STYLE, Picture, svg
+from spdnet.runs.report.figures import Picture, canvas, svg
 
 
 def beside_the_paper(rows: Sequence[RowResults], measure: str, title: str) -> Picture | None:
@@ -17,9 +16,7 @@ def beside_the_paper(rows: Sequence[RowResults], measure: str, title: str) -> Pi
     rows = [row for row in rows if row.paper.get(measure) or measure in row.ours]
     if not rows:
         return None
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(7.2, 1.1 + 0.3 * len(rows)))
-        axes = figure.subplots()
+    with canvas(7.2, 1.1 + 0.3 * len(rows)) as axes:
         for i, row in enumerate(rows):
             paper, ours = row.paper.get(measure), row.ours.get(measure)
             if paper is not None:
@@ -35,7 +32,7 @@ def beside_the_paper(rows: Sequence[RowResults], measure: str, title: str) -> Pi
         axes.set_title(title, fontsize=9, wrap=True)
         axes.set_yticks(range(len(rows)), [row.title for row in rows])
         axes.invert_yaxis()
-        return svg(figure, f"Ours beside the paper: {title}")
+        return svg(axes, f"Ours beside the paper: {title}")
 
 
 def training_curves(rows: Sequence[RowResults], key: str, title: str) -> Picture | None:
@@ -43,26 +40,17 @@ def training_curves(rows: Sequence[RowResults], key: str, title: str) -> Picture
     rows = [row for row in rows if row.history and key in row.history[0]]
     if not rows:
         return None
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(4.8, 3.4))
-        axes = figure.subplots()
+    with canvas(4.8, 3.4) as axes:
         measure, part = ("loss", "train") if key == "loss" else ("accuracy", "test")
         for i, row in enumerate(rows):
-            plots.learning_curves(
-                list(row.history),
-                measure,
-                parts=[part],
-                ax=axes,
-                label=row.title,
-                lw=1.2,
-                color=f"C{i}",
-            )
+            style: Any = {"label": row.title, "lw": 1.2, "color": f"C{i}"}
+            plots.learning_curves(list(row.history), measure, parts=[part], ax=axes, **style)
         axes.set(ylabel="training loss" if key == "loss" else "test accuracy, %")
         if key != "loss":
             axes.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g}"))
         axes.set_title(title, fontsize=9, wrap=True)
         axes.legend()
-        return svg(figure, f"{key.replace('_', ' ')} over the epochs: {title}")
+        return svg(axes, f"{key.replace('_', ' ')} over the epochs: {title}")
 
 
 def verification(rows: Sequence[RowResults], task: str, title: str) -> Picture | None:
@@ -70,12 +58,10 @@ def verification(rows: Sequence[RowResults], task: str, title: str) -> Picture |
     rows = [row for row in rows if task in row.roc]
     if not rows:
         return None
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(6.4, 3.4))
-        axes = figure.subplots()
+    with canvas(6.4, 3.4) as axes:
         for i, row in enumerate(rows):
             curve = row.roc[task]
             plots.roc((curve.far, curve.rate), label=row.title, color=f"C{i}", ax=axes)
         axes.set_title(f"{task}: {title}", fontsize=9, wrap=True)
         axes.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
-        return svg(figure, f"ROC of {task}: {title}")
+        return svg(axes, f"ROC of {task}: {title}")

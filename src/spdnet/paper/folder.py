@@ -24,10 +24,6 @@ class ReproductionFolder(SharedFolder):
     ``report.html``         the report
     ======================  ==================================================
 
-    Parameters
-    ----------
-    path : path
-
     Examples
     --------
     >>> from spdnet.paper import ReproductionFolder

@@ -8,7 +8,6 @@ import numpy
 import torch
 from numpy.typing import NDArray
 
-from spdnet._files import atomic_write
 from spdnet.baselines.estimator import subsample
 from spdnet.data import Dataset, Preprocessing, StoredArray, make_split, prepare
 from spdnet.manifolds import log_euclidean
@@ -39,16 +38,6 @@ def reproduce(
     """Run the networks of an experiment, and other methods beside them.
 
     Results that the folder holds already are not computed again.
-
-    Parameters
-    ----------
-    wanted : Reproduction
-    folder : ReproductionFolder
-    watch : Watch, optional
-
-    Returns
-    -------
-    ReproductionResults
 
     Raises
     ------
@@ -86,8 +75,7 @@ def reproduce(
             experiments=tuple(run.run() for run in runs),
         )
         folder.write_results(results)
-        atomic_write(folder.path / "table.txt", results.as_text())
-        atomic_write(folder.path / "table.csv", results.as_csv())
+        folder.write_tables(txt=results.as_text(), csv=results.as_csv())
     return results
 
 

@@ -31,7 +31,7 @@ class Row(Record):
 
     @property
     def is_timed(self) -> bool:
-        """Whether the paper reports the time of this network."""
+        """True if the paper reports the time of this network."""
         return len(self.dims) == 4 and self.log and self.eps in (None, 1e-4)
 
     def dims_for(self, n: int) -> tuple[int, ...]:
@@ -107,9 +107,9 @@ class Reproduction:
     root : int, optional
         Joint that positions are relative to; absolute positions, as in the paper, if not given.
     clips : bool
-        Whether training sequences are cut into clips.
+        Cut training sequences into clips.
     score : {"features", "logits"}
-        What verification compares: the output of LogEig, or the logits.
+        Input of verification: the output of LogEig, or the logits.
     {options}
 
     Examples

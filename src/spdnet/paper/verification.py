@@ -19,14 +19,8 @@ def verify(
 ) -> Score:
     """Compute verification rates at a false acceptance rate of 0.01, ROCs and equal error rates.
 
-    Parameters
-    ----------
-    similarity : callable
-        Maps N matrices to scores ``(N, N)``.
-    ready : Dataset
-        The classes are the people.
-    tasks : dict of arrays
-        Masks of the matrices of each task.
+    ``similarity`` maps N matrices, whose classes are people, to scores ``(N, N)``; ``tasks`` holds
+    masks of the matrices of each task.
     """
     rates, curves, errors = {}, {}, {}
     for name, chosen in tasks.items():

@@ -97,7 +97,7 @@ def fit_and_score(
     score : callable, optional
         Maps the fitted estimator and the test matrices to a score; the accuracy by default.
     notes : tuple of str
-        Notes for the reader.
+        Kept in the cell.
     """
     codes, train, test = split.codes, split.parts["train"], split.parts["test"]
     groups = None if groups is None else groups[train]

@@ -8,7 +8,6 @@ import numpy
 from sklearn.datasets import load_digits
 
 from spdnet._checks import require_choice
-from spdnet._files import atomic_write
 from spdnet.data import Dataset, Preprocessing, Split, load_dataset, make_split, prepare
 from spdnet.data.digits import EMBEDDED
 from spdnet.options.option import check_options, document
@@ -81,16 +80,6 @@ def compare(
     Cells that the folder holds already are not computed again. If a method fails, its cell holds
     the error, and the others continue.
 
-    Parameters
-    ----------
-    settings : Comparison
-    folder : ComparisonFolder
-    watch : Watch, optional
-
-    Returns
-    -------
-    ComparisonResults
-
     Examples
     --------
     >>> import tempfile
@@ -102,55 +91,48 @@ def compare(
     ['log-Euclidean logistic regression']
     """
     watch = Watch() if watch is None else watch
-    arrays = load_dataset(settings.data, settings.labels, settings.groups, on_file=watch.file)
-    is_signal = settings.signals or not arrays.is_matrices
-    preprocessing = Preprocessing(
-        is_signal, arrays.X.shape[-2], settings.estimator, settings.reg, raw=is_signal
-    )
-    data = prepare(replace(arrays, X=numpy.asarray(arrays.X)), preprocessing, settings.bad)
-    if data.note:
-        watch.say(data.note)
-    seen = set(data.label_names.tolist())
-    data = replace(data, classes=[name for name in data.classes if name in seen])
+    data, preprocessing = _load(settings, watch)
     inputs = _inputs(data, settings)
     methods = _methods(settings, inputs)
     protocol = _protocol(settings, data)
-    groups = data.groups if protocol == "groups" else None
     repeats = settings.repeats or (1 if protocol == "file" else 10)
     splits = [_split(protocol, data, settings, i) for i in range(repeats)]
+    groups = data.groups if protocol == "groups" else None
     device = str(make_fabric(settings.device).device)
-    plain = settings.identity() | {
-        "protocol": protocol,
-        "repeats": repeats,
-        "digest": data.digest,
-    }
+    chosen = {"protocol": protocol, "repeats": repeats, "digest": data.digest}
+    plain = {**settings.identity(), **chosen}
     folder.require_same(plain)
     what = replace(preprocessing, raw=False).describe(len(data))
     watch.say(
         f"{what}, {len(data.classes)} classes; {protocol}, {repeats} repeats: {splits[0].sizes}; "
         f"{len(methods)} methods"
     )
+
+    def fit(name: str, repeat: int) -> Cell:
+        method = methods[name]
+        watch.working(f"repeat {repeat + 1}: {method.title}")
+        where = Where(preprocessing.n, settings.seed + repeat, device, settings.epochs)
+        X, split = inputs[method.takes], splits[repeat]
+        cell = fit_and_score(method, X, split, where, groups=groups, tune=settings.tune)
+        cell.write(folder.cell_file(name, repeat))
+        watch.say(f"repeat {repeat + 1}  {method.title:36} {_line(cell)}")
+        return cell
+
     with folder.locked():
         earlier = folder.require_same(plain).get("methods")  # may have changed meanwhile
         known = earlier if isinstance(earlier, list) else []
-        named = [name for name in METHODS if name in methods or name in known]
-        folder.begin({**plain, "methods": named})
-        cells: dict[str, list[Cell | None]] = {name: [] for name in named}
+        cells: dict[str, list[Cell | None]] = {
+            name: [] for name in METHODS if name in methods or name in known
+        }
+        folder.begin({**plain, "methods": list(cells)})
         pace = Pace(repeats)
-        for i, split in enumerate(splits):
+        for i in range(repeats):
             fresh = False
-            for name in named:
-                file = folder.cell_file(name, i)
-                cell = Cell.find(file, "accuracy")
+            for name, row in cells.items():
+                cell = Cell.find(folder.cell_file(name, i), "accuracy")
                 if cell is None and name in methods:
-                    method, fresh = methods[name], True
-                    watch.working(f"repeat {i + 1}: {method.title}")
-                    where = Where(preprocessing.n, settings.seed + i, device, settings.epochs)
-                    X = inputs[method.takes]
-                    cell = fit_and_score(method, X, split, where, groups=groups, tune=settings.tune)
-                    cell.write(file)
-                    watch.say(f"repeat {i + 1}  {method.title:36} {_line(cell)}")
-                cells[name].append(cell)
+                    cell, fresh = fit(name, i), True
+                row.append(cell)
             if left := pace.after(i + 1, counts=fresh):
                 watch.say(f"repeat {i + 1} of {repeats} done{left}")
         shown = ("protocol", "repeats", "tune", "digest", "signals", "estimator", "reg")
@@ -167,16 +149,28 @@ def compare(
             chance=float(numpy.mean([split.chance for split in splits])),
             rows=tuple(
                 MethodRow.from_cells(
-                    name, METHODS[name].title, METHODS[name].dims(preprocessing.n), found
+                    name, METHODS[name].title, METHODS[name].dims(preprocessing.n), row
                 )
-                for name, found in cells.items()
+                for name, row in cells.items()
             ),
         )
         folder.write_results(results)
-        atomic_write(folder.path / "table.txt", results.as_text())
-        atomic_write(folder.path / "table.csv", results.as_csv())
-        atomic_write(folder.path / "table.tex", results.as_latex())
+        folder.write_tables(txt=results.as_text(), csv=results.as_csv(), tex=results.as_latex())
     return results
+
+
+def _load(settings: Comparison, watch: Watch) -> tuple[Dataset, Preprocessing]:
+    """Read and validate the data."""
+    arrays = load_dataset(settings.data, settings.labels, settings.groups, on_file=watch.file)
+    is_signal = settings.signals or not arrays.is_matrices
+    preprocessing = Preprocessing(
+        is_signal, arrays.X.shape[-2], settings.estimator, settings.reg, raw=is_signal
+    )
+    data = prepare(replace(arrays, X=numpy.asarray(arrays.X)), preprocessing, settings.bad)
+    if data.note:
+        watch.say(data.note)
+    seen = set(data.label_names.tolist())
+    return replace(data, classes=[name for name in data.classes if name in seen]), preprocessing
 
 
 def _line(cell: Cell) -> str:

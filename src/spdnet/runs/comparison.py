@@ -60,7 +60,7 @@ class MethodRow(Record):
 
     @property
     def is_complete(self) -> bool:
-        """Whether all repeats succeeded."""
+        """True if all repeats succeeded."""
         return self.repeats == self.of
 
     @property

@@ -18,10 +18,6 @@ class ComparisonFolder(SharedFolder):
     ``report.html``          the report
     =======================  ===============================================
 
-    Parameters
-    ----------
-    path : path
-
     Examples
     --------
     >>> from spdnet.runs import ComparisonFolder

@@ -14,13 +14,7 @@ from spdnet.runs.record import Record
 class Confusion(Record):
     """Counts of the pairs of a true and a predicted class, without the zeros.
 
-    Parameters
-    ----------
-    n_classes : int
-    true, predicted : tuple of int
-        Class indices of each pair, in lexicographic order.
-    count : tuple of int
-        Number of samples of each pair, at least 1.
+    ``true`` and ``predicted`` are class indices in lexicographic order, ``count`` is at least 1.
 
     Examples
     --------
@@ -73,22 +67,14 @@ class Confusion(Record):
         return table
 
     def most_confused(self, n: int) -> list[tuple[int, int, int]]:
-        """Return the ``n`` most frequent pairs of different classes: true, predicted, count.
-
-        Examples
-        --------
-        >>> from spdnet.runs.confusion import Confusion
-        >>> Confusion.of([0, 0, 1, 1], [1, 1, 0, 1], n_classes=2).most_confused(1)
-        [(0, 1, 2)]
-        """
+        """Return the ``n`` most frequent pairs of different classes: true, predicted, count."""
         pairs = zip(self.true, self.predicted, self.count, strict=True)
         return sorted((pair for pair in pairs if pair[0] != pair[1]), key=lambda pair: -pair[2])[:n]
 
     def per_class(self) -> NDArray[numpy.float64]:
         """Return number of samples, precision, recall and F1 of each class ``(n_classes, 4)``.
 
-        A class that is never predicted has no precision, one that does not occur has no recall:
-        NaN.
+        Precision is NaN for a class that is never predicted, recall for one that does not occur.
         """
 
         def total(index: NDArray[numpy.int64], count: NDArray[numpy.int64]) -> Any:

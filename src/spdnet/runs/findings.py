@@ -1,9 +1,9 @@
 """Findings about a trained network, in sentences."""
 
-from spdnet.runs.results import RunResults
+from spdnet.runs.results import PART_TITLES, RunResults
 
 NOTHING_RAISED = "no ReEig raised an eigenvalue"
-NO_EFFECT = "eps has no effect with fewer than two BiMaps: ReEigs stand between them"
+NO_EFFECT = "eps has no effect with fewer than two BiMaps: a ReEig is between two BiMaps"
 _NEARLY_ALL = 0.95
 _RATIO = 0.7  # of consecutive sizes, in the sizes that are suggested
 
@@ -70,16 +70,9 @@ def flattened(found: RunResults, eps: float | str, *, can_center: bool = True) -
 
 
 def one_group(part: str, *, drawn: bool) -> str:
-    """Return a warning that the scored part has a single group.
-
-    Parameters
-    ----------
-    part : str
-    drawn : bool
-        Whether the part was drawn at random, so that other seeds draw other groups.
-    """
-    return f"the part {part!r} has only one group: results may differ for other groups" + (
-        "; --repeat 10 draws new parts and gives mean and standard deviation" if drawn else ""
+    """Return a warning that a part has a single group; if ``drawn``, other seeds draw others."""
+    return f"the {PART_TITLES[part]} set has only one group: results may differ for others" + (
+        "; --repeat 10 draws new splits and gives mean and standard deviation" if drawn else ""
     )
 
 

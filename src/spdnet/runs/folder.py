@@ -23,12 +23,7 @@ _LIBRARIES = ("spdnet", "torch", "numpy", "scipy", "scikit-learn", "lightning-fa
 
 
 class Folder:
-    """Base of the folders of runs, comparisons and reproductions.
-
-    Parameters
-    ----------
-    path : path
-    """
+    """Base of the folders of runs, comparisons and reproductions."""
 
     #: command that writes the folder, for messages
     command: ClassVar[str]
@@ -60,17 +55,17 @@ class Folder:
 
     @property
     def exists(self) -> bool:
-        """Whether the folder has settings."""
+        """True if the folder has settings."""
         return self.settings_file.is_file()
 
     @property
     def finished(self) -> bool:
-        """Whether the folder has results."""
+        """True if the folder has results."""
         return self.results_file.is_file()
 
     @property
     def is_free(self) -> bool:
-        """Whether the folder is missing, or holds only a lock and drafts of killed processes."""
+        """True if the folder is missing, or holds only a lock and drafts of killed processes."""
         return not self.path.exists() or all(
             path.name == LOCK or is_draft(path) for path in self.path.iterdir()
         )
@@ -91,6 +86,11 @@ class Folder:
     def write_results(self, results: Record) -> None:
         """Write ``results.json``."""
         atomic_write(self.results_file, results.to_text())
+
+    def write_tables(self, **texts: str) -> None:
+        """Write ``table.txt``, ``table.csv`` and so on."""
+        for suffix, text in texts.items():
+            atomic_write(self.path / f"table.{suffix}", text)
 
     def write_environment(self, seed: int, **more: Any) -> None:
         """Write versions, machine and command."""

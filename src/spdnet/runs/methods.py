@@ -25,7 +25,7 @@ from spdnet.training import choose_dims
 
 @dataclass(frozen=True)
 class Where:
-    """What an estimator is made for: matrices of size ``n``, a seed, a device.
+    """Conditions of an estimator: matrices of size ``n``, a seed, a device.
 
     ``epochs`` are those of networks; None for those of the default recipe.
     """

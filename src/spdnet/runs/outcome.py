@@ -43,8 +43,7 @@ def outcome(
     seen, learned = parts[scored][:n_spectra], parts["train"][:n_spectra]
     in_training = trained.spectra(data.take(learned))
     notes = [*([data.note] if data.note else []), *notes]
-    baseline = None
-    seconds = sum(row["seconds"] for row in history)
+    baseline, seconds = None, sum(row["seconds"] for row in history)
     found = RunResults(
         data=describe(data, trained.preprocessing, split),
         signals=trained.preprocessing.signals,
@@ -67,8 +66,6 @@ def outcome(
         matrices_per_second=len(parts["train"]) * len(history) / seconds,
         device=str(trainer.fabric.device),
         orthonormality=scores.orthonormality(trained.model),
-        notes=(),
-        baseline=None,
         spectra_of=len(seen),
         spectra=trained.spectra(data.take(seen)),
         raised_in_training=tuple(row.clipped for row in in_training if row.clipped is not None),

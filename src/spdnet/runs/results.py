@@ -1,7 +1,7 @@
 """Results of a training run: the schema of ``results.json``."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Literal
 
 import numpy
@@ -122,26 +122,42 @@ class Seconds(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunResults(Record):
-    """Results of one training.
+class Summary(Record):
+    """Base of the results of one training, and of several.
 
     ``scored`` is the part that the result refers to: the test set if there is one. ``chance`` is
-    the accuracy of always predicting the most frequent class. ``spectra`` are those of the first
-    ``spectra_of`` matrices of the scored part. ``raised_in_training`` are the fractions of the
-    eigenvalues that the ReEigs raised, of the first ``raised_of`` training matrices. For ``linear``
-    and ``structure`` see :mod:`spdnet.runs.findings`.
+    the accuracy of always predicting the most frequent class. For ``linear`` and ``structure`` see
+    :mod:`spdnet.runs.findings`.
     """
 
     data: str
     signals: bool
     scored: Part
-    parts: dict[Part, PartScore]
     chance: float
     classes: tuple[str, ...]
     confusion: Confusion
-    per_class: tuple[ClassScore, ...]
     network: str
     dims: tuple[int, ...]
+    notes: tuple[str, ...] = ()
+    linear: bool = False
+    structure: str = ""
+
+    def __post_init__(self) -> None:
+        if self.confusion.n_classes != len(self.classes):
+            raise ValueError(f"expected counts of {len(self.classes)} classes in confusion")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunResults(Summary):
+    """Results of one training.
+
+    ``spectra`` are those of the first ``spectra_of`` matrices of the scored part, and
+    ``raised_in_training`` the fractions of the eigenvalues that the ReEigs raised, of the first
+    ``raised_of`` training matrices.
+    """
+
+    parts: dict[Part, PartScore]
+    per_class: tuple[ClassScore, ...]
     parameters: int
     epochs: int
     best_epoch: int
@@ -149,18 +165,14 @@ class RunResults(Record):
     matrices_per_second: float
     device: str
     orthonormality: tuple[Orthonormality, ...]
-    notes: tuple[str, ...]
-    baseline: BaselineScore | None
     spectra_of: int
     spectra: tuple[LayerSpectrum, ...]
     raised_in_training: tuple[float, ...]
     raised_of: int
-    linear: bool = False
-    structure: str = ""
+    baseline: BaselineScore | None = None
 
     def __post_init__(self) -> None:
-        if self.confusion.n_classes != len(self.classes):
-            raise ValueError(f"expected counts of {len(self.classes)} classes in confusion")
+        super().__post_init__()
         if not {self.scored, "train"} <= self.parts.keys():
             raise ValueError(f"expected scores of train and {self.scored} in parts")
         if self.baseline is not None and self.baseline.accuracy.keys() != self.parts.keys():
@@ -186,28 +198,16 @@ class RepeatBaseline(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RepeatResults(Record):
-    """Results of several trainings with consecutive seeds; see :class:`RunResults`."""
+class RepeatResults(Summary):
+    """Results of several trainings with consecutive seeds."""
 
-    data: str
-    signals: bool
-    scored: Part
     seeds: tuple[int, ...]
     accuracy: Spread
     seconds: Spread
-    classes: tuple[str, ...]
-    network: str
-    dims: tuple[int, ...]
-    confusion: Confusion
-    notes: tuple[str, ...]
-    linear: bool
-    structure: str
-    chance: float
     baseline: RepeatBaseline | None
 
     def __post_init__(self) -> None:
-        if self.confusion.n_classes != len(self.classes):
-            raise ValueError(f"expected counts of {len(self.classes)} classes in confusion")
+        super().__post_init__()
         spreads = [self.accuracy, self.seconds]
         spreads += [] if self.baseline is None else [self.baseline.accuracy]
         if any(len(s.known) != len(self.seeds) for s in spreads):
@@ -217,27 +217,20 @@ class RepeatResults(Record):
     def of(cls, runs: Sequence[RunResults], seeds: Sequence[int]) -> "RepeatResults":
         """Summarize the results of several trainings."""
         first = runs[0]
-        confusion = first.confusion
+        found = {f.name: getattr(first, f.name) for f in fields(Summary)}
         for run in runs[1:]:
-            confusion += run.confusion
-        baselines = [run.baseline for run in runs if run.baseline is not None]
-        accuracies = [baseline.accuracy[first.scored] for baseline in baselines]
+            found["confusion"] += run.confusion
+        found["linear"] = all(run.linear for run in runs)
+        found["structure"] = first.structure if len({r.structure for r in runs}) == 1 else ""
+        found["chance"] = float(numpy.mean([run.chance for run in runs]))
+        scores = [run.baseline.accuracy[first.scored] for run in runs if run.baseline is not None]
+        baseline = None
+        if first.baseline is not None and len(scores) == len(runs):
+            baseline = RepeatBaseline(first.baseline.name, Spread.of(scores))
         return cls(
-            data=first.data,
-            signals=first.signals,
-            scored=first.scored,
+            **found,
             seeds=tuple(seeds),
             accuracy=Spread.of([run.accuracy for run in runs]),
             seconds=Spread.of([run.seconds.training for run in runs]),
-            classes=first.classes,
-            network=first.network,
-            dims=first.dims,
-            confusion=confusion,
-            notes=first.notes,
-            linear=all(run.linear for run in runs),
-            structure=first.structure if len({run.structure for run in runs}) == 1 else "",
-            chance=float(numpy.mean([run.chance for run in runs])),
-            baseline=RepeatBaseline(baselines[0].name, Spread.of(accuracies))
-            if len(baselines) == len(runs)
-            else None,
+            baseline=baseline,
         )

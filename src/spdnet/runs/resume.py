@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from spdnet.runs.run_folder import RunFolder, changed, first_difference
+from spdnet.runs.run_folder import RunFolder, describe_change
 from spdnet.training import Trainer
 from spdnet.training.checkpoint import CheckpointError
 
@@ -50,8 +50,8 @@ def _difference(
         (before, own),
         *((state[part], common[part]) for part in ("network", "recipe", "preprocessing")),
     ):
-        if (found := first_difference(old, new)) is not None:
-            return f"train: {changed(*found, folder.path)}"
+        if (change := describe_change(old, new, folder.path)) is not None:
+            return f"train: {change}"
     for part in ("classes", "domains"):
         if state[part] != common[part]:
             return (

@@ -82,8 +82,8 @@ class RunFolder(Folder):
                 f"run: expected the settings of the run in {self.environment_file}, got none; "
                 "start a new run"
             )
-        if (difference := first_difference(before, settings.identity(digest))) is not None:
-            raise ValueError(f"train: {changed(*difference, self.path)}")
+        if (change := describe_change(before, settings.identity(digest), self.path)) is not None:
+            raise ValueError(f"train: {change}")
 
     def replace_settings(self, settings: Settings, digest: str) -> None:
         """Replace the settings of the run by others with more epochs, or with other paths.
@@ -171,24 +171,18 @@ class RunFolder(Folder):
         return {k: v for k, v in super().environment().items() if k != "identity"}
 
 
-def first_difference(
-    before: Mapping[str, Any], now: Mapping[str, Any]
-) -> tuple[str, Any, Any] | None:
-    """Return the first name whose values differ, with both values; None if there is none."""
-    for name in {**before, **now}:
-        if before.get(name) != now.get(name):
-            return name, before.get(name), now.get(name)
-    return None
-
-
-def changed(name: str, before: Any, now: Any, folder: Path) -> str:
-    """Describe a setting that differs from that of the start of the run."""
+def describe_change(before: Mapping[str, Any], now: Mapping[str, Any], folder: Path) -> str | None:
+    """Describe the first setting that differs from the start of a run; None if none does."""
+    name = next((key for key in {**before, **now} if before.get(key) != now.get(key)), None)
+    if name is None:
+        return None
     if name == "data":
         return (
             f"expected the data that the run in {folder} began with, got others; start a new run, "
             "or restore the data"
         )
     return (
-        f"expected {name} = {before!r}, with which the run in {folder} began, got {now!r}; undo "
-        "the change in settings.toml or on the command line, or start a new run"
+        f"expected {name} = {before.get(name)!r}, with which the run in {folder} began, got "
+        f"{now.get(name)!r}; undo the change in settings.toml or on the command line, or start a "
+        "new run"
     )

@@ -84,12 +84,7 @@ def baseline(
 def layer_spectra(model: torch.nn.Module, *inputs: Tensor) -> tuple[LayerSpectrum, ...]:
     """Compute quantiles of the eigenvalues of the input and of the output of each layer.
 
-    Parameters
-    ----------
-    model : Module
-        In evaluation mode.
-    *inputs : Tensor
-        Arguments of the model; the first are matrices or signals.
+    The model is in evaluation mode; the first of its inputs are matrices or signals.
     """
     outputs: list[tuple[str, Tensor, Tensor]] = []  # layer, its input, its output
 

@@ -38,7 +38,7 @@ class Settings(RunOptions):
     spdnet.training.Recipe : The hyperparameters.
     spdnet.data.read : The formats of ``data``.
     spdnet.covariance.estimate : The covariance of signals.
-    spdnet.data.treat : The treatment of matrices that are not SPD.
+    spdnet.data.clean : The treatment of matrices that are not SPD.
 
     Examples
     --------

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import spdnet.runs.report
-from spdnet.paper import Reproduction, ReproductionFolder, reproduce
+from spdnet.paper import Reproduction, ReproductionFolder, reproduce, write_reproduction
+from spdnet.paper import figures as paper_figures
 from spdnet.runs import Comparison, ComparisonFolder, RunFolder, Settings, compare, train
-from spdnet.paper import figures as paper_figures, write_reproduction
 from spdnet.runs.report import figures, make_comparison, make_page
 from tests.runs.test_train import file_of
 

@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from spdnet._files import atomic_write
@@ -27,21 +26,8 @@ def download(url: str, folder: str | Path, *, on_bytes: _OnBytes = None) -> Path
     """Download a file unless the folder has it.
 
     Incomplete data stay in ``NAME.part``; the same call resumes an interrupted download. Proxies
-    are taken from the environment.
-
-    Parameters
-    ----------
-    url : str
-        An http or https address whose path ends in the file name.
-    folder : path
-        Created if needed. Only one download at a time may write to it.
-    on_bytes : callable, optional
-        Called with the bytes received so far and the total, which is None if unknown.
-
-    Raises
-    ------
-    OSError
-        The file could not be downloaded or written.
+    are taken from the environment. ``on_bytes`` is called with the bytes received so far and the
+    total, which is None if unknown.
     """
     import pooch
     import requests
@@ -92,76 +78,55 @@ def _fetch(
     import requests
 
     Path(draft).unlink(missing_ok=True)  # pooch's, empty: a killed process leaves none behind
-    record = part.with_suffix(".part.json")
-    known = _read(record).get(shown, {})
-    done = part.stat().st_size if part.exists() and known else 0
-    known = {"total": None, "validator": None, **known}
-    if not done or done != known["total"]:
-        headers = {"Accept-Encoding": "identity"}
-        if done and known["validator"]:
-            headers |= {"Range": f"bytes={done}-", "If-Range": known["validator"]}
-        with (
-            requests.Session() as session,
-            session.get(url, headers=headers, stream=True, timeout=_TIMEOUT) as response,
-        ):
-            status = response.status_code
+    record = part.with_suffix(".part.json")  # address, validator and size of the partial file
+    address, validator, total = _read(record)
+    done = part.stat().st_size if part.exists() and address == shown else 0
+    headers = {"Accept-Encoding": "identity"}
+    if done and validator:
+        headers |= {"Range": f"bytes={done}-", "If-Range": validator}
+    if not done or done != total:
+        with requests.get(url, headers=headers, stream=True, timeout=_TIMEOUT) as response:
+            status, etag = response.status_code, response.headers.get("ETag", "W/")
+            same = response.headers.get("Last-Modified") if etag.startswith("W/") else etag
             if status == 200:
                 length = response.headers.get("Content-Length", "")
                 done, total = 0, int(length) if length.isdigit() else None
                 part.open("wb").close()  # emptied before the record describes the new file
-                entry = {"total": total, "validator": _validator(response)}
-                atomic_write(record, json.dumps({shown: entry}))
+                atomic_write(record, json.dumps([shown, same, total]))
             elif status in (206, 416) and "Range" in headers:
-                if status == 416 or not _continues(response, done, known):
-                    part.unlink()  # of another file than the server has now
+                expected = rf"bytes {done}-\d+/({total or ''}|\*)"
+                place = response.headers.get("Content-Range", "")
+                # some servers ignore If-Range
+                if not re.fullmatch(expected, place) or same not in (None, validator):
+                    part.unlink()
                     return _fetch(shown, part, on_bytes, url, draft)
-                total = known["total"]
             else:
                 raise OSError(
                     f"download: expected a file at {shown}, got status {status} {response.reason}; "
                     f"{_BY_HAND}"
                 )
-            _append(response, part, done, total, on_bytes)
+            response.raw.headers.pop("Content-Encoding", None)  # a .gz file stays compressed
+            with part.open("ab") as file:
+                for block in response.iter_content(1 << 16):
+                    file.write(block)
+                    done += len(block)
+                    if on_bytes is not None:
+                        on_bytes(done, total)
+                file.flush()
+                os.fsync(file.fileno())
+        if total is not None and done != total:
+            raise requests.ConnectionError(f"the end, where {total} were announced")
     part.replace(draft)
     return None
 
 
-def _append(response: Any, part: Path, done: int, total: int | None, on_bytes: _OnBytes) -> None:
-    import requests
-
-    response.raw.headers.pop("Content-Encoding", None)  # a .gz file stays compressed
-    with part.open("ab") as file:
-        for block in response.iter_content(1 << 16):
-            file.write(block)
-            done += len(block)
-            if on_bytes is not None:
-                on_bytes(done, total)
-        file.flush()
-        os.fsync(file.fileno())
-    if total is not None and done != total:
-        raise requests.ConnectionError(f"the end, where {total} were announced")
-
-
-def _validator(response: Any) -> str | None:
-    """Return the strong ETag, else the date."""
-    etag = response.headers.get("ETag", "W/")
-    return response.headers.get("Last-Modified") if etag.startswith("W/") else etag
-
-
-def _continues(response: Any, done: int, known: dict[str, Any]) -> bool:
-    """Return True if the body is the rest of the same file; some servers ignore If-Range."""
-    found = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", response.headers.get("Content-Range", ""))
-    same = _validator(response) in (None, known["validator"])
-    total = "*" if known["total"] is None else str(known["total"])
-    return found is not None and same and int(found[1]) == done and found[2] in ("*", total)
-
-
-def _read(path: Path) -> dict[str, dict[str, Any]]:
+def _read(record: Path) -> tuple[str, str | None, int | None]:
     try:
-        return {key: dict(entry) for key, entry in json.loads(path.read_bytes()).items()}
+        address, validator, total = json.loads(record.read_bytes())
+        return address, validator, total
     except FileNotFoundError:
-        return {}
-    except (ValueError, AttributeError, TypeError, RecursionError) as error:
+        return "", None, None
+    except (ValueError, TypeError, RecursionError) as error:
         raise DataError(
-            f"download: expected JSON with named entries in {path}, got {error}; delete it"
+            f"download: expected a record of the download in {record}, got {error}; delete it"
         ) from error

@@ -54,19 +54,7 @@ def load_mat(
     object, char of 3 axes    has nothing else
     ========================  ==============================================================
 
-    Nothing in the file is executed, and no other file is opened.
-
-    Parameters
-    ----------
-    file : path or bytes
-    name : str, optional
-        Name of the file in messages.
-
-    Raises
-    ------
-    DataError
-        The file is damaged, of another kind, or larger than ``MAX_BYTES``.
-    FileNotFoundError, PermissionError
+    Nothing in the file is executed, and no other file is opened. ``name`` is used in messages.
 
     Examples
     --------
@@ -239,9 +227,7 @@ class Version5(Reader):
         if is_bomb(size, len(data), HARMLESS):
             raise DataError(f"expected a harmless variable, got {size} bytes packed in {len(data)}")
         content = stream.decompress(stream.unconsumed_tail, size) if size else b""
-        rest = stream.decompress(
-            stream.unconsumed_tail, 8
-        )  # padding and checksum
+        rest = stream.decompress(stream.unconsumed_tail, 8)  # padding and checksum
         if len(content) < size or len(rest) == 8 or not stream.eof:
             raise DataError(f"expected {size} compressed bytes, got more or fewer")
         return memoryview(content)
