@@ -17,7 +17,6 @@ from matplotlib import pyplot as plt
 from spdnet import covariance, plots
 from spdnet.data import load_digits_spd
 from spdnet.runs import RunFolder, TrainedModel
-from spdnet.runs.confusion import Confusion
 
 HERE = Path(__file__).parent
 
@@ -34,9 +33,9 @@ def make(place):
     found, history = folder.results(), folder.metrics()
     for name, picture in {
         "first": first(folder),
-        "curves": curves(history, found["best_epoch"]),
+        "curves": curves(history, found.best_epoch),
         "confusion": confusion(found),
-        "spectra": spectra(found["spectra"]),
+        "spectra": spectra(found.spectra),
     }.items():
         picture.savefig(place / f"{name}.svg", metadata={"Date": None})
         plt.close(picture)
@@ -96,8 +95,7 @@ def curves(history, best):
 def confusion(found):
     """Plot the confusion matrix."""
     (ax,) = plots.panels(size=(5.2, 5.0))
-    counts = Confusion.read(found["confusion"], len(found["classes"]))
-    plots.confusion(counts.dense(), found["classes"], ax=ax)
+    plots.confusion(found.confusion.dense(), list(found.classes), ax=ax)
     return ax.figure
 
 
@@ -106,8 +104,8 @@ def spectra(layers):
     rows = -(-len(layers) // 3)
     axes = plots.panels(rows, 3, size=(9.6, 2.8 * rows))
     for ax, layer in zip(axes, layers, strict=False):
-        plots.spectra(layer, ax=ax)
-        ax.set_title(layer["layer"])
+        plots.spectra(layer.to_json(), ax=ax)
+        ax.set_title(layer.layer)
     for ax in axes[len(layers) :]:
         ax.remove()
     return axes[0].figure

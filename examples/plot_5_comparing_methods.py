@@ -65,15 +65,15 @@ with tempfile.TemporaryDirectory() as directory:
 # bars are not worth their extra cost on these data. No method was tuned, and more splits would be
 # needed to rank methods with similar errors.
 
-rows = sorted(results["rows"], key=lambda row: row["accuracy"]["mean"])
-means = [100 * (1 - row["accuracy"]["mean"]) for row in rows]
-deviations = [100 * row["accuracy"]["deviation"] for row in rows]
-colors = [plots.TRAIN if row["method"].startswith("spdnet") else "#94a3b8" for row in rows]
+rows = sorted(results.rows, key=lambda row: row.accuracy.mean)
+means = [100 * (1 - row.accuracy.mean) for row in rows]
+deviations = [100 * row.accuracy.std for row in rows]
+colors = [plots.TRAIN if row.method.startswith("spdnet") else "#94a3b8" for row in rows]
 (ax,) = plots.panels(size=(8.0, 4.0))
 ax.barh(range(len(rows)), means, xerr=deviations, color=colors, height=0.7, ecolor=plots.INK)
-linear = next(mean for row, mean in zip(rows, means, strict=True) if row["method"] == "logistic")
+linear = next(mean for row, mean in zip(rows, means, strict=True) if row.method == "logistic")
 ax.axvline(linear, color=plots.BASELINE, ls="--", label="log-Euclidean linear")
-ax.set_yticks(range(len(rows)), [row["title"] for row in rows])
+ax.set_yticks(range(len(rows)), [row.title for row in rows])
 ax.set_xlabel("test error, %")
 ax.grid(False, axis="y")
 ax.legend(frameon=False)

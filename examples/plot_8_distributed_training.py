@@ -59,10 +59,9 @@ with tempfile.TemporaryDirectory() as directory:
     results = {n: run.results() for n, run in runs.items()}
 
 for n, result in results.items():
-    network, linear = result["accuracy"], result["baseline"]["accuracy"]
+    network, linear = result.accuracy, result.baseline.accuracy
     for name, score in (("SPDNet", network), ("log-Euclidean linear", linear)):
-        text = f"{100 * score['mean']:6.2f} ± {100 * score['deviation']:.2f} %"
-        print(f"{n} process{'es:' if n > 1 else ':':5}{name:22}{text}")
+        print(f"{n} process{'es:' if n > 1 else ':':5}{name:22}{score.percent()} %")
 
 # %%
 # Two processes add numbers in a different order than one process, which changes the last digits of

@@ -80,7 +80,7 @@ def test_info_of_matrices(tmp_path):
     assert run.exit_code == 0
     for text in (
         "6 matrices of 4 x 4, float64",
-        "3 classes, 1 to 3 each (always the largest: 50.0 %)",
+        "3 classes, 1 to 3 each (most frequent: 50.0 %)",
         "<b>odd</b> [red]",
         "split: 2 test, 4 train",
         "3 groups",
@@ -126,7 +126,7 @@ def test_the_whole_way(tmp_path):
     assert (
         "the 12 matrices of part test, held out from the training of this run" in evaluated.stdout
     )
-    assert f"accuracy {100 * found['parts']['test']['accuracy']:.2f} %" in evaluated.stdout
+    assert f"accuracy {100 * found.parts['test'].accuracy:.2f} %" in evaluated.stdout
     assert "all 60 matrices" in invoke("evaluate", run, data, "--part", "all").stdout
     assert "of part train, of the data" in invoke("evaluate", run, data, "--part", "train").stdout
     with np.load(data) as file:
@@ -219,7 +219,7 @@ def test_runs_get_names_of_their_own(tmp_path, monkeypatch):
     for _ in range(2):
         assert invoke("train", "a.npz", "--epochs", 1, "--no-baseline").exit_code == 0
     assert sorted(p.name for p in (tmp_path / "runs").iterdir()) == ["a", "a-2"]
-    assert RunFolder("runs/a").results()["baseline"] is None
+    assert RunFolder("runs/a").results().baseline is None
 
 
 def start(*arguments):
@@ -294,7 +294,7 @@ def test_the_same_command_resumes_and_extends(tmp_path, monkeypatch):
     assert "is finished" in invoke(*command, "--resume").output
     more = invoke("train", "--resume", "--out", "run", "--epochs", 4)
     assert more.exit_code == 0, more.output
-    assert RunFolder("run").results()["epochs"] == 4
+    assert RunFolder("run").results().epochs == 4
     assert RunFolder("run").report_file.exists()
     (tmp_path / "a.npz").rename(tmp_path / "b.npz")
     (tmp_path / "run" / "results.json").unlink()
@@ -530,12 +530,15 @@ BAD = {
         lambda p: good(p, "--center", "mean"),
         "'bures_wasserstein', 'stein', 'none', got 'mean'",
     ),
-    "another network": (lambda p: good(p, "--model", "resnet"), "'tsmnet', got 'resnet'"),
+    "another network": (
+        lambda p: good(p, "--model", "resnet"),
+        "'tsmnet', 'package.module:Class', got 'resnet'",
+    ),
     "another norm": (lambda p: good(p, "--norm", "batch"), "'log_cholesky', 'none', got 'batch'"),
     "another head": (lambda p: good(p, "--head", "svm"), "got 'svm'"),
     "a norm for tsmnet": (
         lambda p: good(p, "--model", "tsmnet", "--norm", "brooks"),
-        "no norm and head='linear' with model='tsmnet'",
+        "expected no norm with model='tsmnet', which has only dims, eps",
     ),
     "another device": (lambda p: good(p, "--device", "gpu"), "'cuda:1', got 'gpu'"),
     "a device that is not here": (
@@ -554,7 +557,7 @@ BAD = {
     "no repeats": (lambda p: good(p, "--repeat", 0), "expected repeat >= 1"),
     "a negative seed": (
         lambda p: good(p, "--seed", -1),
-        "expected seed to be a whole number from 0",
+        "expected seed to be an integer from 0",
     ),
     "another remedy": (lambda p: good(p, "--bad", "ignore"), "'refuse', 'drop', 'repair'"),
     "another estimator": (
@@ -755,7 +758,7 @@ def test_compare(tmp_path, monkeypatch):
     flags = ("--methods", "cdl, spdnet-0", "--repeats", 2, "--epochs", 2)
     first = invoke("compare", data, *flags)
     assert first.exit_code == 0, first.stdout
-    assert "60 matrices of 5 x 5, 3 classes; random-halves: 2 x 30 to train on" in first.stdout
+    assert "3 classes; random-halves, 2 repeats: 30 train, 30 test" in first.stdout
     assert "repeat 2  SPDNet-0BiRe" in first.stdout
     assert "accuracy, %" in first.stdout
     folder = tmp_path / "runs" / "compare-a"
@@ -834,8 +837,8 @@ def test_a_linear_network_is_called_one(tmp_path):
     data = file_of(tmp_path)
     run = invoke("train", data, "--epochs", 1, "--out", tmp_path / "a")
     assert run.stdout.count("note: no ReEig raised an eigenvalue and no BiMap reduces") == 1
-    assert "--dims 5,4,2 or --eps 10% make it more than that" in run.stdout
-    assert "always the largest class            33.33 %" in run.stdout.replace("\n", " ")
+    assert "--dims 5,4,2 or --eps 10% make it nonlinear" in run.stdout
+    assert "most frequent class                 33.33 %" in run.stdout.replace("\n", " ")
     for flags in (("--dims", "5,4,2"), ("--eps", "10%"), ("--norm", "brooks")):
         run = invoke("train", data, "--epochs", 1, *flags, "--out", tmp_path / flags[1])
         assert "note:" not in run.stdout
@@ -860,7 +863,7 @@ def test_later_signals_without_groups_are_told(tmp_path):
     bare = tmp_path / "bare.npz"
     with np.load(data) as file:
         np.savez(bare, X=file["X"], y=file["y"])
-    note = f"note: no groups in {bare}: all its signals are taken as one new person"
+    note = f"note: no groups in {bare}: all its signals are treated as one new group"
     for arguments in (("evaluate", run, bare), ("predict", run, bare, "--out", tmp_path / "p.csv")):
         found = invoke(*arguments)
         assert found.exit_code == 0
@@ -880,11 +883,11 @@ def test_predictions_for_the_data_of_the_training_tell_the_part(tmp_path):
     with np.load(data) as file:
         y, X = file["y"], file["X"]
     results = RunFolder(run).results()
-    for part, scores in results["parts"].items():
+    for part, scores in results.parts.items():
         own = [row for row in rows if row["part"] == part]
         right = [row["label"] == y[int(row["index"])] for row in own]
-        assert len(own) == scores["n"]
-        assert np.mean(right) == pytest.approx(scores["accuracy"])
+        assert len(own) == scores.n
+        assert np.mean(right) == pytest.approx(scores.accuracy)
     np.savez(tmp_path / "without.npz", X=X)  # the same matrices, no labels
     assert invoke("predict", run, tmp_path / "without.npz", "--out", out, "--force").exit_code == 0
     assert read_csv(out) == rows
@@ -902,7 +905,7 @@ def test_options_by_their_other_names(tmp_path):
     assert (used.lr, used.test, used.repeat) == (0.5, 0.4, 2)
     flags = ("--methods", "CDL", "--repeat", 2, "--test", 0.4)
     run = invoke("compare", data, *flags, "--out", tmp_path / "compare")
-    assert "2 x 36 to train on, 24 held out" in run.stdout
+    assert "2 repeats: 36 train, 24 test" in run.stdout
     assert "* best" in run.stdout
     assert "most frequent class: 33.33 %" in run.stdout
 

@@ -171,7 +171,7 @@ def test_groups_from_a_file_of_their_own(tmp_path, monkeypatch):
     assert 'groups = "' in (tmp_path / "run/settings.toml").read_text()
     compared = invoke("compare", "signals.npy", *flags, "--methods", "logistic", "--repeats", 2)
     assert compared.exit_code == 0, compared.stderr
-    assert "(3 of 6 groups)" in compared.stdout
+    assert "12 test (3 groups)" in compared.stdout
     for command in (("evaluate", "run", "signals.npy", *flags), ("predict", "run", "signals.npy")):
         done = invoke(*command)
         assert done.exit_code == 0, done.stderr

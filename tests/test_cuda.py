@@ -251,7 +251,7 @@ NETWORKS = [
 
 @pytest.mark.parametrize("settings", NETWORKS, ids=str)
 def test_trainer_on_cuda_follows_the_cpu(settings):
-    from spdnet.training import RECIPES, LabelledMatrices, Trainer, build, make_fabric
+    from spdnet.training import RECIPES, Samples, Trainer, build, make_fabric
 
     recipe = RECIPES[settings.get("recipe", "default")]
     settings = {k: v for k, v in settings.items() if k != "recipe"}
@@ -260,7 +260,7 @@ def test_trainer_on_cuda_follows_the_cpu(settings):
     X[y == 1, :3] *= 2
     X[y == 1, :, :3] *= 2
     dims = (10, 6) if settings.takes_signals else (10, 8, 6)
-    data = LabelledMatrices(X, y, domain=y % 2 if settings.takes_signals else None)
+    data = Samples(X, y, domain=y % 2 if settings.takes_signals else None)
     curves = []
     for device in ("cpu", "cuda"):
         model = build(settings, dims, 3, data).to(device)

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from spdnet import SPDNet, linalg
-from spdnet.data import read
+from spdnet.data import load_dataset, read
 from spdnet.linalg import (
     cholesky,
     clamp_eig,
@@ -23,7 +23,6 @@ from spdnet.linalg import (
 from spdnet.manifolds import affine_invariant, log_euclidean, stiefel
 from spdnet.nn import BiMap, ExpEig, LogEig, ReEig, SpectralActivation, Vech
 from spdnet.optim import RiemannianAdam, RiemannianSGD
-from spdnet.runs.data import load_arrays
 
 eye = torch.eye(3)
 batch = eye.repeat(4, 1, 1)
@@ -529,7 +528,7 @@ def test_the_nearest_name_is_suggested(tmp_path):
     with pytest.raises(ValueError, match=r"got 'something else'$"):
         RiemannianSGD([W], lr=0.1, retraction="something else")
     with pytest.raises(FileNotFoundError, match=r"at digts, got none; did you mean 'digits'\?"):
-        load_arrays("digts")
+        load_dataset("digts")
     np.savez(tmp_path / "recordings.npz", X=np.eye(2)[None], y=[0])
     with pytest.raises(FileNotFoundError, match=r"got none; did you mean 'recordings.npz'\?"):
         read(tmp_path / "recording.npz")

@@ -24,7 +24,7 @@ from spdnet.data.io import readers
 from spdnet.data.sources import matrix_sources
 from spdnet.runs import RunFolder, Settings
 from spdnet.runs import train as train_here
-from spdnet.runs.train import Watch
+from spdnet.runs.watch import Watch
 from tests.cases import with_spectrum
 from tests.data.test_store import kill_until_done
 from tests.runs.test_train import Interrupt, file_of, quick, require_equal_runs

@@ -23,8 +23,17 @@ from scipy.io import savemat
 from typer.testing import CliRunner
 
 from spdnet.cli import app
-from spdnet.data import DataError, StoreWriter, build, examine, open_stored, read
-from spdnet.data.build import Descriptor
+from spdnet.data import (
+    DataError,
+    StoreWriter,
+    build,
+    examine,
+    load_dataset,
+    open_stored,
+    prepare,
+    read,
+)
+from spdnet.data.descriptor import Descriptor
 from spdnet.data.io.files import open_files
 from spdnet.data.io.frames import read_images, read_video
 from spdnet.data.io.index import read_index
@@ -43,7 +52,6 @@ from spdnet.runs import (
     compare,
     train,
 )
-from spdnet.runs.data import load_arrays, prepare
 from spdnet.runs.report import make_page, write_report
 from spdnet.runs.settings import from_mapping, read_toml
 from spdnet.training import checkpoint
@@ -91,8 +99,8 @@ def place(tmp_path_factory):
 
 def look(path, labels=None):
     """As ``spdnet data info`` does."""
-    data = read(path, labels, labelled=None)
-    describe(data, examine(data.X) if data.are_matrices else None)
+    data = read(path, labels, labeled=None)
+    describe(data, examine(data.X) if data.is_matrices else None)
 
 
 def npz(folder):
@@ -377,7 +385,9 @@ def copy(run, tmp_path):
 def use(path, data):
     """As ``spdnet predict`` does."""
     trained = TrainedModel.load(path, device="cpu")
-    trained.logits(prepare(load_arrays(data, None), trained.preprocessing, "refuse", trained.dtype))
+    trained.logits(
+        prepare(load_dataset(data, None), trained.preprocessing, "refuse", trained.dtype)
+    )
 
 
 def test_damaged_checkpoints(copy):
@@ -719,8 +729,8 @@ def test_command_line(tmp_path, monkeypatch, files, watcher):
     def nowhere(*_, **__):
         raise requests.ConnectionError("no network in tests")
 
-    monkeypatch.setattr(requests.Session, "get", nowhere)
-    monkeypatch.setattr("spdnet.data.io.download._PAUSES", ())
+    monkeypatch.setattr(requests, "get", nowhere)
+    monkeypatch.setattr("spdnet.data.io.download._RETRIES", 0)
     monkeypatch.setenv("SPDNET_DATA", str(tmp_path / "data"))
     invoke(["--help"], tmp_path)  # what is loaded and cached at first is not of interest
 

@@ -8,7 +8,7 @@ from spdnet import SPDNetClassifier
 from spdnet.baselines import MeanFeatureVerifier, MinimumDistanceToMean
 from spdnet.baselines.deep_o2p import DeepO2PClassifier
 from spdnet.covariance import estimate
-from spdnet.data import DataError, LabelledArrays, examine, hold_out, read, treat
+from spdnet.data import DataError, Dataset, clean, examine, hold_out, read
 from spdnet.runs import RunFolder, Settings, TrainedModel, train
 from tests.cases import random_spd
 
@@ -50,7 +50,7 @@ USES = {
     ),
     "covariance": (lambda mask: estimate(masked(SIGNALS, mask)), "X"),
     "examine": (lambda mask: examine(masked(X, mask)), "X"),
-    "treat": (lambda mask: treat(masked(X, mask)), "X"),
+    "clean": (lambda mask: clean(masked(X, mask)), "X"),
     "hold_out": (lambda mask: hold_out(masked(Y, mask), 0.5), "y"),
     "groups": (lambda mask: hold_out(Y, 0.5, groups=masked(np.arange(8) // 2, mask)), "groups"),
 }
@@ -95,7 +95,7 @@ def test_matrices_of_several_bands(tmp_path, trained):
     classifier().fit(BANDS[:, 1], Y)
     joined = np.stack([block_diag(*x) for x in BANDS])
     classifier().fit(joined, Y)
-    assert LabelledArrays(joined).are_matrices
+    assert Dataset(joined).is_matrices
 
 
 def test_other_arrays_of_four_dimensions():

@@ -30,10 +30,9 @@ from spdnet import SPDNet, SPDNetClassifier, covariance
 from spdnet.manifolds import METRICS, MetricNames
 from spdnet.manifolds.stiefel import StiefelParameter
 from spdnet.models import ConvSPDNet, MultiBranchSPDNet, O2PNet, SignalNet, TSMNet
-from spdnet.models.spdnet import NORMS
 from spdnet.optim import RiemannianAdam, RiemannianSGD
 from spdnet.testing import assert_on_stiefel
-from spdnet.training import RECIPES, LabelledMatrices, Trainer, build
+from spdnet.training import RECIPES, Samples, Trainer, build
 from tests.cases import random_spd
 
 PAGE = Path(__file__).parent.parent / "docs" / "interoperability.md"
@@ -498,7 +497,7 @@ def test_a_manifold_that_cannot_step_is_refused():
 
 def parts():
     X, y = map(torch.from_numpy, matrices(80))
-    return LabelledMatrices(X[:60], y[:60]), LabelledMatrices(X[60:], y[60:])
+    return Samples(X[:60], y[:60]), Samples(X[60:], y[60:])
 
 
 def test_optuna_searches_and_prunes():
@@ -627,7 +626,10 @@ EXPORTED = {
     "images": lambda dtype: ConvSPDNet(2).to(dtype),
     "second order": lambda dtype: O2PNet(2).to(dtype),
     "covariances": partial(SignalNet, 4, 2, model="spdnet"),
-    **{f"norm {name}": partial(SPDNet, (4, 3, 3), 2, norm=name) for name in NORMS},
+    **{
+        f"norm {name}": partial(SPDNet, (4, 3, 3), 2, norm=name)
+        for name in ("brooks", *MetricNames("normalization"))
+    },
     **{f"head {name}": partial(SPDNet, (4, 3, 3), 2, head=name) for name in MetricNames("logits")},
 }
 FEW = {"center", "percent", "tsmnet", "head affine_invariant"}

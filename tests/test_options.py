@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from spdnet import SPDNet, SPDNetClassifier, covariance
-from spdnet.data import treat
-from spdnet.estimator import HYPERPARAMETERS
+from spdnet.data import clean
+from spdnet.options.estimator import HYPERPARAMETERS
 from spdnet.options.kinds import Choice
 from spdnet.options.option import options
 from spdnet.options.run import DataOptions, RunOptions
@@ -19,7 +19,6 @@ from spdnet.paper import Reproduction
 from spdnet.runs import Comparison, Settings
 from spdnet.runs.settings import from_mapping, read_toml
 from spdnet.training import RECIPES, Recipe
-from spdnet.training.recipe import MODELS
 from tests.cases import random_spd
 
 RUN = options(RunOptions)
@@ -62,8 +61,7 @@ def test_choices_are_those_of_the_functions_that_take_them():
         "norm": accepted(lambda: SPDNet((2,), 2, norm="?")),
         "head": accepted(lambda: SPDNet((2,), 2, head="?")),
         "estimator": accepted(lambda: covariance.estimate(X, estimator="?")),
-        "bad": accepted(lambda: treat(X, "?")),
-        "model": list(MODELS),
+        "bad": accepted(lambda: clean(X, "?")),
         "recipe": list(RECIPES),
     }
     assert {name: list(RUN[name].kind.choices) for name in found} == found
@@ -91,7 +89,7 @@ def test_commands_share_the_checks():
         lambda **more: Comparison(data="digits", **more),
         lambda **more: Reproduction(experiment="afew", **more),
     ):
-        with pytest.raises(ValueError, match="expected seed to be a whole number from 0"):
+        with pytest.raises(ValueError, match="expected seed to be an integer from 0"):
             make(seed=-1)
         with pytest.raises(ValueError, match="expected epochs >= 1, got 0"):
             make(epochs=0)
@@ -116,8 +114,12 @@ def test_a_settings_file_holds_every_character(tmp_path):
         assert from_mapping(read_toml(path), "a file").data == data
 
 
-ONE_FIELD = """
+ONE_OF_EACH = """
 from dataclasses import dataclass
+from spdnet.models import registry
+
+registry.MODELS["dropnet"] = registry.Entry("__main__:DropNet", "has dropout")
+
 from spdnet.options import recipe
 from spdnet.options.kinds import Number
 from spdnet.options.option import NETWORK, hyperparameter
@@ -131,7 +133,7 @@ class RecipeOptions(recipe.RecipeOptions):
 
 recipe.RecipeOptions = RecipeOptions  # before anything is derived from it
 
-import inspect, tomllib
+import inspect, runpy, sys, tomllib
 from typer.testing import CliRunner
 from spdnet.cli import app
 
@@ -140,30 +142,65 @@ def call(*arguments):
 
 text = " ".join(call("train", "--help").output.replace("│", " ").split())
 assert "--dropout <float> Dropout probability. [default: 0, paper 0.5]" in text, text
+assert "multibranch, tsmnet, dropnet or package.module:Class." in text, text
+assert "dropnet has dropout." in text, text
+assert "torch" not in sys.modules
+
+import torch
+
+class DropNet(torch.nn.Module):
+    hyperparameters = ("dropout",)
+
+    def __init__(self, n, n_classes, dropout):
+        super().__init__()
+        self.layers = torch.nn.Sequential(
+            torch.nn.Flatten(), torch.nn.Dropout(dropout), torch.nn.Linear(n * n, n_classes)
+        )
+
+    def forward(self, X):
+        return self.layers(X)
 
 from spdnet import SPDNetClassifier
-from spdnet.estimator import HYPERPARAMETERS
 from spdnet.runs.settings import Settings, from_mapping
-from spdnet.training import RECIPES
+from spdnet.training import RECIPES, make_network
 
-assert set(HYPERPARAMETERS) - set(inspect.signature(SPDNetClassifier).parameters) == {"dropout"}
+assert inspect.signature(SPDNetClassifier).parameters["dropout"].default is None
 assert "dropout : float, optional\\n    Dropout probability." in SPDNetClassifier.__doc__
 assert (RECIPES["default"].dropout, RECIPES["paper"].dropout) == (0.0, 0.5)
-written = tomllib.loads(Settings(data="digits", dropout=0.25).to_toml())
-assert written["dropout"] == 0.25
-assert from_mapping(written, "a file").make_recipe().dropout == 0.25
-refused = call("train", "digits", "--dropout", "2")
+settings = Settings(data="digits", model="dropnet", dropout=0.25)
+written = tomllib.loads(settings.to_toml())
+assert (written["model"], written["dropout"]) == ("dropnet", 0.25)
+made = from_mapping(written, "a file").make_recipe()
+assert (made.dropout, made.network) == (0.25, "DropNet")
+assert make_network(made, 5, 3).layers[1].p == 0.25
+table = runpy.run_path("docs/commands.py")["settings_table"]()
+assert "| `dropout` | 0, paper 0.5 | Dropout probability. |" in table
+assert "dropnet" in table
+refused = call("train", "digits", "--model", "dropnet", "--dropout", "2")
 assert refused.exit_code == 2
 assert "train: expected dropout >= 0 and < 1 and finite, got 2.0" in refused.stderr
+refused = call("train", "digits", "--dropout", "0.5")
+assert "expected no dropout with model='spdnet', which has only dims, norm" in refused.stderr
+refused = call("train", "digits", "--model", "dropnet", "--eps", "0.1")
+assert "expected no eps with model='dropnet', which has only dropout" in refused.stderr
 try:
     from_mapping({"data": "digits", "dropuot": 0.1}, "a file")
 except ValueError as error:
     assert "did you mean 'dropout'?" in str(error)
 else:
     raise AssertionError
+
+X = torch.eye(4).repeat(12, 1, 1).numpy() * (1 + torch.arange(12).numpy()[:, None, None])
+y = torch.arange(12).numpy() // 6
+classifier = SPDNetClassifier(model="dropnet", dropout=0.1, epochs=2, device="cpu").fit(X, y)
+assert type(classifier.model_) is DropNet
+assert classifier.predict(X).shape == (12,)
 """
 
 
-def test_a_hyperparameter_is_one_field():
-    run = subprocess.run([sys.executable, "-c", ONE_FIELD], capture_output=True, text=True)
+def test_a_model_is_one_line_and_a_hyperparameter_one_field():
+    folder = Path(__file__).parent.parent
+    run = subprocess.run(
+        [sys.executable, "-c", ONE_OF_EACH], capture_output=True, text=True, cwd=folder
+    )
     assert run.returncode == 0, run.stderr

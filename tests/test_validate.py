@@ -8,11 +8,10 @@ from typer.testing import CliRunner
 from spdnet import SPDNet, SPDNetClassifier
 from spdnet.cli import app
 from spdnet.covariance import regularize
-from spdnet.data import examine, treat
+from spdnet.data import Preprocessing, clean, examine, load_dataset, prepare
 from spdnet.linalg import logm
 from spdnet.linalg.validate import FAULTS, find_faults
 from spdnet.runs import Settings
-from spdnet.runs.data import Preprocessing, load_arrays, prepare
 from tests.cases import ILL_CONDITIONED, SPECTRA, random_spd, with_spectrum
 
 
@@ -116,11 +115,11 @@ def test_all_entrances_give_the_same_verdict(case, tmp_path):
         assert same == estimator
     found = examine(X)
     assert found.bad.tolist() == ([] if definite else [5])
-    listed = refusal(lambda: treat(X))
+    listed = refusal(lambda: clean(X))
     assert (listed == "") == definite
     assert str(found) in listed or definite
-    data = load_arrays(settings.data)  # as "spdnet train" does
-    preprocessing = Preprocessing.of(data, settings)
+    data = load_dataset(settings.data)  # as "spdnet train" does
+    preprocessing = Preprocessing.of(data, estimator=settings.estimator, reg=settings.reg)
     assert refusal(lambda: prepare(data, preprocessing, settings.bad, settings.dtype)) == listed
 
 
@@ -136,12 +135,12 @@ def test_the_command_agrees(tmp_path):
 def test_float32_files_are_judged_by_their_dtype_in_float64_too():
     X, _ = among_others(CASES["float32, condition 1e8"][0])
     for dtype in (None, "float64", "float32"):
-        assert "1 singular: 5" in refusal(lambda dtype=dtype: treat(X, dtype=dtype))
-        mended, _, _ = treat(X, "repair", dtype=dtype)
+        assert "1 singular: 5" in refusal(lambda dtype=dtype: clean(X, dtype=dtype))
+        mended, _, _ = clean(X, "repair", dtype=dtype)
         assert mended.dtype == np.dtype(dtype or X.dtype)
     tiny = (1e-35 * X[:5]).astype(np.float32)
-    assert treat(tiny, dtype="float64")[0].dtype == np.float64
-    assert "5 too small" in refusal(lambda: treat(tiny, dtype="float32"))
+    assert clean(tiny, dtype="float64")[0].dtype == np.float64
+    assert "5 too small" in refusal(lambda: clean(tiny, dtype="float32"))
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

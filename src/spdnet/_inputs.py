@@ -1,6 +1,6 @@
-"""What the scikit-learn estimators are given: matrices, signals, labels, domains and seeds.
+"""Validation of the inputs of scikit-learn estimators.
 
-Matrices are judged by :mod:`spdnet.linalg.validate`.
+Matrices are validated by :mod:`spdnet.linalg.validate`.
 """
 
 from collections.abc import Iterator
@@ -10,11 +10,12 @@ from typing import Any
 import numpy
 import torch
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_random_state, column_or_1d
 from torch import Tensor
 
-from spdnet._checks import as_array, bands_hint, require_square
+from spdnet._checks import as_array, bands_hint, require_number, require_square
 from spdnet.linalg import symmetrize
 from spdnet.linalg.validate import (
     UNIT,
@@ -35,24 +36,22 @@ def checked_matrices(
     device: torch.device,
     instead: str = "",
 ) -> Tensor:
-    """Symmetric positive definite matrices as a tensor, exactly symmetric.
+    """Return SPD matrices as a tensor, exactly symmetric.
 
-    Singular is a matrix whose smallest eigenvalue may be rounding of its largest, in float64, in
-    the dtype that it came in, or in the one to compute in.
+    A matrix is singular if its smallest eigenvalue may be a rounding error of the largest one, in
+    float64, in the dtype of the input or in ``dtype``.
 
     Parameters
     ----------
     who : str
-        The estimator that an error names.
+        Estimator that an error names.
     X : array or Tensor, shape (n_matrices, n, n)
     n : int, optional
-        The size that is expected.
+        Expected size.
     dtype : torch.dtype
-        Of the result.
     device : torch.device
-        Of the result.
     instead : str
-        What else to do with signals, for the message.
+        Advice about signals, for the message.
     """
     shape = "(n_matrices, n, n)"
     hint = "; compute covariance matrices with spdnet.covariance.estimate"
@@ -87,7 +86,7 @@ def checked_signals(
     dtype: torch.dtype = torch.float64,
     device: torch.device,
 ) -> Tensor:
-    """Finite signals ``(n_signals, channels, T)`` as a tensor, of ``n`` channels where given."""
+    """Return finite signals ``(n_signals, channels, T)`` as a tensor."""
     values, _ = _numbers(who, X, "(n_signals, channels, T)")
     if n is not None and values.shape[1] != n:
         raise ValueError(
@@ -96,8 +95,8 @@ def checked_signals(
     signals = as_float64(values, torch.device("cpu")).to(device, dtype)
     if signals.shape[1] == signals.shape[2] and torch.equal(signals, signals.mT):
         raise ValueError(
-            f"{who}: expected signals (n_signals, channels, T) for tsmnet, got symmetric "
-            f"matrices {tuple(signals.shape)}; choose model='spdnet'"
+            f"{who}: expected signals (n_signals, channels, T) for this model, got symmetric "
+            f"matrices {tuple(signals.shape)}; choose a model that takes matrices"
         )
     bad = (~signals.isfinite()).flatten(1).any(1).nonzero()
     if len(bad):
@@ -106,7 +105,7 @@ def checked_signals(
 
 
 def encode_labels(who: str, y: ArrayLike, n: int) -> tuple[NDArray[Any], NDArray[numpy.int64]]:
-    """The classes, and the place of each of ``n`` labels among them."""
+    """Return the classes, and the class index of each of ``n`` labels."""
     labels = column_or_1d(as_array(who, y, "y"), warn=True)
     check_classification_targets(labels)
     if len(labels) != n:
@@ -115,6 +114,30 @@ def encode_labels(who: str, y: ArrayLike, n: int) -> tuple[NDArray[Any], NDArray
     if len(classes) < 2:
         raise ValueError(f"{who}: expected at least two classes, got one: {classes.tolist()[0]!r}")
     return classes, numpy.asarray(codes.reshape(-1), dtype=numpy.int64)
+
+
+def checked_weights(
+    who: str, labels: NDArray[Any], class_weight: Any, sample_weight: ArrayLike | None
+) -> NDArray[numpy.float64] | None:
+    """Return the weights of the samples, with mean 1; None if there are none."""
+    if class_weight is None and sample_weight is None:
+        return None
+    if isinstance(class_weight, dict):
+        for label, value in class_weight.items():
+            require_number(who, f"class_weight[{label!r}]", value, at_least=0)
+    weight: NDArray[numpy.float64] = compute_sample_weight(class_weight, labels)
+    if sample_weight is not None:
+        given = as_array(who, sample_weight, "sample_weight").astype(float)
+        n = len(labels)
+        if given.shape != (n,) or not numpy.isfinite(given).all() or (given < 0).any():
+            raise ValueError(
+                f"{who}: expected sample_weight of shape ({n},), finite and not negative, got "
+                f"shape {given.shape}"
+            )
+        weight = weight * given
+    if not weight.any():
+        raise ValueError(f"{who}: expected weights that are not all zero")
+    return weight / weight.mean()
 
 
 def encode_domains(
@@ -146,14 +169,14 @@ def encode_domains(
 
 
 def seed_of(random_state: Any) -> int:
-    """A whole number as it is; another is drawn from a RandomState, or for None from numpy's."""
+    """Return an integer as it is, or draw one from a RandomState."""
     if isinstance(random_state, Integral):
         return int(random_state)
     return int(check_random_state(random_state).randint(2**31 - 1))
 
 
 def _numbers(who: str, X: Any, shape: str, hint: str = "") -> tuple[NDArray[Any], float]:
-    """Real numbers of three dimensions as an array, and the rounding unit they came in."""
+    """Return a three-dimensional array of real numbers, and the rounding unit of its dtype."""
     unit = UNIT
     if isinstance(X, Tensor):
         if X.dtype.is_floating_point:

@@ -9,7 +9,7 @@ from scipy.io import savemat
 
 from spdnet.covariance import gaussian_embedding, joint_covariance
 from spdnet.data import DataError, Descriptor, build, read
-from spdnet.data.sources import Source, divided, matrix_sources, sequence_sources
+from spdnet.data.sources import Source, matrix_sources, sequence_sources, with_random_split
 from tests.cases import REAL_DATA, random_spd
 from tests.data.io.test_motion import MOTION, SKELETON
 
@@ -101,7 +101,9 @@ def test_clips_are_those_of_the_training_part(tmp_path):
 def test_nothing_is_cut_or_learnt_before_the_division(tmp_path, setting):
     with pytest.raises(DataError, match="leaks"):
         build(sources(split=None), tmp_path / "a.npz", Descriptor(**setting))
-    data = read(build(divided(sources(None), 0.5), tmp_path / "b.npz", Descriptor(**setting)))
+    data = read(
+        build(with_random_split(sources(None), 0.5), tmp_path / "b.npz", Descriptor(**setting))
+    )
     assert set(data.split) == {"train", "test"}
     assert not set(data.groups[data.split == "train"]) & set(data.groups[data.split == "test"])
 
@@ -308,7 +310,7 @@ def test_folders_of_classes_and_of_parts(tmp_path):
 
 def test_named_parts_are_not_drawn_again():
     with pytest.raises(DataError, match="leave test out"):
-        divided(sources(), 0.5)
+        with_random_split(sources(), 0.5)
 
 
 def test_sources_of_one_name(tmp_path):

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from spdnet import covariance
-from spdnet.data import LabelledArrays, channels, examine
+from spdnet.data import Dataset, channels, examine
 from spdnet.data.channels import examine_signals
 from spdnet.data.summary import counted, describe
 
@@ -55,11 +55,11 @@ def test_lines_for_people():
     X = signals()
     X[:, 3], X[1, 0, 0] = 0, np.nan
     X[:, 4] = X[:, 2]
-    data = LabelledArrays(X, np.zeros(6, dtype=int), groups=np.ones(6), notes=("a thing",))
+    data = Dataset(X, np.zeros(6, dtype=int), groups=np.ones(6), notes=("a thing",))
     shown = describe(data, examine_signals(X))
     for line in (
         "5 channels, 40 samples each: covariances will be 5 x 5",
-        "1 class, 6 each (always the largest: 100.0 %)",
+        "1 class, 6 each (most frequent: 100.0 %)",
         "1 group",
         "not finite: 1 signal of 6: 1",
         "  channel 0 in 1: 1",
@@ -72,18 +72,18 @@ def test_lines_for_people():
         assert line in shown
     assert any(line.startswith("condition numbers of the covariances: ") for line in shown)
     bad = np.full((1, 2, 3), np.nan)
-    shown = describe(LabelledArrays(bad), examine_signals(bad))
+    shown = describe(Dataset(bad), examine_signals(bad))
     assert "  correct them in the file; 'repair' cannot" in shown
 
 
 def test_short_and_silent_signals():
     short = signals(2, 5, 5)
-    shown = "\n".join(describe(LabelledArrays(short), examine_signals(short)))
+    shown = "\n".join(describe(Dataset(short), examine_signals(short)))
     assert "2 signals" in shown  # though they are square
     assert "no more samples than channels" in shown
     assert "--estimator oas" in shown
     silent = np.zeros((1, 2, 9))
-    assert "zero: 1 signal of 1: 0" in describe(LabelledArrays(silent), examine_signals(silent))
+    assert "zero: 1 signal of 1: 0" in describe(Dataset(silent), examine_signals(silent))
 
 
 def test_singular_covariances_name_options():
@@ -91,7 +91,7 @@ def test_singular_covariances_name_options():
     X[:, 0] *= 1e9
     found = examine_signals(X, reg=0)
     found.covariances.faults["singular"] = np.array([2])
-    shown = describe(LabelledArrays(X), found)
+    shown = describe(Dataset(X), found)
     assert "covariances that are singular: 1 of 3: 2" in shown
     assert "  use a larger --reg, or --estimator oas" in shown
 
@@ -117,5 +117,5 @@ def test_signals_too_large_for_a_covariance():
     signals[1] *= 1e200
     found = examine_signals(signals)
     assert found.covariances.faults["not finite"].tolist() == [1]
-    lines = describe(LabelledArrays(signals, np.arange(4) % 2), found)
+    lines = describe(Dataset(signals, np.arange(4) % 2), found)
     assert any(line.startswith("too large for a covariance: 1") for line in lines)

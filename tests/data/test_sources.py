@@ -8,11 +8,11 @@ import pytest
 from spdnet import covariance
 from spdnet.data import DataError, Descriptor, build, read
 from spdnet.data.sources import (
-    divided,
-    grouped,
-    left_out,
     matrix_sources,
+    notes_on_unused,
     sequence_sources,
+    with_groups,
+    with_random_split,
 )
 from tests.cases import random_spd
 
@@ -111,19 +111,21 @@ def test_files_that_are_left_out(tmp_path, form):
     (data / "a" / "notes.txt").write_text("1")
     (data / "README.md").write_text("")
     path = zipped(data, tmp_path / "a.zip") if form == "zip" else data
-    assert left_out(path, matrix_sources(path)) == ["not read: 1 .txt file, such as a/notes.txt"]
+    assert notes_on_unused(path, matrix_sources(path)) == [
+        "not read: 1 .txt file, such as a/notes.txt"
+    ]
     (data / "c").mkdir()
     (data / "c" / "1.xyz").write_text("")
     path = zipped(data, tmp_path / "a.zip") if form == "zip" else data
     with pytest.raises(DataError, match=r"^build: .*got 1 .xyz file in c; save them as"):
-        left_out(path, matrix_sources(path))
+        notes_on_unused(path, matrix_sources(path))
 
 
 def test_nothing_is_left_out_beside_the_parts(tmp_path):
     data = folder_of(tmp_path / "data", MATRICES, ".npy", "train/{label}/{i}")
     (data / "docs").mkdir()
     (data / "docs" / "figure.png").write_text("")
-    assert left_out(data, matrix_sources(data)) == []
+    assert notes_on_unused(data, matrix_sources(data)) == []
 
 
 def test_images_and_motions_are_whole_folders(tmp_path):
@@ -136,11 +138,11 @@ def test_images_and_motions_are_whole_folders(tmp_path):
     found = sequence_sources(tmp_path / "data")
     assert len(found) == 2
     assert not found[0].features
-    assert left_out(tmp_path / "data", found) == []
+    assert notes_on_unused(tmp_path / "data", found) == []
     (tmp_path / "data" / "c").mkdir()
     (tmp_path / "data" / "c" / "1.csv").write_text("1,2")
     with pytest.raises(DataError, match=r"got 1 .csv file in c; save all as files of one kind"):
-        left_out(tmp_path / "data", found)
+        notes_on_unused(tmp_path / "data", found)
 
 
 def test_arrays_that_are_left_out(tmp_path):
@@ -148,7 +150,7 @@ def test_arrays_that_are_left_out(tmp_path):
     arrays = {"frames": frames, "lengths": lengths, "label": label}
     np.savez(tmp_path / "a.npz", **arrays, subject=label, fs=1)
     expected = ["not used: array 'subject' (did you mean groups?)", "not used: array 'fs'"]
-    assert left_out(tmp_path / "a.npz", sequence_sources(tmp_path / "a.npz")) == expected
+    assert notes_on_unused(tmp_path / "a.npz", sequence_sources(tmp_path / "a.npz")) == expected
     split = np.array(["Train", "TEST"])
     np.savez(tmp_path / "b.npz", **arrays, groups=np.array(["x", "y"]), split=split)
     found = sequence_sources(tmp_path / "b.npz")
@@ -161,12 +163,12 @@ def test_arrays_that_are_left_out(tmp_path):
 
 def test_groups_of_sources_stay_together(tmp_path):
     found = matrix_sources(folder_of(tmp_path / "data", MATRICES))
-    with_them = grouped(found, np.array([0, 0, 1, 1, 0, 1]))
+    with_them = with_groups(found, np.array([0, 0, 1, 1, 0, 1]))
     assert [source.group for source in with_them] == ["0", "0", "1", "1", "0", "1"]
-    parts = {(source.group, source.split) for source in divided(with_them, 0.5)}
+    parts = {(source.group, source.split) for source in with_random_split(with_them, 0.5)}
     assert len(parts) == 2
     with pytest.raises(DataError, match=r"groups of shape \(6,\), one for each .*got \(2,\)"):
-        grouped(found, np.arange(2))
+        with_groups(found, np.arange(2))
 
 
 def test_a_folder_is_built_in_the_order_in_which_it_is_read(tmp_path):

@@ -1,5 +1,4 @@
 import csv
-import json
 import sys
 from html.parser import HTMLParser
 from xml.etree import ElementTree
@@ -7,15 +6,21 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from spdnet.data import DataError, LabelledArrays, StoreWriter
+from spdnet.data import DataError, Dataset, StoreWriter
 from spdnet.data.io import readers as readers_module
 from spdnet.metrics import verification_rate
 from spdnet.paper import Reproduction, ReproductionFolder, reproduce, write_reproduction
-from spdnet.paper.problems import Problem, divide, generated, held_out, load_problem, tasks
+from spdnet.paper.data import (
+    ExperimentData,
+    generated,
+    held_out,
+    load_data,
+    make_matrices,
+    tasks,
+)
 from spdnet.paper.reproduction import EXPERIMENTS
-from spdnet.paper.tables import as_text
 from spdnet.runs import RunFolder
-from spdnet.runs.train import Watch
+from spdnet.runs.watch import Watch
 from tests.cases import random_spd
 
 MODULE = sys.modules["spdnet.paper.reproduce"]  # the function has its name
@@ -33,7 +38,8 @@ def run(path, **settings):
     settings = {"quick": True, "device": "cpu", **settings}
     folder = ReproductionFolder(path)
     notes = Notes()
-    found = reproduce(Reproduction(**settings), folder, watch=notes, on_finished=write_reproduction)
+    found = reproduce(Reproduction(**settings), folder, watch=notes)
+    write_reproduction(folder)
     return found, folder, notes.said
 
 
@@ -58,17 +64,17 @@ def test_every_recipe_runs_on_a_standin(tmp_path, experiment, standin):
     for text in (page, table, *(p.read_text() for p in folder.path.glob("*.svg"))):
         assert "STAND-IN" in text
         assert "QUICK" in text
-    for part in found["experiments"]:
-        for row in part["rows"]:
-            assert row["errors"] == []
-            assert row["ours"]
-            if row["kind"] == "network":
-                assert row["paper"]
-                assert row["seconds"] > 0
-                if set(row["ours"]) != {"all"}:
-                    assert f"{next(iter(row['paper'].values())):.2f}" in table
+    for part in found.experiments:
+        for row in part.rows:
+            assert row.errors == ()
+            assert row.ours
+            if row.kind == "network":
+                assert row.paper
+                assert row.seconds > 0
+                if set(row.ours) != {"all"}:
+                    assert f"{next(iter(row.paper.values())):.2f}" in table
     rows = list(csv.DictReader((folder.path / "table.csv").read_text().splitlines()))
-    measures = {m for row in found["experiments"][0]["rows"] for m in row["ours"]}
+    measures = {m for row in found.experiments[0].rows for m in row.ours}
     assert {row["measure"] for row in rows} == measures
     assert {row["quick"] for row in rows} == {"True"}
     assert not list(folder.path.rglob("*.npz*"))  # matrices are made again where they are needed
@@ -79,12 +85,12 @@ def test_what_is_there_is_not_done_again(tmp_path):
     first, _, _ = run(tmp_path / "run", **settings)
     again, _, said = run(tmp_path / "run", **settings)
     assert not any(text.startswith("repeat") for text in said)
-    assert json.dumps(again) == json.dumps(first)
+    assert again == first
     more, _, said = run(tmp_path / "run", **settings, repeats=2)
     assert all("repeat 2 of 2" in text for text in said if text.startswith("repeat"))
-    row = more["experiments"][0]["rows"][-1]
-    assert len(row["ours"]["accuracy"]["values"]) == 2
-    assert row["ours"]["accuracy"]["deviation"] is not None
+    row = more.experiments[0].rows[-1]
+    assert len(row.ours["accuracy"].values) == 2
+    assert row.ours["accuracy"].std is not None
     with pytest.raises(ValueError, match="recipe"):
         run(tmp_path / "run", **settings, recipe="default")
     (tmp_path / "other").mkdir()
@@ -109,51 +115,51 @@ def test_an_interrupted_training_goes_on(tmp_path):
         reproduce(wanted, ReproductionFolder(tmp_path / "a"), watch=Stop())
     broken = reproduce(wanted, ReproductionFolder(tmp_path / "a"))
     whole = reproduce(wanted, ReproductionFolder(tmp_path / "b"))
-    for one, other in zip(*(r["experiments"][0]["rows"] for r in (broken, whole)), strict=True):
-        assert one["ours"] == other["ours"]
-        if "history" in one:
-            losses = [[e["loss"] for e in row["history"]] for row in (one, other)]
+    for one, other in zip(*(r.experiments[0].rows for r in (broken, whole)), strict=True):
+        assert one.ours == other.ours
+        if one.history:
+            losses = [[e["loss"] for e in row.history] for row in (one, other)]
             assert losses[0] == losses[1]
 
 
 @pytest.mark.slow
 def test_baselines_and_what_is_only_cited(tmp_path):
     found, _, _ = run(tmp_path / "a", experiment="pasc", standin="generated", baselines=True)
-    rows = {row["title"]: row for row in found["experiments"][0]["rows"]}
+    rows = {row.title: row for row in found.experiments[0].rows}
     for name in ("CDL", "LEML", "SPDML-AIM", "SPDML-Stein"):
-        assert rows[name]["errors"] == []
-        assert set(rows[name]["ours"]) == {"control", "handheld"}
-    assert rows["VGGDeepFace"]["kind"] == "cited"
-    assert "not run: VGGDeepFace" in as_text(found)
+        assert rows[name].errors == ()
+        assert set(rows[name].ours) == {"control", "handheld"}
+    assert rows["VGGDeepFace"].kind == "cited"
+    assert "not run: VGGDeepFace" in found.as_text()
     found, _, _ = run(tmp_path / "b", experiment="hdm05", standin="generated", baselines=True)
-    rows = {row["title"]: row for row in found["experiments"][0]["rows"]}
-    assert rows["RSR"]["ours"]["accuracy"]["mean"] > 0.3
-    assert rows["RSR"]["paper"]["accuracy"] == 41.12
+    rows = {row.title: row for row in found.experiments[0].rows}
+    assert rows["RSR"].ours["accuracy"].mean > 0.3
+    assert rows["RSR"].paper["accuracy"] == 41.12
 
 
 def test_logits_instead_of_features(tmp_path):
     settings = {"experiment": "pasc", "standin": "generated"}
     features, _, _ = run(tmp_path / "a", **settings)
     logits, _, _ = run(tmp_path / "b", **settings, score="logits")
-    rates = [r["experiments"][0]["rows"][1]["equal_error"] for r in (features, logits)]
+    rates = [r.experiments[0].rows[1].equal_error for r in (features, logits)]
     assert rates[0] != rates[1]
 
 
 def test_a_network_that_diverges_is_a_failed_row(tmp_path, monkeypatch):
     problem = generated("hdm05", quick=True)
-    blown = tuple(
+    blown = [
         type(s)(s.name, lambda load=s.load: 1e80 * load(), s.y, s.split, s.group)
-        for s in problem.sequences
-    )
+        for s in problem.sources
+    ]
     monkeypatch.setattr(
-        "spdnet.paper.problems.generated",
-        lambda *a, **k: Problem("blown up", True, blown),
+        "spdnet.paper.data.generated",
+        lambda *a, **k: ExperimentData.of_sources("blown up", True, blown),
     )
     found, _, said = run(tmp_path / "a", experiment="no-logeig", standin="generated")
-    row = found["experiments"][1]["rows"][-1]
-    assert row["title"] == "without LogEig"
-    assert row["repeats"] == 0
-    assert "failed" in as_text(found)
+    row = found.experiments[1].rows[-1]
+    assert row.title == "without LogEig"
+    assert row.repeats == 0
+    assert "failed" in found.as_text()
     assert any("expected a finite loss" in text for text in said)
 
 
@@ -177,53 +183,53 @@ def test_the_paper_s_data_from_disk(tmp_path, monkeypatch):
     found, _, _ = run(tmp_path / "memory", experiment="afew", quick=False, epochs=2)
     monkeypatch.setattr(readers_module, "IN_MEMORY", 1000)
     stored, _, _ = run(tmp_path / "disk", experiment="afew", quick=False, epochs=2)
-    assert not found["experiments"][0]["standin"]
-    assert found["experiments"][0]["n_test"] == 20
+    assert not found.experiments[0].standin
+    assert found.experiments[0].n_test == 20
     assert "STAND-IN" not in (tmp_path / "memory" / "table.txt").read_text()
-    for one, other in zip(*(r["experiments"][0]["rows"] for r in (found, stored)), strict=True):
-        assert one["ours"] == other["ours"]
+    for one, other in zip(*(r.experiments[0].rows for r in (found, stored)), strict=True):
+        assert one.ours == other.ours
 
 
 def test_sequences_are_divided_before_they_are_cut(tmp_path):
     wanted = Reproduction(experiment="hdm05", standin="generated", quick=True)
     experiment = wanted.experiments()[0]
-    problem = load_problem(wanted, experiment)
-    names = [source.name for source in problem.sequences]
+    problem = load_data(wanted, experiment)
+    names = [problem.sources[i].name for i in problem.samples.X.ravel()]
     for repeat in range(3):
-        data = divide(problem, experiment, wanted, repeat, tmp_path / f"{repeat}.npz")
+        data = make_matrices(problem, experiment, wanted, repeat, tmp_path / f"{repeat}.npz")
         train, test = (set(data.names[data.split == p]) for p in ("train", "test"))
         assert not train & test
         assert train | test == set(names)
         assert len(data.names[data.split == "test"]) == len(test)  # whole
         assert (data.split == "train").sum() > 5 * len(train)  # cut
     uncut = Reproduction(experiment="hdm05", standin="generated", quick=True, clips=False)
-    assert len(divide(problem, experiment, uncut, 0, tmp_path / "uncut.npz")) == len(names)
+    assert len(make_matrices(problem, experiment, uncut, 0, tmp_path / "uncut.npz")) == len(names)
 
 
 def test_the_classes_with_the_most_sequences_are_kept(tmp_path):
     y = np.repeat(["a", "b", "c", "d"], [5, 2, 9, 5])
     np.savez(tmp_path / "a.npz", X=random_spd(21, 3).numpy(), y=y)
     wanted = Reproduction(experiment="hdm05", standin=str(tmp_path / "a.npz"), classes=3)
-    problem = load_problem(wanted, wanted.experiments()[0])
+    problem = load_data(wanted, wanted.experiments()[0])
     assert set(problem.y) == {"a", "c", "d"}
 
 
 def test_people_are_not_trained_on_and_verified(tmp_path):
     wanted = Reproduction(experiment="pasc", standin="generated", quick=True)
     experiment = wanted.experiments()[0]
-    problem = load_problem(wanted, experiment)
-    data = divide(problem, experiment, wanted, 0, tmp_path / "a.npz")
+    problem = load_data(wanted, experiment)
+    data = make_matrices(problem, experiment, wanted, 0, tmp_path / "a.npz")
     assert not set(data.y[data.split == "train"]) & set(data.y[data.split == "test"])
     found = tasks(data, experiment.measures)
     assert set(found) == {"control", "handheld"}
     assert not (found["control"] & found["handheld"]).any()
-    nameless = LabelledArrays(data.X, data.y, data.split)
+    nameless = Dataset(data.X, data.y, data.split)
     assert list(tasks(nameless, experiment.measures)) == ["all"]
     stray = np.where(data.names == data.names[found["control"]][0], "elsewhere/1", data.names)
     with pytest.raises(DataError, match="elsewhere/1"):
-        tasks(LabelledArrays(data.X, data.y, data.split, names=stray), experiment.measures)
+        tasks(Dataset(data.X, data.y, data.split, names=stray), experiment.measures)
     parent = np.char.add("pasc control+handheld/", data.names.astype(str))
-    again = tasks(LabelledArrays(data.X, data.y, data.split, names=parent), experiment.measures)
+    again = tasks(Dataset(data.X, data.y, data.split, names=parent), experiment.measures)
     assert again["control"].tolist() == found["control"].tolist()  # whole names of folders
 
 
@@ -231,8 +237,8 @@ def test_the_rate_is_that_of_all_pairs_without_the_diagonal(tmp_path):
     found, _, _ = run(tmp_path / "a", experiment="pasc", standin="generated")
     wanted = Reproduction(experiment="pasc", standin="generated", quick=True)
     experiment = wanted.experiments()[0]
-    problem = load_problem(wanted, experiment)
-    data = divide(problem, experiment, wanted, 0, tmp_path / "matrices.npz")
+    problem = load_data(wanted, experiment)
+    data = make_matrices(problem, experiment, wanted, 0, tmp_path / "matrices.npz")
     chosen = tasks(data, experiment.measures)["control"]
     s, U = np.linalg.eigh(data.X[chosen])
     logs = (U * np.log(s)[:, None]) @ U.swapaxes(1, 2)
@@ -241,9 +247,9 @@ def test_the_rate_is_that_of_all_pairs_without_the_diagonal(tmp_path):
     off = ~np.eye(len(flat), dtype=bool)
     same = data.y[chosen][:, None] == data.y[chosen][None, :]
     expected = verification_rate((flat @ flat.T)[off], same[off], far=0.01)
-    row = found["experiments"][0]["rows"][0]
-    assert row["title"] == "log-Euclidean cosine"
-    assert row["ours"]["control"]["mean"] == pytest.approx(expected)
+    row = found.experiments[0].rows[0]
+    assert row.title == "log-Euclidean cosine"
+    assert row.ours["control"].mean == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
@@ -274,18 +280,18 @@ def test_a_row_that_fails_leaves_the_others(tmp_path, monkeypatch):
     def broken(settings, *arguments, **more):
         if len(settings.dims) == 3:
             raise RuntimeError("CUDA out of memory")
-        return train_one(settings, *arguments, **more)
+        return training(settings, *arguments, **more)
 
-    train_one = MODULE.train_one
-    monkeypatch.setattr(MODULE, "train_one", broken)
+    training = MODULE.Training
+    monkeypatch.setattr(MODULE, "Training", broken)
     found, _, said = run(tmp_path / "a", experiment="afew", standin="digits")
-    rows = {row["title"]: row for row in found["experiments"][0]["rows"]}
-    assert rows["SPDNet-2BiRe"]["errors"] == ["RuntimeError: CUDA out of memory"]
-    assert rows["SPDNet-3BiRe"]["ours"]
+    rows = {row.title: row for row in found.experiments[0].rows}
+    assert rows["SPDNet-2BiRe"].errors == ("RuntimeError: CUDA out of memory",)
+    assert rows["SPDNet-3BiRe"].ours
     assert any("out of memory" in text for text in said)
     monkeypatch.undo()
     again, _, _ = run(tmp_path / "a", experiment="afew", standin="digits")
-    assert all(row["errors"] == [] for row in again["experiments"][0]["rows"])
+    assert all(row.errors == () for row in again.experiments[0].rows)
 
 
 def test_other_data_are_not_mixed_in(tmp_path):
@@ -301,12 +307,12 @@ def test_other_data_are_not_mixed_in(tmp_path):
 
 def test_matrices_on_disk_and_methods_that_take_some(tmp_path, monkeypatch):
     monkeypatch.setattr(readers_module, "IN_MEMORY", 1000)
-    monkeypatch.setattr(MODULE, "_ROOM", 50_000)
+    monkeypatch.setattr(MODULE, "_MOST_BYTES", 50_000)
     found, _, _ = run(tmp_path / "a", experiment="hdm05", standin="generated")
-    row = found["experiments"][0]["rows"][0]
-    assert row["ours"]["accuracy"]["mean"] > 0.5
-    assert "of 238 matrices, as many as are held in memory" in row["notes"][0]
-    assert row["notes"][0] in as_text(found)
+    row = found.experiments[0].rows[0]
+    assert row.ours["accuracy"].mean > 0.5
+    assert "of 238 matrices, as many as fit in memory" in row.notes[0]
+    assert row.notes[0] in found.as_text()
 
 
 def test_the_whole_of_a_sequence_is_tested_on(tmp_path):
@@ -321,11 +327,11 @@ def test_the_whole_of_a_sequence_is_tested_on(tmp_path):
     )
     wanted = Reproduction(experiment="hdm05", standin=str(tmp_path / "a.npz"))
     experiment = wanted.experiments()[0]
-    problem = load_problem(wanted, experiment)
-    data = divide(problem, experiment, wanted, 0, tmp_path / "none.npz")
+    problem = load_data(wanted, experiment)
+    data = make_matrices(problem, experiment, wanted, 0, tmp_path / "none.npz")
     assert sorted(data.names[data.split == "test"]) == sorted(set(data.names[data.split == "test"]))
     assert (data.split == "train").sum() == 18
-    kept = [int(np.flatnonzero((x == problem.matrices.X).all((1, 2)))[0]) for x in data.X]
+    kept = [int(np.flatnonzero((x == problem.samples.X).all((1, 2)))[0]) for x in data.X]
     assert all(k % 3 == 0 for k, part in zip(kept, data.split, strict=True) if part == "test")
 
 
@@ -334,7 +340,7 @@ def test_groups_of_signals_are_not_divided(tmp_path):
     y, groups = np.arange(32) % 2, np.arange(32) // 4
     np.savez(tmp_path / "a.npz", X=rng.normal(size=(32, 4, 30)), y=y, groups=groups)
     wanted = Reproduction(experiment="hdm05", standin=str(tmp_path / "a.npz"))
-    problem = load_problem(wanted, wanted.experiments()[0])
+    problem = load_data(wanted, wanted.experiments()[0])
     test = held_out(problem, "random-halves", 0)
     assert not set(groups[test]) & set(groups[~test])
 
@@ -349,7 +355,7 @@ def test_groups_of_signals_are_not_divided(tmp_path):
     ],
 )
 def test_too_little_to_divide(y, protocol, message):
-    problem = Problem("few", True, matrices=LabelledArrays(random_spd(len(y), 3).numpy(), y))
+    problem = ExperimentData("few", True, Dataset(random_spd(len(y), 3).numpy(), y))
     with pytest.raises(DataError, match=message):
         held_out(problem, protocol, 0)
 
@@ -377,4 +383,4 @@ def test_a_damaged_standin(tmp_path, content):
 
 def test_a_threshold_that_plays_no_part_is_said_so(tmp_path):
     found, _, _ = run(tmp_path / "a", experiment="epsilon", standin="generated")
-    assert "its threshold plays no part" in as_text(found)
+    assert "the threshold has no effect" in found.as_text()

@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 
 from spdnet.baselines import CDL
-from spdnet.runs import Comparison, ComparisonFolder, RunFolder, compare
-from spdnet.runs import methods
-from spdnet.runs.comparison_tables import accuracy, as_csv, as_latex, as_text, best
+from spdnet.runs import Comparison, ComparisonFolder, RunFolder, compare, methods
 from spdnet.runs.methods import METHODS, Method
 from spdnet.runs.report import make_comparison, write_comparison
+from spdnet.runs.watch import Watch
 from tests.cases import random_spd
 from tests.runs.test_train import file_of, recordings
 
@@ -25,16 +24,17 @@ def run(tmp_path, data=None, name="out", **more):
 
 def test_a_table_with_the_same_parts_for_all(tmp_path):
     found, folder = run(tmp_path, test_size=0.4)
-    assert [row["method"] for row in found["rows"]] == list(FEW)
-    assert found["protocol"] == "random-halves"
-    assert found["n_train"] == [36, 36]
-    assert found == json.loads(folder.results_file.read_text())
-    for row in found["rows"]:
-        values = row["accuracy"]["values"]
-        assert len(values) == row["repeats"] == 2
-        assert row["accuracy"]["mean"] == pytest.approx(np.mean(values))
-        assert row["accuracy"]["deviation"] == pytest.approx(np.std(values, ddof=1))
-        assert row["fit_seconds"]["mean"] > 0
+    assert [row.method for row in found.rows] == list(FEW)
+    assert found.protocol == "random-halves"
+    assert found.n_train == (36, 36)
+    assert found.to_json() == json.loads(folder.results_file.read_text())
+    assert found == folder.results()
+    for row in found.rows:
+        values = row.accuracy.values
+        assert len(values) == row.repeats == 2
+        assert row.accuracy.mean == pytest.approx(np.mean(values))
+        assert row.accuracy.std == pytest.approx(np.std(values, ddof=1))
+        assert row.fit_seconds.mean > 0
     names = {p.name for p in folder.path.iterdir()}
     assert names - {".lock"} == {
         "cells",
@@ -46,26 +46,26 @@ def test_a_table_with_the_same_parts_for_all(tmp_path):
         "table.txt",
     }
     again, _ = run(tmp_path, name="again", test_size=0.4)
-    for a, b in zip(found["rows"], again["rows"], strict=True):
-        assert a["accuracy"] == b["accuracy"]
+    for a, b in zip(found.rows, again.rows, strict=True):
+        assert a.accuracy == b.accuracy
 
 
 def test_every_method_runs(tmp_path):
     found, _ = run(tmp_path, methods=None, repeats=1)
-    assert len(found["rows"]) == len([m for m in METHODS.values() if m.takes == "matrices"])
-    for row in found["rows"]:
-        assert row["errors"] == [], row["method"]
-        assert row["accuracy"]["deviation"] is None
+    assert len(found.rows) == len([m for m in METHODS.values() if m.takes == "matrices"])
+    for row in found.rows:
+        assert row.errors == (), row.method
+        assert row.accuracy.std is None
     data = recordings(tmp_path, n=60)
     found, _ = run(tmp_path, data, "signals", methods=None, repeats=1, epochs=1)
-    assert {"herml", "expressionlets"} < {row["method"] for row in found["rows"]}
-    assert all(row["errors"] == [] for row in found["rows"])
-    assert found["protocol"] == "groups"
+    assert {"herml", "expressionlets"} < {row.method for row in found.rows}
+    assert all(row.errors == () for row in found.rows)
+    assert found.protocol == "groups"
 
 
 def test_images_of_the_digits(tmp_path):
     found, _ = run(tmp_path, "digits", methods=("deepo2p",), repeats=1, test_size=0.9)
-    assert found["rows"][0]["accuracy"]["mean"] > 0.8
+    assert found.rows[0].accuracy.mean > 0.8
 
 
 def test_what_is_there_is_not_done_again(tmp_path, monkeypatch):
@@ -76,7 +76,7 @@ def test_what_is_there_is_not_done_again(tmp_path, monkeypatch):
         calls.append(where.seed)
         return made(where)
 
-    monkeypatch.setitem(table.METHODS, "cdl", Method("CDL", count))
+    monkeypatch.setitem(methods.METHODS, "cdl", Method("CDL", count))
     data = file_of(tmp_path)
     _, folder = run(tmp_path, data)
     assert calls == [0, 1]
@@ -87,40 +87,48 @@ def test_what_is_there_is_not_done_again(tmp_path, monkeypatch):
     assert calls == [0, 1, 1]
     found, _ = run(tmp_path, data, repeats=3, methods=("cdl", "logistic"))  # more of it
     assert calls == [0, 1, 1, 2]
-    rows = {row["method"]: row for row in found["rows"]}
-    assert {name: row["repeats"] for name, row in rows.items()} == {
+    rows = {row.method: row for row in found.rows}
+    assert {name: row.repeats for name, row in rows.items()} == {
         "nn-stein": 2,
         "logistic": 3,
         "cdl": 3,
         "spdnet-1": 2,
     }
-    assert rows["nn-stein"]["accuracy"]["values"][2] is None
-    assert "NN, Stein (2 of 3)" in as_text(found)
-    assert "nn-stein" not in best(found)
-    assert "nn-stein,3" not in as_csv(found)
+    assert rows["nn-stein"].accuracy.values[2] is None
+    assert "NN, Stein (2 of 3)" in found.as_text()
+    assert "nn-stein" not in found.best
+    assert "nn-stein,3" not in found.as_csv()
     with pytest.raises(ValueError, match=r"test_size = 0\.5"):
         run(tmp_path, data, test_size=0.3)
     with pytest.raises(ValueError, match="digest"):
         run(tmp_path, file_of(tmp_path, n=63))
 
 
+class Notes(Watch):
+    """Collects messages, and stops after some cells."""
+
+    def __init__(self, most=100):
+        super().__init__()
+        self.most, self.said, self.begun = most, [], []
+
+    def say(self, text):
+        self.said.append(text)
+        if len(self.begun) == self.most:
+            raise KeyboardInterrupt
+
+    def working(self, text):
+        self.begun.append(text)
+
+
 def test_an_interruption_keeps_what_is_done(tmp_path):
     data, folder = file_of(tmp_path), ComparisonFolder(tmp_path / "out")
-    seen = []
-
-    def stop(title, repeat, found):
-        if found is not None:
-            seen.append((title, repeat))
-            if len(seen) == 2:
-                raise KeyboardInterrupt
-
     settings = Comparison(data=data, methods=FEW, **QUICK)
     with pytest.raises(KeyboardInterrupt):
-        compare(settings, folder, on_cell=stop)
+        compare(settings, folder, watch=Notes(most=2))
     assert len(list((folder.path / "cells").iterdir())) == 2
-    begun = []
-    compare(settings, folder, on_cell=lambda t, r, f: begun.append(t) if f is None else None)
-    assert len(begun) == 4
+    watch = Notes()
+    compare(settings, folder, watch=watch)
+    assert len(watch.begun) == 4
 
 
 class Broken:
@@ -129,28 +137,28 @@ class Broken:
 
 
 def test_a_failure_is_told_in_its_cell_and_the_rest_goes_on(tmp_path, monkeypatch):
-    monkeypatch.setitem(table.METHODS, "cdl", Method("CDL", lambda where: Broken()))
+    monkeypatch.setitem(methods.METHODS, "cdl", Method("CDL", lambda where: Broken()))
     data = file_of(tmp_path)
     found, folder = run(tmp_path, data)
-    rows = {row["method"]: row for row in found["rows"]}
-    assert rows["cdl"]["errors"] == ["RuntimeError: no such luck"]
-    assert rows["cdl"]["accuracy"]["mean"] is None
-    assert rows["spdnet-1"]["repeats"] == 2
-    assert "cdl" not in best(found)
-    text = as_text(found)
+    rows = {row.method: row for row in found.rows}
+    assert rows["cdl"].errors == ("RuntimeError: no such luck",)
+    assert rows["cdl"].accuracy is None
+    assert rows["spdnet-1"].repeats == 2
+    assert "cdl" not in found.best
+    text = found.as_text()
     assert "failed: CDL: RuntimeError: no such luck" in text
     assert "no such luck" in make_comparison(folder)
-    assert "CDL (0 of 2) & failed & - & -" in as_latex(found)
+    assert "CDL (0 of 2) & failed & - & -" in found.as_latex()
     monkeypatch.undo()
     again, _ = run(tmp_path, data)  # what failed is tried again
-    assert [row["errors"] for row in again["rows"]] == [[], [], []]
+    assert [row.errors for row in again.rows] == [(), (), ()]
 
 
 def test_tuning_uses_the_training_part_alone(tmp_path):
     found, folder = run(tmp_path, methods=("cdl", "lda"), tune=True)
-    rows = {row["method"]: row for row in found["rows"]}
-    assert all(p["reg"] in [10.0**e for e in range(-2, 5)] for p in rows["cdl"]["parameters"])
-    assert rows["lda"]["parameters"] == [{}, {}]
+    rows = {row.method: row for row in found.rows}
+    assert all(p["reg"] in [10.0**e for e in range(-2, 5)] for p in rows["cdl"].parameters)
+    assert rows["lda"].parameters == ({}, {})
     assert "The values that the search selected" in make_comparison(folder)
 
 
@@ -162,16 +170,16 @@ def test_protocols(tmp_path):
     path = tmp_path / "a.npz"
     np.savez(path, X=X, y=y, split=split, groups=groups)
     found, _ = run(tmp_path, str(path))
-    assert found["protocol"] == "file"
-    assert found["n_train"] == [30, 30]
+    assert found.protocol == "file"
+    assert found.n_train == (30, 30)
     found, _ = run(tmp_path, str(path), "once", repeats=None)
-    assert found["repeats"] == 1
+    assert found.repeats == 1
     found, _ = run(tmp_path, str(path), "groups", protocol="groups", test_size=0.25)
-    assert found["n_train"][0] % 4 == 0
-    lines = []
+    assert found.n_train[0] % 4 == 0
+    watch = Notes()
     settings = Comparison(data=str(path), methods=("cdl",), protocol="groups", **QUICK)
-    compare(settings, ComparisonFolder(tmp_path / "said"), say=lines.append)
-    assert "(5 of 10 groups)" in lines[0]
+    compare(settings, ComparisonFolder(tmp_path / "said"), watch=watch)
+    assert "20 train (5 groups), 20 test (5 groups)" in watch.said[0]
     plain = tmp_path / "b.npz"
     np.savez(plain, X=X, y=y)
     for protocol, what in (("file", "a split"), ("groups", "groups")):
@@ -186,12 +194,12 @@ def test_repeats_keep_their_numbers(tmp_path, monkeypatch):
     def fail_first(where):
         return Broken() if where.seed == 0 else made(where)
 
-    monkeypatch.setitem(table.METHODS, "cdl", Method("CDL", fail_first))
+    monkeypatch.setitem(methods.METHODS, "cdl", Method("CDL", fail_first))
     found, _ = run(tmp_path, repeats=3, methods=("cdl", "lda"))
-    lines = [line.split(",")[:2] for line in as_csv(found).splitlines()]
+    lines = [line.split(",")[:2] for line in found.as_csv().splitlines()]
     assert [line for line in lines if line[0] == "cdl"] == [["cdl", "2"], ["cdl", "3"]]
-    assert "CDL (2 of 3)" in as_text(found)
-    assert best(found) == {"lda"}
+    assert "CDL (2 of 3)" in found.as_text()
+    assert found.best == {"lda"}
 
 
 def test_tuning_keeps_groups_whole(tmp_path, monkeypatch):
@@ -207,10 +215,10 @@ def test_tuning_keeps_groups_whole(tmp_path, monkeypatch):
     X[:, 0, 0] = np.ceil(X[:, 0, 0]) + 3 + groups / 1000  # a matrix knows its group
     np.savez(tmp_path / "g.npz", X=X, y=np.arange(48) % 2, groups=groups)
     monkeypatch.setitem(
-        table.METHODS, "cdl", Method("CDL", lambda where: Spy(), lambda n: {"reg": [1.0, 2.0]})
+        methods.METHODS, "cdl", Method("CDL", lambda where: Spy(), lambda n: {"reg": [1.0, 2.0]})
     )
     found, _ = run(tmp_path, str(tmp_path / "g.npz"), tune=True, methods=("cdl",), repeats=1)
-    assert found["rows"][0]["errors"] == []
+    assert found.rows[0].errors == ()
     everyone = seen[-1]  # the last fit is on the whole training part
     assert all(part < everyone for part in seen[:-1])  # in each fold some are wholly missing
 
@@ -222,7 +230,7 @@ def test_damaged_files_are_named(tmp_path):
     for text in ("[]", "{}", "null"):
         cells[0].write_text(text)
         found, _ = run(tmp_path, data)
-        assert all(row["complete"] for row in found["rows"])
+        assert all(row.is_complete for row in found.rows)
     (folder.path / "comparison.json").write_text("{")
     with pytest.raises(ValueError, match=r"comparison\.json"):
         run(tmp_path, data)
@@ -241,12 +249,13 @@ def test_a_folder_that_was_filled_meanwhile_is_refused(tmp_path):
     """Another comparison begins between the first look at the folder and its lock."""
     data, folder = file_of(tmp_path), ComparisonFolder(tmp_path / "out")
 
-    def meanwhile(text):
-        if not folder.path.exists():
-            compare(Comparison(data=data, methods=("mdm",), repeats=2, seed=5), folder)
+    class Meanwhile(Watch):
+        def say(self, text):
+            if not folder.path.exists():
+                compare(Comparison(data=data, methods=("mdm",), repeats=2, seed=5), folder)
 
     with pytest.raises(ValueError, match="with seed = 5"):
-        compare(Comparison(data=data, methods=("mdm",), repeats=2), folder, say=meanwhile)
+        compare(Comparison(data=data, methods=("mdm",), repeats=2), folder, watch=Meanwhile())
     assert json.loads((folder.path / "comparison.json").read_text())["seed"] == 5
 
 
@@ -262,36 +271,36 @@ def test_data_on_which_nothing_can_be_scored(tmp_path):
     assert not (tmp_path / "out").exists()
     np.savez(tmp_path / "rare.npz", X=random_spd(22, 3).numpy(), y=[0] * 20 + [1] * 2)
     found, _ = run(tmp_path, str(tmp_path / "rare.npz"), tune=True, methods=("cdl",))
-    assert "to tune with" in found["rows"][0]["errors"][0]
+    assert "to tune with" in found.rows[0].errors[0]
 
 
 def row_of(found, line):
-    return next(row for row in found["rows"] if line.startswith(row["title"]))
+    return next(row for row in found.rows if line.startswith(row.title))
 
 
 def test_tables(tmp_path):
     found, folder = run(tmp_path)
-    lines = as_csv(found).splitlines()
+    lines = found.as_csv().splitlines()
     assert lines[0] == "method,repeat,accuracy,fit_seconds,predict_seconds"
     assert len(lines) == 1 + 2 * len(FEW)
     assert lines[1].startswith("nn-stein,1,")
-    latex = as_latex(found)
+    latex = found.as_latex()
     assert latex.count(r"\\") == 1 + len(FEW)
-    assert latex.count(r"\boldmath") == len(best(found)) >= 1
+    assert latex.count(r"\boldmath") == len(found.best) >= 1
     assert latex.count(r"\pm") == len(FEW)
-    text = as_text(found)
-    assert text.count(" *") == len(best(found))
+    text = found.as_text()
+    assert text.count(" *") == len(found.best)
     for line in text.splitlines():
         if " *" in line:  # beside the accuracy
-            assert line.split(" *")[0].split("  ")[-1].strip() == accuracy(row_of(found, line))
+            assert line.split(" *")[0].split("  ")[-1].strip() == row_of(found, line).columns()[0]
     assert "\n* best\n" in text
     assert "most frequent class: 33.33 %\n" in text
     assert "dims: SPDNet-1BiRe 5,5\n" in text
-    assert found["chance"] == pytest.approx(1 / 3)
-    assert {row["method"]: row["dims"] for row in found["rows"]} == {
+    assert found.chance == pytest.approx(1 / 3)
+    assert {row.method: row.dims for row in found.rows} == {
         "nn-stein": None,
         "cdl": None,
-        "spdnet-1": [5, 5],
+        "spdnet-1": (5, 5),
     }
     page = write_comparison(folder).read_text(encoding="utf-8")
     assert "SPDNet-1BiRe (5,5)" in page

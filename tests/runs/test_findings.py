@@ -4,30 +4,68 @@ import numpy as np
 import pytest
 import torch
 
-from spdnet.runs import Comparison, ComparisonFolder, RunFolder, Settings, TrainedModel, compare, train
-from spdnet.runs.data import load_arrays, prepare
-from spdnet.runs.findings import flattened, is_linear, one_group, percent, structure
+from spdnet.data import load_dataset, prepare
 from spdnet.linalg import logm
+from spdnet.runs import (
+    Comparison,
+    ComparisonFolder,
+    RunFolder,
+    Settings,
+    TrainedModel,
+    compare,
+    train,
+)
+from spdnet.runs.confusion import Confusion
+from spdnet.runs.findings import flattened, is_linear, one_group, percent, structure
 from spdnet.runs.report import make_comparison, make_page
+from spdnet.runs.results import LayerSpectrum, PartScore, RunResults, Seconds
 from tests.runs.test_train import Lines, file_of, quick
 
 LINEAR = (
     "no ReEig raised an eigenvalue and no BiMap reduces the size: this network is a linear "
-    "classifier on the logarithms of the centred matrices; --dims 5,4,2 or --eps 10% make it more "
-    "than that"
+    "classifier on the logarithms of the centered matrices; --dims 5,4,2 or --eps 10% make it "
+    "nonlinear"
 )
 
 
-def found_of(dims=(17, 17, 17), clipped=(0.0,), network="SPDNet", center=True):
-    layers = [{"layer": "Center"}] * center
-    layers += [{"layer": f"ReEig {i}", "clipped": share} for i, share in enumerate(clipped, 1)]
-    return {"network": network, "dims": list(dims), "spectra": layers}
+def found_of(dims=(17, 17, 17), clipped=(0.0,), network="SPDNet", center=True, n=100, seen=100):
+    """Results of a run, with what is needed to describe its network."""
+    layers = [LayerSpectrum("Center", (1.0,), (1.0,), (1.0,))] * center
+    layers += [
+        LayerSpectrum(f"ReEig {i}", (1.0,), (1.0,), (1.0,), share)
+        for i, share in enumerate(clipped, 1)
+    ]
+    return RunResults(
+        data="",
+        signals=False,
+        scored="test",
+        parts={"train": PartScore(100, 0.0, 1.0), "test": PartScore(n, 0.0, 1.0)},
+        chance=0.5,
+        classes=(),
+        confusion=Confusion(0, (), (), ()),
+        per_class=(),
+        network=network,
+        dims=tuple(dims),
+        parameters=1,
+        epochs=1,
+        best_epoch=1,
+        seconds=Seconds(1.0, 1.0),
+        matrices_per_second=1.0,
+        device="cpu",
+        orthonormality=(),
+        notes=(),
+        baseline=None,
+        spectra_of=seen,
+        spectra=tuple(layers),
+        raised_in_training=(),
+        raised_of=100,
+    )
 
 
 def distance_from_linear(folder, data):
     """Of the logits from the best affine function of the logarithms, relative to their size."""
     trained = TrainedModel.load(folder.path, device="cpu")
-    matrices = prepare(load_arrays(data), trained.preprocessing, "refuse")
+    matrices = prepare(load_dataset(data), trained.preprocessing, "refuse")
     with torch.no_grad():
         logs = logm(trained.model.center(torch.from_numpy(matrices.X))).flatten(1)
     features = torch.cat([logs, torch.ones(len(logs), 1, dtype=logs.dtype)], 1)
@@ -44,33 +82,33 @@ def distance_from_linear(folder, data):
 def test_linear_means_linear(tmp_path, more, linear):
     data, folder = file_of(tmp_path, n=120), RunFolder(tmp_path / "run")
     found = train(quick(data, **more, lr=0.1), folder)
-    assert found["linear"] is linear
+    assert found.linear is linear
     assert (distance_from_linear(folder, data) < 1e-10) is linear
-    assert ("is a linear classifier" in found["structure"]) is linear
+    assert ("is a linear classifier" in found.structure) is linear
 
 
 def test_the_sentence_of_a_run_is_in_its_results_and_its_report(tmp_path):
     folder = RunFolder(tmp_path / "run")
     found = train(quick(file_of(tmp_path)), folder)
-    assert found["structure"] == LINEAR
+    assert found.structure == LINEAR
     assert LINEAR[1:] in make_page(folder)
-    assert not any("linear" in note for note in found["notes"])  # it is no warning
+    assert not any("linear" in note for note in found.notes)  # it is no warning
     repeated = RunFolder(tmp_path / "repeated")
     found = train(quick(file_of(tmp_path), repeat=2), repeated)
-    assert found["linear"] is True
-    assert found["structure"] == LINEAR
+    assert found.linear is True
+    assert found.structure == LINEAR
     assert f"In every repeat {LINEAR}." in make_page(repeated)
 
 
 def test_sentences():
-    assert "--dims 17,12,8 or --eps 10% make it more" in structure(found_of())
+    assert "--dims 17,12,8 or --eps 10% make it nonlinear" in structure(found_of())
     assert "of the matrices;" in structure(found_of(center=False))
     one = structure(found_of((17, 17), ()))
     assert one.startswith("no BiMap reduces the size: this network")
-    assert one.endswith("; --dims 17,12,8 makes it more than that")
+    assert one.endswith("; --dims 17,12,8 makes it nonlinear")
     assert structure(found_of((17,), ())).startswith("there is no BiMap: this network is a linear")
-    assert structure(found_of((1, 1, 1))).endswith("--eps 10% makes it more than that")
-    row = "no ReEig raised an eigenvalue: the BiMaps in a row act as one"
+    assert structure(found_of((1, 1, 1))).endswith("--eps 10% makes it nonlinear")
+    row = "no ReEig raised an eigenvalue: the consecutive BiMaps act as one"
     assert structure(found_of((17, 12, 8))) == row
     assert structure(found_of(network="SPDNet, head log_cholesky")) == row
     assert structure(found_of(network="SPDNet, no LogEig")) == row
@@ -87,29 +125,28 @@ def test_sentences():
 
 
 def test_a_sentence_about_some_of_the_matrices_says_so():
-    found = {**found_of(), "scored": "test", "parts": {"test": {"n": 300}}, "spectra_of": 256}
-    assert structure(found).startswith(
-        "no ReEig raised an eigenvalue of the 256 matrices looked at and no BiMap"
+    assert structure(found_of(n=300, seen=256)).startswith(
+        "no ReEig raised an eigenvalue of the 356 examined matrices and no BiMap"
     )
-    assert structure({**found, "spectra_of": 300}).startswith("no ReEig raised an eigenvalue and")
+    assert structure(found_of(n=300, seen=300)).startswith("no ReEig raised an eigenvalue and")
 
 
 def test_nearly_all_raised():
     assert flattened(found_of(clipped=(0.95, 0.2)), 1e-4) == ""
     assert flattened(found_of((17,), ()), 1e-4) == ""
     assert flattened(found_of(clipped=(0.2, 1.0), center=False), 1e-4) == (
-        "ReEig raised 100 % of the eigenvalues: nearly nothing of the data is left; scale them, "
-        "centre them, or give eps as a percentage"
+        "ReEig raised 100 % of the eigenvalues, so that almost no information is left; scale the "
+        "matrices, center them, or give eps as a percentage"
     )
-    assert flattened(found_of(clipped=(0.97,)), "99%").endswith("scale them or lower eps")
+    assert flattened(found_of(clipped=(0.97,)), "99%").endswith("scale the matrices or lower eps")
 
 
 def test_a_run_of_which_little_is_left_warns(tmp_path):
     watch, folder = Lines(), RunFolder(tmp_path / "run")
     with pytest.warns(RuntimeWarning, match="all eigenvalues"):
         found = train(quick(file_of(tmp_path), center="none", eps=1e9), folder, watch=watch)
-    text = "ReEig raised 100 % of the eigenvalues: nearly nothing of the data is left"
-    assert found["notes"][-1].startswith(text)
+    text = "ReEig raised 100 % of the eigenvalues, so that almost no information is left"
+    assert found.notes[-1].startswith(text)
     assert any(line.startswith(f"note: {text}") for line in watch.lines)
     page = make_page(folder)
     assert f'<p class="note">{text}' in page
@@ -138,7 +175,7 @@ def test_percentages_are_for_people(share, text):
 def test_eps_without_a_reeig_is_told(tmp_path, dims):
     watch = Lines()
     train(quick(file_of(tmp_path), dims=dims, eps=0.1), RunFolder(tmp_path / "a"), watch=watch)
-    text = "note: eps has no effect with fewer than two BiMaps: ReEigs stand between them"
+    text = "note: eps has no effect with fewer than two BiMaps: a ReEig is between two BiMaps"
     assert text in watch.lines
     quiet = Lines()
     folder = RunFolder(tmp_path / "b")
@@ -156,28 +193,28 @@ def test_groups_are_counted_and_a_single_one_is_told(tmp_path):
         "60 matrices of 5 x 5, 3 classes: 36 train (3 groups), 12 val (1 group), 12 test (1 group)"
     )
     assert watch.lines[0].startswith(line)
-    assert found["data"] == line
-    assert {name: part["groups"] for name, part in found["parts"].items()} == {
+    assert found.data == line
+    assert {name: part.groups for name, part in found.parts.items()} == {
         "train": 3,
         "val": 1,
         "test": 1,
     }
     note = one_group("test", drawn=True)
     assert "--repeat" in note
-    assert note in found["notes"]
+    assert note in found.notes
     page = make_page(folder)
     assert line in page
     assert f'<p class="note">{note.split(chr(39))[0]}' in page
     assert "<th>groups</th>" in page
     watch = Lines()
     found = train(quick(data, repeat=2), RunFolder(tmp_path / "twice"), watch=watch)
-    assert note not in found["notes"]
+    assert note not in found.notes
     assert not any("--repeat" in text for text in watch.lines)
-    assert found["data"] == line
+    assert found.data == line
     split = np.array(["train"] * 40 + ["test"] * 20)
     groups = np.arange(60) // 20
     found = train(quick(file_of(tmp_path, split=split, groups=groups)), RunFolder(tmp_path / "own"))
-    assert one_group("test", drawn=False) in found["notes"]
+    assert one_group("test", drawn=False) in found.notes
 
 
 def test_signals_say_what_becomes_of_them(tmp_path):
@@ -199,19 +236,16 @@ def test_the_report_says_whether_the_data_were_taken_as_signals(tmp_path):
     np.savez(signals, X=rng.normal(size=(60, 4, 50)), y=np.arange(60) % 2)
     for repeat in (1, 2):
         folder = RunFolder(tmp_path / f"signals-{repeat}")
-        assert train(quick(signals, repeat=repeat, epochs=1), folder)["signals"] is True
+        assert train(quick(signals, repeat=repeat, epochs=1), folder).signals is True
         page = make_page(folder)
         assert "<td>signals</td><td>yes</td>" in page
         assert "<td>estimator</td><td>sample</td>" in page
     matrices = RunFolder(tmp_path / "matrices")
     found = train(quick(file_of(tmp_path), epochs=1), matrices)
-    assert found["signals"] is False
+    assert found.signals is False
     page = make_page(matrices)
     assert "<td>signals</td><td>no</td>" in page
     assert "<td>estimator</td>" not in page  # nothing was estimated
-    del found["signals"]
-    matrices.write_results(found)  # as an earlier version wrote it
-    assert "<td>signals</td>" not in make_page(matrices)
     compared = ComparisonFolder(tmp_path / "compared")
     compare(Comparison(data=signals, methods=("mdm",), repeats=1, device="cpu"), compared)
     page = make_comparison(compared)
@@ -226,11 +260,8 @@ def test_the_largest_class_stands_beside(tmp_path):
     np.savez(tmp_path / "a.npz", X=X, y=y, split=split)
     folder = RunFolder(tmp_path / "run")
     found = train(quick(str(tmp_path / "a.npz")), folder)
-    assert found["chance"] == 0.25  # class 0 is the largest of the training
+    assert found.chance == 0.25  # class 0 is the largest of the training
     assert "<b>25.00 %</b>most frequent class" in make_page(folder)
-    del found["chance"], found["data"], found["linear"], found["structure"]
-    folder.write_results(found)  # as an earlier version wrote it
-    assert "most frequent class" not in make_page(folder)
 
 
 def test_what_was_raised_in_training_counts(tmp_path):
@@ -244,7 +275,7 @@ def test_what_was_raised_in_training_counts(tmp_path):
     np.savez(path, X=(X + X.swapaxes(1, 2)) / 2, y=np.arange(40) % 2, split=split)
     settings = Settings(data=str(path), epochs=1, center="none", device="cpu", baseline=False)
     found = train(settings, RunFolder(tmp_path / "run"))
-    assert max(found["raised_in_training"]) > 0.4
-    assert not any(layer.get("clipped") for layer in found["spectra"])
-    assert not found["linear"]
-    assert found["structure"] == ""
+    assert max(found.raised_in_training) > 0.4
+    assert not any(layer.clipped for layer in found.spectra)
+    assert not found.linear
+    assert found.structure == ""

@@ -100,7 +100,7 @@ def test_the_command_starts_processes_itself(data):
         np.testing.assert_allclose(
             curves(data / "two" / seed), curves(data / "one" / seed), atol=1e-9
         )
-    assert out.count("mean and deviation of 2 repeats") == 1
+    assert out.count("mean and standard deviation of 2 repeats") == 1
 
 
 @pytest.mark.slow

@@ -11,11 +11,10 @@ import pytest
 import tomli_w
 import torch
 
+from spdnet.data import Preprocessing, load_dataset, prepare
 from spdnet.runs import RunFolder, Settings, TrainedModel, train
-from spdnet.runs.confusion import Confusion
-from spdnet.runs.data import Preprocessing, load_arrays, prepare
-from spdnet.runs.watch import Terminated, Watch
 from spdnet.runs.report import write_report
+from spdnet.runs.watch import Terminated, Watch
 from spdnet.training import checkpoint
 from tests.cases import random_spd
 
@@ -58,20 +57,21 @@ def test_a_run_folder_holds_everything(tmp_path):
     }
     checkpoints = {p.name for p in (folder.path / "checkpoints").iterdir()}
     assert checkpoints == {"best.pt", "last.pt", "previous.pt"}
-    assert found == json.loads(folder.results_file.read_text())
-    assert found["parts"]["test"]["n"] == 12
-    assert found["parts"]["val"]["n"] == 5
-    assert found["scored"] == "test"
-    assert found["classes"] == ["jump", "run", "walk"]
-    counts = Confusion.read(found["confusion"], 3).dense()
+    assert found.to_json() == json.loads(folder.results_file.read_text())
+    assert folder.results() == found
+    assert found.parts["test"].n == 12
+    assert found.parts["val"].n == 5
+    assert found.scored == "test"
+    assert list(found.classes) == ["jump", "run", "walk"]
+    counts = found.confusion.dense()
     assert counts.sum() == 12
     right = np.trace(counts) / 12
-    assert right == pytest.approx(found["parts"]["test"]["accuracy"])
-    assert [row["n"] for row in found["per_class"]] == counts.sum(1).tolist()
-    assert found["baseline"]["accuracy"]["test"] > 0.5
-    layers = [entry["layer"] for entry in found["spectra"]]
+    assert right == pytest.approx(found.parts["test"].accuracy)
+    assert [row.n for row in found.per_class] == counts.sum(1).tolist()
+    assert found.baseline.accuracy["test"] > 0.5
+    layers = [entry.layer for entry in found.spectra]
     assert layers == ["input", "Center", "BiMap 1", "ReEig 1", "BiMap 2", "LogEig"]
-    assert all(row["gap"] < 1e-12 for row in found["orthonormality"])
+    assert all(row.gap < 1e-12 for row in found.orthonormality)
     assert len(folder.metrics()) == 4
     assert set(folder.metrics()[0]) >= {"epoch", "loss", "accuracy", "val_loss", "val_accuracy"}
     environment = folder.environment()
@@ -87,13 +87,13 @@ def test_predictions_need_nothing_but_the_folder(tmp_path):
     folder = RunFolder(tmp_path / "run")
     found = train(quick(data), folder)
     trained = TrainedModel.load(folder.path, device="cpu")
-    arrays = load_arrays(data)
+    arrays = load_dataset(data)
     matrices = prepare(arrays, trained.preprocessing, "refuse")
     logits = trained.logits(matrices)
     test = trained.data["parts"]["test"]
     codes = trained.codes(matrices.y)
     right = (logits.argmax(-1).numpy() == codes)[test].mean()
-    assert right == pytest.approx(found["parts"]["test"]["accuracy"])
+    assert right == pytest.approx(found.parts["test"].accuracy)
     assert trained.warnings == ()
     with pytest.raises(ValueError, match=r"expected the classes of the training.*got 'fly'"):
         trained.codes(np.array(["fly", "run"]))
@@ -102,15 +102,15 @@ def test_predictions_need_nothing_but_the_folder(tmp_path):
 def test_parts_that_the_data_name_are_taken_as_they_are(tmp_path):
     split = np.array(["train"] * 40 + ["test"] * 20)
     found = train(quick(file_of(tmp_path, split=split)), RunFolder(tmp_path / "run"))
-    assert {k: v["n"] for k, v in found["parts"].items()} == {"train": 40, "test": 20}
+    assert {k: v.n for k, v in found.parts.items()} == {"train": 40, "test": 20}
     assert "val_loss" not in RunFolder(tmp_path / "run").metrics()[0]
     settings = quick(file_of(tmp_path, split=split), val=0.25)
     found = train(settings, RunFolder(tmp_path / "run2"))
-    assert {k: v["n"] for k, v in found["parts"].items()} == {"train": 30, "val": 10, "test": 20}
+    assert {k: v.n for k, v in found.parts.items()} == {"train": 30, "val": 10, "test": 20}
     split[split == "test"] = "val"
     found = train(quick(file_of(tmp_path, split=split)), RunFolder(tmp_path / "run3"))
-    assert found["scored"] == "val"
-    assert "optimistic" in found["notes"][0]
+    assert found.scored == "val"
+    assert "optimistic" in found.notes[0]
 
 
 def test_groups_are_not_divided(tmp_path):
@@ -129,15 +129,15 @@ def test_signals_become_covariances(tmp_path):
     np.savez(tmp_path / "s.npz", X=X, y=y.astype(float))
     folder = RunFolder(tmp_path / "run")
     found = train(quick(str(tmp_path / "s.npz"), estimator="oas", reg=0.01), folder)
-    assert found["classes"] == ["0", "1"]
-    assert found["dims"] == [4, 4, 4]
+    assert list(found.classes) == ["0", "1"]
+    assert list(found.dims) == [4, 4, 4]
     trained = TrainedModel.load(folder.path, device="cpu")
     assert trained.preprocessing == Preprocessing(True, 4, "oas", 0.01)
-    again = prepare(load_arrays(str(tmp_path / "s.npz")), trained.preprocessing, "refuse")
+    again = prepare(load_dataset(str(tmp_path / "s.npz")), trained.preprocessing, "refuse")
     assert again.X.shape == (60, 4, 4)
     np.savez(tmp_path / "t.npz", X=X[:, :3], y=y)
     with pytest.raises(ValueError, match="expected signals of 4 channels as in training, got 3 x"):
-        prepare(load_arrays(str(tmp_path / "t.npz")), trained.preprocessing, "refuse")
+        prepare(load_dataset(str(tmp_path / "t.npz")), trained.preprocessing, "refuse")
 
 
 def test_square_signals_need_the_flag_and_bad_ones_are_named(tmp_path):
@@ -153,8 +153,8 @@ def test_square_signals_need_the_flag_and_bad_ones_are_named(tmp_path):
     watch = Lines()
     found = train(quick(data, signals=True, bad="drop"), RunFolder(tmp_path / "run"), watch=watch)
     assert watch.lines[0] == "dropped 1 of 30 matrices (1 not finite: 7)"
-    assert found["notes"] == ["dropped 1 of 30 matrices (1 not finite: 7)"]
-    assert sum(part["n"] for part in found["parts"].values()) == 29
+    assert list(found.notes) == ["dropped 1 of 30 matrices (1 not finite: 7)"]
+    assert sum(part.n for part in found.parts.values()) == 29
 
 
 def test_repeats_give_mean_and_deviation(tmp_path):
@@ -162,14 +162,16 @@ def test_repeats_give_mean_and_deviation(tmp_path):
     seen = []
     settings = quick(file_of(tmp_path), repeat=3, seed=5)
     found = train(settings, folder, on_finished=lambda one: seen.append(one.path.name))
-    assert found["seeds"] == [5, 6, 7]
+    assert list(found.seeds) == [5, 6, 7]
     assert seen == ["seed-5", "seed-6", "seed-7", "run"]
-    each = [one.results()["parts"]["test"]["accuracy"] for one in folder.seeds()]
-    assert found["accuracy"]["values"] == each
-    assert found["accuracy"]["mean"] == pytest.approx(np.mean(each))
-    assert found["accuracy"]["deviation"] == pytest.approx(np.std(each, ddof=1))
-    assert sum(found["confusion"]["count"]) == 36
-    parts = [TrainedModel.load(one.path, device="cpu").data["parts"]["test"] for one in folder.seeds()]
+    each = [one.results().parts["test"].accuracy for one in folder.seeds()]
+    assert found.accuracy.known == each
+    assert found.accuracy.mean == pytest.approx(np.mean(each))
+    assert found.accuracy.std == pytest.approx(np.std(each, ddof=1))
+    assert sum(found.confusion.count) == 36
+    parts = [
+        TrainedModel.load(one.path, device="cpu").data["parts"]["test"] for one in folder.seeds()
+    ]
     assert not np.array_equal(parts[0], parts[1])
     with pytest.raises(ValueError, match=r"holds 3 repeats; choose one, such as .*seed-5"):
         TrainedModel.load(folder.path)
@@ -248,7 +250,7 @@ def test_interrupted_and_resumed_is_equal(tmp_path, more):
                 state.get("trainer", {}).pop("random_state", None)
             assert checkpoint._digest(states[0]) == checkpoint._digest(states[1])
         for key in ("parts", "confusion", "spectra"):
-            assert a.results()[key] == b.results()[key]
+            assert getattr(a.results(), key) == getattr(b.results(), key)
 
 
 def test_domains_are_the_groups_and_new_ones_are_adapted_to(tmp_path):
@@ -257,10 +259,10 @@ def test_domains_are_the_groups_and_new_ones_are_adapted_to(tmp_path):
     found = train(quick(data, **TSMNET, epochs=12, test=0.3, val=0.3), folder, watch=watch)
     assert "90 signals of 4 channels" in watch.lines[0]
     assert "TSMNet, dims 6,3" in watch.lines[0]
-    assert found["network"] == "TSMNet"
-    assert found["parts"]["test"]["n"] == 30  # a whole group
-    assert found["parts"]["test"]["accuracy"] > 0.8
-    assert [row["layer"] for row in found["spectra"]] == [
+    assert found.network == "TSMNet"
+    assert found.parts["test"].n == 30  # a whole group
+    assert found.parts["test"].accuracy > 0.8
+    assert [row.layer for row in found.spectra] == [
         "CovPool",
         "BiMap 1",
         "ReEig 1",
@@ -272,13 +274,13 @@ def test_domains_are_the_groups_and_new_ones_are_adapted_to(tmp_path):
     assert trained.model.norm.n_domains == 1
     for other in ({"groups": 4, "name": "four.npz"}, {"groups": 1, "name": "none.npz"}):
         path = recordings(tmp_path, **other)
-        matrices = prepare(load_arrays(path), trained.preprocessing, "refuse")
+        matrices = prepare(load_dataset(path), trained.preprocessing, "refuse")
         logits = trained.logits(matrices)
         assert (logits.argmax(-1).numpy() == trained.codes(matrices.y)).mean() > 0.8
     assert trained.model.norm.n_domains == 1  # the copy knew more
     with np.load(recordings(tmp_path, groups=1, name="alone.npz")) as file:
         np.savez(tmp_path / "bare.npz", X=1e3 * file["X"], y=file["y"])  # one new domain
-    bare = prepare(load_arrays(str(tmp_path / "bare.npz")), trained.preprocessing, "refuse")
+    bare = prepare(load_dataset(str(tmp_path / "bare.npz")), trained.preprocessing, "refuse")
     assert (trained.logits(bare).argmax(-1).numpy() == trained.codes(bare.y)).mean() > 0.8
 
 
@@ -289,8 +291,8 @@ def test_tsmnet_without_groups(tmp_path):
     np.savez(tmp_path / "a.npz", X=X, y=y)
     folder = RunFolder(tmp_path / "run")
     found = train(quick(str(tmp_path / "a.npz"), **TSMNET, epochs=12), folder)
-    assert found["parts"]["test"]["accuracy"] > 0.8
-    assert found["baseline"]["accuracy"]["test"] > 0.8
+    assert found.parts["test"].accuracy > 0.8
+    assert found.baseline.accuracy["test"] > 0.8
     trained = TrainedModel.load(folder.path, device="cpu")
     assert trained.domains == []
     X[7, 0, 0] = np.nan
@@ -300,7 +302,7 @@ def test_tsmnet_without_groups(tmp_path):
     dropped = train(
         quick(str(tmp_path / "b.npz"), **TSMNET, bad="drop"), RunFolder(tmp_path / "other")
     )
-    assert sum(part["n"] for part in dropped["parts"].values()) == 59
+    assert sum(part.n for part in dropped.parts.values()) == 59
     unborn = tmp_path / "unborn"
     with pytest.raises(ValueError, match="two sizes"):
         train(quick(str(tmp_path / "a.npz"), model="tsmnet", dims=(6, 4, 3)), RunFolder(unborn))
@@ -327,13 +329,13 @@ def test_groups_are_the_same_as_numbers_and_as_text(tmp_path):
         path = tmp_path / f"{kind.__name__}.npz"
         groups = np.array([2, 1, 2, 1, 3, 3]).astype(kind)
         np.savez(path, X=random_spd(6, 3).numpy(), y=[0, 1] * 3, groups=groups)
-        arrays = load_arrays(str(path))
+        arrays = load_dataset(str(path))
         data = prepare(arrays, Preprocessing(False, 3, "sample", 1e-3), "refuse")
-        codes.append(data.domain_codes(["1", "2"]).tolist())
+        codes.append(data.group_codes(["1", "2"]).tolist())
     assert codes == [[1, 0, 1, 0, 2, 2]] * 3
     np.savez(path, X=random_spd(2, 3).numpy(), y=[0, 1], groups=[np.nan, 1.0])
     with pytest.raises(ValueError, match="groups"):
-        load_arrays(str(path))
+        load_dataset(str(path))
 
 
 @pytest.mark.parametrize(
@@ -343,13 +345,13 @@ def test_every_network_is_loaded_as_it_was(tmp_path, more):
     data, folder = file_of(tmp_path), RunFolder(tmp_path / "run")
     found = train(quick(data, **more, epochs=2), folder)
     trained = TrainedModel.load(folder.path, device="cpu")
-    assert found["network"] == trained.recipe.network != "SPDNet"
-    matrices = prepare(load_arrays(data), trained.preprocessing, "refuse")
+    assert found.network == trained.recipe.network != "SPDNet"
+    matrices = prepare(load_dataset(data), trained.preprocessing, "refuse")
     right = trained.logits(matrices).argmax(-1).numpy() == trained.codes(matrices.y)
     test = trained.data["parts"]["test"]
-    assert right[test].mean() == pytest.approx(found["parts"]["test"]["accuracy"])
-    assert found["spectra"][0]["layer"] == "input"
-    assert found["orthonormality"][0]["gap"] < 1e-12
+    assert right[test].mean() == pytest.approx(found.parts["test"].accuracy)
+    assert found.spectra[0].layer == "input"
+    assert found.orthonormality[0].gap < 1e-12
 
 
 def test_a_damaged_checkpoint_is_passed_over(tmp_path):
@@ -442,7 +444,7 @@ def test_repeats_are_resumed_with_the_same_data_and_settings(tmp_path):
     with pytest.raises(ValueError, match="expected repeat = 2"):
         train(folder.settings(), folder, resume=True)
     folder.settings_file.write_text(before)
-    assert len(train(folder.settings(), folder, resume=True)["seeds"]) == 2
+    assert len(train(folder.settings(), folder, resume=True).seeds) == 2
 
 
 def test_a_run_is_extended(tmp_path):
@@ -457,7 +459,7 @@ def test_a_run_is_extended(tmp_path):
     assert not folder.report_file.exists()
     assert folder.settings().epochs == 6
     found = train(folder.settings(), folder, resume=True)
-    assert found["epochs"] == 6
+    assert found.epochs == 6
     assert folder.metrics()[:4] == first
     straight = RunFolder(tmp_path / "straight")
     train(quick(data, schedule="constant", epochs=6), straight)
@@ -550,8 +552,8 @@ def test_numbers_of_any_type(tmp_path, dtype):
     X = (np.eye(3) * (1 + y)[:, None, None]).astype(dtype)
     np.savez(tmp_path / "a.npz", X=X, y=y.astype(bool))
     found = train(quick(str(tmp_path / "a.npz")), RunFolder(tmp_path / "run"))
-    assert found["classes"] == ["False", "True"]
-    assert found["baseline"]["accuracy"]["test"] == 1
+    assert list(found.classes) == ["False", "True"]
+    assert found.baseline.accuracy["test"] == 1
 
 
 def test_matrices_that_are_singular_in_float32_are_named_by_their_place(tmp_path):
@@ -564,7 +566,7 @@ def test_matrices_that_are_singular_in_float32_are_named_by_their_place(tmp_path
     with pytest.raises(ValueError, match=r"1 zero: 3; 1 singular: 7\); choose 'drop'"):
         train(quick(data, dtype="float32"), RunFolder(tmp_path / "run"))
     found = train(quick(data, dtype="float32", bad="drop"), RunFolder(tmp_path / "run"))
-    assert sum(part["n"] for part in found["parts"].values()) == 58
+    assert sum(part.n for part in found.parts.values()) == 58
     with pytest.raises(ValueError, match=r"\(1 zero: 3\)"):
         train(quick(data), RunFolder(tmp_path / "run2"))
 
@@ -572,17 +574,15 @@ def test_matrices_that_are_singular_in_float32_are_named_by_their_place(tmp_path
 def test_what_a_reader_should_know_is_noted(tmp_path):
     everything = np.array(["train"] * 60)
     found = train(quick(file_of(tmp_path, split=everything)), RunFolder(tmp_path / "a"))
-    assert found["scored"] == "train"
-    assert "says nothing about others" in found["notes"][0]
+    assert found.scored == "train"
+    assert "the accuracy is that on the training data" in found.notes[0]
     split = np.array(["train", "test"] * 30)
     data = file_of(tmp_path, split=split, groups=np.arange(60) // 10)
     found = train(quick(data), RunFolder(tmp_path / "b"))
-    assert found["notes"] == [
-        "some groups are in more than one part, as the split of the data has it"
-    ]
+    assert list(found.notes) == ["some groups are in more than one part of the split in the data"]
     data = file_of(tmp_path, groups=np.arange(60) % 4)
     found = train(quick(data, test=0.05, val=0.0), RunFolder(tmp_path / "c"))
-    assert "holds 25.0 % of the matrices instead of 5 %" in found["notes"][0]
+    assert "holds 25.0 % of the matrices instead of 5 %" in found.notes[0]
 
 
 def test_a_folder_has_one_process(tmp_path):
@@ -641,7 +641,7 @@ def test_stopped_between_batches_is_equal(tmp_path, more):
             settings = folder.settings()
     assert stops >= 3
     assert without_times(straight.metrics()) == without_times(folder.metrics())
-    assert straight.results()["parts"] == folder.results()["parts"]
+    assert straight.results().parts == folder.results().parts
 
 
 KILL = """
@@ -683,7 +683,7 @@ def test_killed_before_every_write(tmp_path):
         again = subprocess.run([*command[:3], "0", *command[4:]], capture_output=True, check=False)
         assert again.returncode == 0, again.stderr
         assert without_times(folder.metrics()) == without_times(straight.metrics())
-        assert folder.results()["parts"] == straight.results()["parts"]
+        assert folder.results().parts == straight.results().parts
         assert not list(folder.path.rglob(".*.part"))
     assert number > 12
     logging.getLogger(__name__).info("trainings were killed %d times", number - 1)
@@ -691,6 +691,6 @@ def test_killed_before_every_write(tmp_path):
 
 def test_float32(tmp_path):
     found = train(quick(file_of(tmp_path), dtype="float32"), RunFolder(tmp_path / "run"))
-    assert found["orthonormality"][0]["gap"] < 1e-5
+    assert found.orthonormality[0].gap < 1e-5
     trained = TrainedModel.load(tmp_path / "run", device="cpu")
     assert str(trained.model.classifier.weight.dtype) == "torch.float32"

@@ -70,7 +70,7 @@ def test_groups_of_tsmnet(tmp_path):
         trained.predict(X)
     with pytest.raises(ValueError, match=r"expected groups of shape \(90,\), got \(3,\)"):
         trained.predict(X, groups=groups[:3])
-    with pytest.raises(TypeError, match="names or whole numbers"):
+    with pytest.raises(TypeError, match="names or integers"):
         trained.predict(X, groups=np.linspace(0, 1, 90))
     whole = trained.predict_proba(X, groups=np.arange(90) % 3 + 5)
     np.testing.assert_array_equal(trained.predict_proba(X, groups=np.arange(90) % 3 + 5.0), whole)
@@ -128,11 +128,11 @@ def test_balanced_classes_find_the_rare_one(tmp_path):
     for name in ("none", "balanced"):
         folder = RunFolder(tmp_path / name)
         found[name] = train(quick(data, epochs=15, class_weight=name, test=0.4), folder)
-        recall[name] = found[name]["per_class"][1]["recall"]
+        recall[name] = found[name].per_class[1].recall
         assert folder.settings().class_weight == name
     assert recall["balanced"] > recall["none"] + 0.2
     plain = train(quick(data, epochs=15, test=0.4), RunFolder(tmp_path / "plain"))
-    assert plain["parts"] == found["none"]["parts"]
+    assert plain.parts == found["none"].parts
     with pytest.raises(ValueError, match="class_weight to be one of 'balanced', 'none', got 'equ"):
         quick(data, class_weight="equal")
 
@@ -140,15 +140,15 @@ def test_balanced_classes_find_the_rare_one(tmp_path):
 def test_balanced_weights_are_those_of_the_estimator(tmp_path):
     from sklearn.utils.class_weight import compute_sample_weight
 
-    from spdnet.runs.data import Preprocessing, load_arrays, prepare
+    from spdnet.data import Preprocessing, load_dataset, prepare
     from spdnet.runs.divide import divide
 
     data = imbalanced(tmp_path)
-    matrices = prepare(load_arrays(data), Preprocessing(False, 3, "sample", 1e-3), "refuse")
+    matrices = prepare(load_dataset(data), Preprocessing(False, 3, "sample", 1e-3), "refuse")
     division = divide(matrices, quick(data))
     learn = division.parts["train"]
     expected = compute_sample_weight("balanced", division.codes[learn])
-    np.testing.assert_allclose(division.balancing[learn], expected)
+    np.testing.assert_allclose(division.balanced_weights[learn], expected)
     assert expected.mean() == pytest.approx(1)
 
 

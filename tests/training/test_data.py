@@ -4,9 +4,8 @@ import torch
 from torch.testing import assert_close
 
 from spdnet.data import StoreWriter, open_stored
-from spdnet.training import RECIPES, DiskTensor, LabelledMatrices, Trainer, build
+from spdnet.training import RECIPES, DiskTensor, Samples, Trainer, build
 from spdnet.training.data import read_ahead
-from spdnet.training.network import prepare_network
 from tests.cases import random_spd
 
 X = random_spd(40, 5)
@@ -34,15 +33,15 @@ def test_it_reads_like_a_tensor(stored):
 
 
 def test_parts_stay_on_disk(stored):
-    data = LabelledMatrices(stored, Y, torch.rand(40), Y % 2)
-    part = data.part(torch.arange(0, 40, 2))
+    data = Samples(stored, Y, torch.rand(40), Y % 2)
+    part = data.take(torch.arange(0, 40, 2))
     assert isinstance(part.X, DiskTensor)
     batch = part[torch.tensor([1, 3])]
     assert isinstance(batch.X, torch.Tensor)
     assert_close(batch.X, X[[2, 6]])
     assert_close(batch.y, Y[[2, 6]])
     assert_close(batch.weight, data.weight[[2, 6]])
-    memory = LabelledMatrices(X, Y).part(torch.arange(3))
+    memory = Samples(X, Y).take(torch.arange(3))
     assert_close(memory.X, X[:3])
 
 
@@ -50,9 +49,9 @@ def test_parts_stay_on_disk(stored):
 def test_training_from_disk_is_that_from_memory(stored, center):
     recipe = RECIPES["default"].changed(epochs=3, batch_size=7, center=center or "none")
     found = []
-    for data in (LabelledMatrices(X, Y), LabelledMatrices(stored, Y)):
+    for data in (Samples(X, Y), Samples(stored, Y)):
         model = build(recipe, (5, 4, 3), 3, data)
-        trainer = Trainer(model, data, recipe, val=data.part(torch.arange(9)), test=data)
+        trainer = Trainer(model, data, recipe, val=data.take(torch.arange(9)), test=data)
         rows = trainer.run().history
         kept = ("loss", "accuracy", "val_loss", "test_loss", "test_accuracy")
         found.append([[row[k] for k in kept] for row in rows])
@@ -60,35 +59,35 @@ def test_training_from_disk_is_that_from_memory(stored, center):
 
 
 def test_the_centre_of_parts_is_that_of_all(stored, monkeypatch):
-    monkeypatch.setattr("spdnet.training.network._PIECE", 9)
+    monkeypatch.setattr("spdnet.models.model._CHUNK", 9)
     weight = torch.rand(40, dtype=torch.float64)
     weight[:9] = 0  # a whole part that counts nothing
     recipe = RECIPES["default"]
-    model = build(recipe, (5, 3), 3, LabelledMatrices(X, Y, weight))
+    model = build(recipe, (5, 3), 3, Samples(X, Y, weight))
     expected = model.center.mean
-    prepare_network(model, stored, weight)
+    model.fit_buffers(stored, weight)
     assert_close(model.center.mean, expected)
-    other = build(recipe.changed(center="affine_invariant"), (5, 3), 3, LabelledMatrices(X, Y))
+    other = build(recipe.changed(center="affine_invariant"), (5, 3), 3, Samples(X, Y))
     with pytest.raises(ValueError, match="log_euclidean"):
-        prepare_network(other, stored)
+        other.fit_buffers(stored)
 
 
 def test_reading_ahead_gives_every_batch_in_turn(stored):
     batches = torch.randperm(40).split(6)
-    for data in (LabelledMatrices(X, Y), LabelledMatrices(stored, Y)):
+    for data in (Samples(X, Y), Samples(stored, Y)):
         seen = list(read_ahead(data, batches))
-        assert [b.tolist() for b, _ in seen] == [b.tolist() for b in batches]
-        for batch, part in seen:
+        assert len(seen) == len(batches)
+        for batch, part in zip(batches, seen, strict=True):
             assert_close(part.X, X[batch])
             assert_close(part.y, Y[batch])
-    assert list(read_ahead(LabelledMatrices(stored, Y), [])) == []
+    assert list(read_ahead(Samples(stored, Y), [])) == []
 
 
 def test_the_test_part_decides_nothing():
     recipe = RECIPES["default"].changed(epochs=4)
-    data = LabelledMatrices(X[:30], Y[:30])
+    data = Samples(X[:30], Y[:30])
     states = []
-    for test in (None, LabelledMatrices(X[30:], Y[30:])):
+    for test in (None, Samples(X[30:], Y[30:])):
         trainer = Trainer(build(recipe, (5, 3), 3, data), data, recipe, test=test)
         trainer.run()
         states.append(trainer.model.state_dict())

@@ -6,8 +6,10 @@ import torch
 
 from spdnet import SPDNet
 from spdnet.testing import assert_on_stiefel
-from spdnet.training import RECIPES, LabelledMatrices, Trainer, build, evaluate
-from spdnet.training.loop import batches, describe, weighted_losses
+from spdnet.training import RECIPES, Samples, Trainer, build, evaluate
+from spdnet.training.evaluation import weighted_losses
+from spdnet.training.loop import batches
+from spdnet.training.progress import describe_epoch
 from tests.cases import random_spd
 
 QUICK = RECIPES["default"].changed(epochs=6, batch_size=8)
@@ -19,7 +21,7 @@ def problem(n=40, dtype=torch.float64):
     scale = torch.ones(n, 5, dtype=dtype)
     scale[y == 1, :3] = 3
     X = random_spd(n, 5, dtype=dtype) * scale[:, :, None] * scale[:, None, :]
-    return LabelledMatrices(X, y)
+    return Samples(X, y)
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
@@ -104,10 +106,10 @@ def test_learning_rate_schedules():
 def test_weights():
     data = problem()
     logits = torch.randn(40, 2, dtype=torch.float64)
-    ones = LabelledMatrices(data.X, data.y, torch.ones(40, dtype=torch.float64))
+    ones = Samples(data.X, data.y, torch.ones(40, dtype=torch.float64))
     torch.testing.assert_close(weighted_losses(logits, ones), weighted_losses(logits, data))
     half = torch.arange(40) < 20
-    some = LabelledMatrices(data.X, data.y, 2 * half.double())
+    some = Samples(data.X, data.y, 2 * half.double())
     chosen = data[torch.arange(20)]
     torch.testing.assert_close(
         weighted_losses(logits, some).mean(), weighted_losses(logits[:20], chosen).mean()
@@ -148,7 +150,7 @@ def test_label_smoothing():
     data = problem()
     logits = torch.randn(40, 2, dtype=torch.float64)
     expected = torch.nn.functional.cross_entropy(logits, data.y, label_smoothing=0.1)
-    torch.testing.assert_close(weighted_losses(logits, data, 0.1).mean(), expected)
+    torch.testing.assert_close(weighted_losses(logits, data, label_smoothing=0.1).mean(), expected)
     losses = []
     for smoothing in (0.0, 0.1):
         recipe = QUICK.changed(label_smoothing=smoothing)
@@ -185,7 +187,7 @@ def test_on_epoch_and_describe():
         data,
         QUICK,
         val=data,
-    ).run(lambda trainer: seen.append(describe(trainer.progress.history[-1])))
+    ).run(lambda trainer: seen.append(describe_epoch(trainer.progress.history[-1])))
     assert len(seen) == 6
     assert seen[0].startswith("epoch    1  loss")
     assert "validation" in seen[0]

@@ -1,4 +1,4 @@
-"""The commands. Heavy libraries are loaded by the command that needs them."""
+"""The commands. Each command imports the libraries that it needs."""
 
 import io
 import sys
@@ -10,21 +10,17 @@ import typer
 from spdnet.cli.data_app import data_app
 from spdnet.cli.errors import errors as _errors
 from spdnet.cli.options import (
-    Bad,
     Data,
     Device,
     Dtype,
-    Estimator,
     Groups,
     Labels,
-    Reg,
     Seed,
-    Signals,
     shared,
     takes_options,
 )
 from spdnet.options.option import RUN
-from spdnet.options.run import TEST_SIZE, RunOptions
+from spdnet.options.run import CompareOptions, RunOptions
 
 app = typer.Typer(
     name="spdnet",
@@ -40,10 +36,18 @@ Run = Annotated[
     Path, typer.Argument(metavar="RUN", help="Run folder of `spdnet train`.", show_default=False)
 ]
 BadAgain = Annotated[str | None, shared("bad", default="as in training")]
+OwnModel = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        metavar="MODULE:CLASS",
+        help="Class of the network, for a run that was trained with one of your own.",
+    ),
+]
 
 
 def main() -> None:
-    """Run the command line, with escapes in place of characters that the terminal cannot show."""
+    """Run the command line; characters that the terminal cannot show are escaped."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # not None, and not that of a notebook
             stream.reconfigure(errors="backslashreplace")
@@ -117,11 +121,13 @@ def train(
 
     Or: spdnet train digits --norm log_cholesky --head log_euclidean
 
-    Or, with signals and groups in it: spdnet train eeg.npz --model tsmnet
+    Or, for signals with groups: spdnet train eeg.npz --model tsmnet
+
+    Or, with a torch module of your own: spdnet train digits --model package.module:Class
 
     Or, after an interruption: spdnet train --resume --out runs/digits
 
-    Or, on many machines: torchrun --nnodes 2 --nproc-per-node 8 -m spdnet train big.npz --out big
+    Or, on two machines: torchrun --nnodes 2 --nproc-per-node 8 -m spdnet train big.npz --out big
     """
     with _errors():
         from spdnet.cli.train import run_training
@@ -130,8 +136,8 @@ def train(
 
 
 @app.command()
+@takes_options(CompareOptions, needs_data=True)
 def compare(
-    data: Data,
     *,
     methods: Annotated[
         str,
@@ -139,20 +145,10 @@ def compare(
             help="Methods, such as cdl,rsr,spdnet-2, or all: nn-log-euclidean, "
             "nn-affine-invariant, nn-stein, mdm, logistic, lda, ridge, svm, svm-stein, cdl, "
             "cdl-pls, leml, spdml-aim, "
-            "spdml-stein, rsr, rsr-spdml, spdnet-0 to spdnet-3; of signals herml and "
-            "expressionlets, of the digits' images deepo2p."
+            "spdml-stein, rsr, rsr-spdml, spdnet-0 to spdnet-3; herml and expressionlets for "
+            "signals, deepo2p for the images of digits."
         ),
     ] = "all",
-    repeats: Annotated[
-        int | None,
-        typer.Option(
-            "--repeats",
-            "--repeat",
-            help="Number of random splits, with seeds SEED, SEED+1, ... "
-            "[default: 10, or 1 for the split of the data]",
-        ),
-    ] = None,
-    test_size: Annotated[float, shared("test", "--test-size", "--test")] = TEST_SIZE["compare"],
     protocol: Annotated[
         str | None,
         typer.Option(
@@ -164,31 +160,22 @@ def compare(
         bool,
         typer.Option("--tune", help="Search the parameters of each method on the training parts."),
     ] = False,
-    epochs: Annotated[int | None, shared("epochs", default="that of the default recipe")] = None,
-    seed: Seed = 0,
-    device: Device = "auto",
-    labels: Labels = None,
-    groups: Groups = None,
-    signals: Signals = False,
-    estimator: Estimator = "sample",
-    reg: Reg = 1e-3,
-    bad: Bad = "refuse",
     out: Annotated[
         Path | None, typer.Option(help="Folder of the comparison. [default: runs/compare-NAME]")
     ] = None,
+    **given: Any,
 ) -> None:
-    """Compare SPDNet with every method of its paper, on the same parts of your data.
+    """Compare SPDNet with every method of its paper, on the same splits of your data.
 
-    What the folder holds already is not done again: after an interruption, or with more methods or
-    repeats, give the same command.
+    Finished parts are not repeated: after an interruption, or with more methods or repeats, run the
+    same command again.
 
     Example: spdnet compare digits --repeats 3
     """
-    given = {k: v for k, v in locals().items() if k != "out"}
     with _errors():
         from spdnet.cli.compare import run_comparison
 
-        run_comparison(given, out)
+        run_comparison({**given, "methods": methods, "protocol": protocol, "tune": tune}, out)
 
 
 @app.command("reproduce")
@@ -246,16 +233,31 @@ def reproduce_(
         typer.Option(help="Folder of the reproduction. [default: runs/reproduce-EXPERIMENT]"),
     ] = None,
 ) -> None:
-    """Reproduce an experiment of the paper: its figures beside those found here.
+    """Reproduce an experiment of the paper, and show the published results beside the new ones.
 
-    What the folder holds already is not done again: after an interruption, or with more repeats,
-    give the same command.
+    Finished parts are not repeated: after an interruption, or with more repeats, run the same
+    command again.
 
     Example: spdnet reproduce hdm05 --standin cmu27_joints.npz --repeats 3
 
-    To see it run: spdnet reproduce afew --standin digits --quick
+    As a quick test: spdnet reproduce afew --standin digits --quick
     """
-    given = {k: v for k, v in locals().items() if k != "out"}
+    given = {
+        "experiment": experiment,
+        "standin": standin,
+        "quick": quick,
+        "baselines": baselines,
+        "recipe": recipe,
+        "repeats": repeats,
+        "epochs": epochs,
+        "classes": classes,
+        "root": root,
+        "clips": clips,
+        "score": score,
+        "seed": seed,
+        "device": device,
+        "dtype": dtype,
+    }
     with _errors():
         from spdnet.cli.reproduce import run_reproduction
 
@@ -274,17 +276,18 @@ def evaluate(
         typer.Option(help="Part of the data: train, val, test or all. [default: test, if any]"),
     ] = None,
     device: Device = "auto",
+    model: OwnModel = None,
 ) -> None:
-    """Loss, accuracy and a table of classes for labelled data.
+    """Evaluate a run on labeled data: loss, accuracy and a table of classes.
 
-    On the data of the training itself, the part that was held out is used.
+    On the training data, the part that was held out is used.
 
     Example: spdnet evaluate runs/digits digits
     """
     with _errors():
         from spdnet.cli.evaluate import run_evaluation
 
-        run_evaluation(run, data, labels, groups, bad, part, device)
+        run_evaluation(run, data, labels, groups, bad, part, device, model)
 
 
 @app.command()
@@ -297,23 +300,24 @@ def predict(
     groups: Groups = None,
     bad: BadAgain = None,
     device: Device = "auto",
+    model: OwnModel = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
 ) -> None:
-    """Labels and probabilities as a CSV file; the data need no labels.
+    """Predict labels and probabilities, as a CSV file; the data need no labels.
 
-    For the data of the training itself, a column tells the part of each: train, val or test.
+    For the training data, a column gives the part of each sample: train, val or test.
 
     Example: spdnet predict runs/digits new.npz --out predictions.csv
     """
     with _errors():
         from spdnet.cli.evaluate import run_prediction
 
-        run_prediction(run, data, out, groups, bad, device, force)
+        run_prediction(run, data, out, groups, bad, device, model, force)
 
 
 @app.command()
 def report(run: Run) -> None:
-    """Write report.html of a run again.
+    """Write the report of a run again.
 
     Example: spdnet report runs/digits
     """

@@ -28,23 +28,23 @@ from spdnet.data.io.readers import read_column
 from spdnet.data.names import printable
 from spdnet.data.sources import (
     Source,
-    divided,
-    grouped,
-    left_out,
     matrix_sources,
+    notes_on_unused,
     sequence_sources,
+    with_groups,
+    with_random_split,
 )
 from spdnet.paper.published import fetch, import_dataset
 from spdnet.runs.pace import time_left
 from spdnet.runs.watch import StopRequest
 
 KINDS = ("matrices", "sequences", "signals")
-#: settings that sequences and signals alone have
+#: defaults of the options that apply only to sequences and signals
 _OWN: dict[str, Any] = {**asdict(Descriptor()), "mode": None, "size": 20, "every": 1}
 
 
 def run_build(path: Path, out: Path, given: dict[str, Any]) -> None:
-    """Write one file of matrices."""
+    """Run ``spdnet data build``."""
     kind = given.pop("of")
     require_choice("build", "of", kind, KINDS)
     index, groups, test, seed, dtype, bad = (
@@ -72,12 +72,12 @@ def run_build(path: Path, out: Path, given: dict[str, Any]) -> None:
             length = int(length)
         descriptor = Descriptor(**given, clip_length=length)
     if index is None:
-        for note in left_out(path, sources):
+        for note in notes_on_unused(path, sources):
             _say_note(note)
     if groups is not None:
-        sources = grouped(sources, read_column(groups, "groups"))
+        sources = with_groups(sources, read_column(groups, "groups"))
     if test is not None:
-        sources = divided(sources, test, seed=seed)
+        sources = with_random_split(sources, test, seed=seed)
     about = {"from": text(path.resolve().name), "made": time.strftime("%Y-%m-%d %H:%M:%S %z")}
     with _counting(kind) as count:
         build(
@@ -100,14 +100,14 @@ def _say_note(note: str) -> None:
 
 
 def run_import(name: str, path: Path, index: Path | None) -> None:
-    """Bring in what was obtained by hand."""
+    """Run ``spdnet data import``."""
     with _counting("files") as count:
         file = import_dataset(name, path, index=index, on_source=count)
     typer.echo(f"file: {printable(str(file))}")
 
 
 def run_fetch(name: str) -> None:
-    """Download, and bring in."""
+    """Run ``spdnet data fetch``."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
     with Progress(*columns, TimeRemainingColumn(), console=console) as progress:
@@ -127,14 +127,14 @@ def run_fetch(name: str) -> None:
 
 @contextmanager
 def _counting(what: str) -> Iterator[Any]:
-    """A bar on a terminal; elsewhere a line now and then."""
+    """Show a progress bar on a terminal, and a line every ten seconds elsewhere."""
     console = Console(stderr=True)
     began = time.monotonic()
     columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), Speed(), TimeRemainingColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
         task = progress.add_task("", total=None)
         told = [began]
-        first: list[int] = []  # those that an earlier attempt has done
+        first: list[int] = []  # done by an earlier attempt
 
         def count(done: int, total: int) -> None:
             if not first:

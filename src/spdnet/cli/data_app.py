@@ -1,4 +1,4 @@
-"""The commands about data. Heavy libraries are loaded by the command that needs them."""
+"""The ``spdnet data`` commands; each loads the libraries that it needs."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,7 +9,7 @@ from spdnet.cli.errors import errors
 from spdnet.cli.options import Bad, Data, Dtype, Groups, Labels, Signals
 
 data_app = typer.Typer(
-    help="Look at data, build files of matrices, get the data sets of the paper.",
+    help="Inspect data, build files of matrices, get the data sets of the paper.",
     no_args_is_help=True,
 )
 
@@ -21,10 +21,10 @@ def info(
     groups: Groups = None,
     signals: Signals = False,
 ) -> None:
-    """Counts, sizes, classes, condition numbers, and what is wrong, by index.
+    """Show counts, sizes, classes, condition numbers, and faulty matrices by index.
 
-    Of signals: channels that are not finite, constant or the same, and the condition numbers of the
-    covariances that a training would make of them.
+    For signals, show channels that are not finite, constant or equal, and the condition numbers of
+    the covariances.
 
     Example: spdnet data info recordings.npz
     """
@@ -61,7 +61,7 @@ def build_(
         ),
     ] = "covariance",
     reg: Annotated[
-        float, typer.Option(help="Regularisation of the covariance, in units of --mode.")
+        float, typer.Option(help="Regularization of the covariance, in units of --mode.")
     ] = 1e-3,
     mode: Annotated[
         str | None,
@@ -70,9 +70,7 @@ def build_(
             "trace; for signals mean, as in training]"
         ),
     ] = None,
-    root: Annotated[
-        int | None, typer.Option(help="Joint that the positions of others are relative to.")
-    ] = None,
+    root: Annotated[int | None, typer.Option(help="Joint that positions are relative to.")] = None,
     pca: Annotated[
         int | None,
         typer.Option(help="Number of principal components, fitted on the training part."),
@@ -87,7 +85,7 @@ def build_(
     clips: Annotated[
         int | None, typer.Option(help="Number of clips per sequence, instead of a stride.")
     ] = None,
-    size: Annotated[int, typer.Option(help="Height and width of the grey frames of videos.")] = 20,
+    size: Annotated[int, typer.Option(help="Height and width of the gray frames of videos.")] = 20,
     every: Annotated[int, typer.Option(help="Step between the frames that are used.")] = 1,
     index: Annotated[
         Path | None, typer.Option(help="Index (.mat) of the authors for a folder of matrices.")
@@ -101,10 +99,10 @@ def build_(
     dtype: Dtype = "float64",
     bad: Bad = "refuse",
 ) -> None:
-    """Write one file of matrices, with classes, parts and groups, that trains from disk.
+    """Write one file of matrices, with classes, parts and groups.
 
-    Interrupted, the same command goes on. What folders are called train, val and test are the parts
-    of the data; the folders of the files are their classes.
+    After an interruption, the same command resumes. Folders called train, val and test are the
+    parts of the data; the folder of a file is its class.
 
     Example: spdnet data build recordings/ recordings.npz
 
@@ -126,9 +124,10 @@ Published = Annotated[
 
 @data_app.command("fetch")
 def fetch_(name: Published) -> None:
-    """Download the SPD matrices that the paper's authors publish; interrupted, it goes on.
+    """Download the SPD matrices that the paper's authors publish.
 
-    They are kept in $SPDNET_DATA, or in the user's cache.
+    After an interruption, the same command resumes. The data are stored in $SPDNET_DATA, or in the
+    user's cache.
 
     Example: spdnet data fetch afew
     """
@@ -145,15 +144,15 @@ def import_(
         Path,
         typer.Argument(
             metavar="PATH",
-            help="The authors' archive, packed or not, or the data it was made of.",
+            help="The authors' archive, packed or not, or the original data.",
             show_default=False,
         ),
     ],
     index: Annotated[
-        Path | None, typer.Option(help="The authors' index (.mat), if it lies elsewhere.")
+        Path | None, typer.Option(help="The authors' index (.mat), if it is not in PATH.")
     ] = None,
 ) -> None:
-    """Bring in a data set of the paper that you have got by hand.
+    """Import a data set of the paper that you have obtained by hand.
 
     Example: spdnet data import afew AFEW_SPD_data.zip --index spddb_afew.mat
     """

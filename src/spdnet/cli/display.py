@@ -1,6 +1,8 @@
-"""What a person sees while a training goes on: a live line on a terminal, plain lines elsewhere."""
+"""Progress of a training: a live line on a terminal, plain lines elsewhere."""
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from rich.console import Console
 from rich.progress import (
@@ -12,13 +14,15 @@ from rich.progress import (
     TextColumn,
     TimeRemainingColumn,
 )
+from rich.status import Status
 from rich.text import Text
 
+from spdnet.cli.signals import stop_on_signals
 from spdnet.data.names import printable
 from spdnet.runs.pace import time_left
 from spdnet.runs.watch import StopRequest, Watch
 from spdnet.training import Trainer
-from spdnet.training.loop import describe
+from spdnet.training.progress import describe_epoch
 
 
 class _Metrics(ProgressColumn):
@@ -36,22 +40,22 @@ class _Metrics(ProgressColumn):
 
 
 class Speed(ProgressColumn):
-    """How many a second."""
+    """Samples per second."""
 
     def render(self, task: Task) -> Text:
-        """Nothing before there is something to measure."""
+        """Show the speed once it is known."""
         return Text("" if task.speed is None else f"{task.speed:,.0f}/s", "dim")
 
 
 class Display(Watch):
-    """Tells about a training on a console.
+    """Display of a training on a console.
 
     Parameters
     ----------
     console : Console
-        On a terminal it shows a progress bar; elsewhere it prints a line for each epoch.
+        A terminal shows a progress bar; otherwise a line is printed for each epoch.
     quiet : bool
-        Neither of them.
+        Show neither of them.
     stop : StopRequest, optional
         See :class:`Watch`.
     """
@@ -65,20 +69,49 @@ class Display(Watch):
         self.live = console.is_terminal
         self._bar: Progress | None = None
         self._reading: Progress | None = None
+        self._status: Status | None = None
         self._next_plain_batch = 0.0
         self._next_plain_count = time.monotonic() + 10
 
+    @classmethod
+    @contextmanager
+    def shown(cls, console: Console) -> Iterator["Display"]:
+        """Show the progress of a command that the same command resumes after an interruption."""
+        display = cls(console)
+        try:
+            with stop_on_signals(display.stop):
+                yield display
+        except KeyboardInterrupt:
+            display.close()
+            console.print("stopped; run the same command again to resume")
+            raise
+        finally:
+            display.close()
+
     def say(self, text: str) -> None:
-        """A line of its own, above the bar."""
+        """Print a message above the bar."""
         self._stop_reading()
+        self._stop_working()
         self.console.print(printable(text, keep="\n"), soft_wrap=True)
 
+    def working(self, text: str) -> None:
+        """Show a transient line on a terminal."""
+        self._stop_working()
+        if self.live:
+            self._status = self.console.status(printable(text))
+            self._status.start()
+
+    def _stop_working(self) -> None:
+        if self._status is not None:
+            self._status.stop()
+            self._status = None
+
     def file(self, done: int, total: int) -> None:
-        """A bar of files on a terminal."""
+        """Show a bar of files on a terminal."""
         self._count("reading", done, total)
 
     def matrix(self, done: int, total: int) -> None:
-        """A bar of matrices on a terminal."""
+        """Show a bar of matrices on a terminal."""
         self._count("checking", done, total)
         if done == total:
             self._stop_reading()
@@ -104,11 +137,11 @@ class Display(Watch):
         self._next_plain_batch = time.monotonic() + 60
         if not self.live or self.quiet:
             return
-        room = [BarColumn(bar_width=24)] if self.console.width >= 100 else []
+        bar = [BarColumn(bar_width=24)] if self.console.width >= 100 else []
         self._bar = Progress(
             TextColumn("epoch"),
             MofNCompleteColumn(),
-            *room,
+            *bar,
             _Metrics(),
             TimeRemainingColumn(compact=True),
             console=self.console,
@@ -120,7 +153,7 @@ class Display(Watch):
         self._bar.start()
 
     def batch(self, trainer: Trainer, done: int, total: int) -> None:
-        """Move the bar within the epoch; long epochs also speak up elsewhere, once a minute."""
+        """Move the bar; without a bar, print a line once a minute."""
         if self._bar is not None:
             self._bar.update(self._bar.task_ids[0], completed=trainer.progress.epoch + done / total)
         elif not self.quiet and time.monotonic() > self._next_plain_batch:
@@ -128,7 +161,7 @@ class Display(Watch):
             self.say(f"epoch {trainer.progress.epoch + 1:>4}  batch {done} of {total}")
 
     def epoch(self, trainer: Trainer) -> None:
-        """The numbers of an epoch."""
+        """Show the losses and accuracies of an epoch."""
         self._next_plain_batch = time.monotonic() + 60
         if self.quiet:
             return
@@ -136,18 +169,19 @@ class Display(Watch):
             row = trainer.progress.history[-1]
             left = (trainer.recipe.epochs - trainer.progress.epoch) * row["seconds"]
             pace = f"  {len(trainer.train) / row['seconds']:,.0f}/s{time_left(left)}"
-            self.say(describe(row) + pace)
+            self.say(describe_epoch(row) + pace)
         else:
             self._bar.update(self._bar.task_ids[0], completed=trainer.progress.epoch)
             self._show_row(trainer)
 
     def close(self) -> None:
-        """Give the terminal back, whatever happened."""
+        """Restore the terminal."""
         self._stop_reading()
+        self._stop_working()
         self.end()
 
     def end(self) -> None:
-        """Leave the bar where it is."""
+        """Stop the bar."""
         if self._bar is not None:
             self._bar.stop()
             self._bar = None

@@ -1,4 +1,4 @@
-"""What is wrong, as one message and an exit code."""
+"""Errors as one message and an exit code."""
 
 import errno
 import os
@@ -8,26 +8,27 @@ from typing import Any, NoReturn
 
 import typer
 
-_ROOM = (
-    "; free some, then give the command again, with --resume and --out for a training: what was "
-    "written before is whole"
+_FREE_SPACE = (
+    "; free some space, then run the command again, with --resume and --out for a training: files "
+    "written before are complete"
 )
 _ADVICE = {
-    errno.ENOSPC: _ROOM,
-    errno.EDQUOT: _ROOM,
-    errno.EROFS: "; name a place that can be written to",
+    errno.ENOSPC: _FREE_SPACE,
+    errno.EDQUOT: _FREE_SPACE,
+    errno.EROFS: "; choose a folder that is writable",
 }
 
 
 @contextmanager
 def errors() -> Iterator[None]:
-    """Bad input ends with exit code 2 and one message; trouble on the way, such as divergence or a
-    full disk, with 1.
+    """Exit with code 2 and one message for invalid input, and with 1 for other errors.
+
+    Other errors are for example divergence or a full disk.
     """
     try:
         yield
     except BrokenPipeError:
-        raise  # nobody reads the output any more: the command ends without a message
+        raise  # the reader of the output has ended
     except (ValueError, TypeError, FileNotFoundError, FileExistsError) as error:
         _fail(error, 2)
     except (IsADirectoryError, NotADirectoryError, PermissionError) as error:
@@ -52,15 +53,13 @@ class _LostProcessError(Exception):
     def __str__(self) -> str:
         return (
             "train: expected the other processes of this training to answer, but one has ended or "
-            "cannot be reached; its own message may say why. The last checkpoint is whole: go on "
-            "with --resume and --out"
+            "cannot be reached; its own message may say why. The last checkpoint is complete: "
+            "resume with --resume and --out"
         )
 
 
 def _fail(error: Exception, code: int) -> NoReturn:
-    """Say what is wrong and leave; of several processes that were given the same bad input, the
-    first one says it.
-    """
+    """Print the error and exit; of several processes with invalid input, only the first prints."""
     from spdnet.data.names import printable
 
     rank = os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0"))

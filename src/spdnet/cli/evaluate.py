@@ -13,15 +13,17 @@ from rich.table import Table
 from rich.text import Text
 
 from spdnet._checks import require_choice
+from spdnet._files import atomic_write
+from spdnet.cli.options import find_in_current_folder
 from spdnet.cli.reading import read_shown
-from spdnet.data import LabelledArrays
-from spdnet.data.io.readers import SPLITS
+from spdnet.data import Dataset, prepare
+from spdnet.data.dataset import SPLITS
 from spdnet.data.names import printable, spreadsheet_safe
 from spdnet.runs import TrainedModel
-from spdnet.runs.data import Matrices, prepare
+from spdnet.runs.confusion import Confusion
 from spdnet.runs.report import write_report
-from spdnet.runs.results import by_class, score
-from spdnet.runs.run_folder import RunFolder, write
+from spdnet.runs.run_folder import RunFolder
+from spdnet.runs.scores import class_scores, score
 
 PARTS = (*SPLITS, "all")
 
@@ -34,13 +36,14 @@ def run_evaluation(
     bad: str | None,
     part: str | None,
     device: str,
+    model: str | None,
 ) -> None:
-    """Print scores."""
+    """Print the scores."""
     if part is not None:
         require_choice("evaluate", "part", part, PARTS)
     _require_order("evaluate", run, data)
-    trained = _load(run, device)
-    matrices = _prepared(trained, read_shown(data, labels, groups, labelled=True), bad, data)
+    trained = _load(run, device, model)
+    matrices = _prepared(trained, read_shown(data, labels, groups, labeled=True), bad, data)
     assert matrices.y is not None  # read with labels
     codes = trained.codes(matrices.y)
     chosen, what = _part(trained, matrices, part)
@@ -49,16 +52,15 @@ def run_evaluation(
     found = score(logits, codes)
     console = _console()
     console.print(what)
-    console.print(
-        f"accuracy {100 * found['accuracy']:.2f} %, loss {found['loss']:.4f}", style="bold"
-    )
+    console.print(f"accuracy {100 * found.accuracy:.2f} %, loss {found.loss:.4f}", style="bold")
     table = Table("class", box=None, pad_edge=False)
     for title in ("matrices", "precision", "recall", "F1"):
         table.add_column(title, justify="right")
-    for row in by_class(logits, codes, trained.classes)["per_class"]:
-        numbers = (row["precision"], row["recall"], row["f1"])
+    confusion = Confusion.of(codes, logits.argmax(-1).numpy(), len(trained.classes))
+    for row in class_scores(confusion, trained.classes):
+        numbers = (row.precision, row.recall, row.f1)
         shown = ("-" if v is None else f"{100 * v:.1f} %" for v in numbers)
-        table.add_row(Text(printable(row["class"])), str(row["n"]), *shown)
+        table.add_row(Text(printable(row.label)), str(row.n), *shown)
     console.print(table)
 
 
@@ -69,23 +71,22 @@ def run_prediction(
     groups: str | None,
     bad: str | None,
     device: str,
+    model: str | None,
     force: bool,
 ) -> None:
-    """Write a CSV file, or the same to standard output.
+    """Write a CSV file, or to standard output.
 
-    For the data of the training itself it tells which part each matrix was in.
-
-    Classes and files whose names a spreadsheet would take for formulas have an apostrophe before
-    them: see :func:`spdnet.data.names.spreadsheet_safe`.
+    For the training data, a column gives the part of each matrix. Names that a spreadsheet would
+    read as formulas get an apostrophe: see :func:`spdnet.data.names.spreadsheet_safe`.
     """
     _require_target(out, force)
     _require_order("predict", run, data)
-    trained = _load(run, device)
-    matrices = _prepared(trained, read_shown(data, None, groups, labelled=False), bad, data)
+    trained = _load(run, device, model)
+    matrices = _prepared(trained, read_shown(data, None, groups, labeled=False), bad, data)
     probabilities = trained.probabilities(matrices)
     part_of = _parts_of(trained, matrices)
     text = io.StringIO()
-    # all text in quotes, for names with ends of lines in them
+    # quote all text, since names may contain line breaks
     table = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
     more = ["file"] * (matrices.names is not None) + ["part"] * (part_of is not None)
     table.writerow(["index", *more, "label", *(f"p({name})" for name in trained.classes)])
@@ -104,7 +105,7 @@ def run_prediction(
 
 
 def _is_stdout(out: Path) -> bool:
-    """Whether a path names standard output: ``-``, ``/dev/stdout``, or the file it goes to."""
+    """Return whether a path is standard output: ``-``, ``/dev/stdout``, or its target."""
     if str(out) == "-":
         return True
     try:
@@ -139,25 +140,26 @@ def _write_target(out: Path, text: str) -> None:
         with out.open("w", encoding="utf-8", errors="replace") as file:
             file.write(text)
     else:
-        write(Path(os.path.realpath(out)), text)
+        atomic_write(Path(os.path.realpath(out)), text)
 
 
 def run_report(run: Path) -> None:
-    """Write the page of a run again."""
+    """Write the report of a run again."""
     folder = RunFolder(run)
-    folder.settings()  # says so if it is no run
+    folder.settings()  # raises an error if it is not a run
     typer.echo(f"report: {printable(str(write_report(folder)))}")
 
 
-def _load(run: Path, device: str) -> TrainedModel:
-    trained = TrainedModel.load(run, device=device)
+def _load(run: Path, device: str, model: str | None) -> TrainedModel:
+    find_in_current_folder(model)
+    trained = TrainedModel.load(run, device=device, model=model)
     for warning in trained.warnings:
         typer.echo(f"warning: {printable(warning)}; using an earlier one", err=True)
     return trained
 
 
 def _require_order(who: str, run: Path, data: str) -> None:
-    """The run comes first, then the data."""
+    """Raise an error if run and data are swapped."""
     if not _is_run(run) and _is_run(Path(data)):
         raise ValueError(
             f"{who}: expected a run, then data, got {run} and then the run {data}; swapped?"
@@ -168,10 +170,8 @@ def _is_run(path: Path) -> bool:
     return RunFolder(path).exists or (path.suffix == ".pt" and path.is_file())
 
 
-def _prepared(
-    trained: TrainedModel, arrays: LabelledArrays, bad: str | None, data: str
-) -> Matrices:
-    """As in training, with bad matrices, too, unless told otherwise."""
+def _prepared(trained: TrainedModel, arrays: Dataset, bad: str | None, data: str) -> Dataset:
+    """Prepare data as in training, and print warnings."""
     bad = trained.bad if bad is None else bad.lower()
     matrices = prepare(arrays, trained.preprocessing, bad, trained.dtype)
     if matrices.note:
@@ -179,28 +179,26 @@ def _prepared(
     if (warning := trained.scale_warning(matrices)) is not None:
         typer.echo(f"warning: {warning}", err=True)
     if trained.domains and matrices.groups is None:
-        text = f"note: no groups in {data}: all its signals are taken as one new person"
+        text = f"note: no groups in {data}: all its signals are treated as one new group"
         typer.echo(printable(text), err=True)
     return matrices
 
 
-def _is_own(trained: TrainedModel, matrices: Matrices) -> bool:
-    """Whether the matrices are those of the training, with the same labels and groups or not."""
-    if "digest_of_inputs" not in trained.data:  # of a run that did not write it down
-        return bool(trained.data["digest"] == matrices.digest)
-    return bool(trained.data["digest_of_inputs"] == matrices.digest_of_inputs)
+def _is_own(trained: TrainedModel, matrices: Dataset) -> bool:
+    """Return whether the matrices are the training data, with any labels and groups."""
+    return bool(trained.data["digest_of_inputs"] == matrices.inputs_digest)
 
 
-def _parts_of(trained: TrainedModel, matrices: Matrices) -> dict[int, str] | None:
-    """The part of each matrix by its index, where the data are those of the training."""
+def _parts_of(trained: TrainedModel, matrices: Dataset) -> dict[int, str] | None:
+    """Return the part of each matrix by its index, for the training data."""
     if not _is_own(trained, matrices):
         return None
     parts = trained.data["parts"].items()
     return {int(i): name for name, index in parts for i in index.tolist()}
 
 
-def _part(trained: TrainedModel, matrices: Matrices, part: str | None) -> tuple[Any, str]:
-    """Which matrices to use, and a line that says so."""
+def _part(trained: TrainedModel, matrices: Dataset, part: str | None) -> tuple[Any, str]:
+    """Return a mask of the matrices to use, and a description."""
     everything = numpy.ones(len(matrices.index), dtype=bool)
     if part == "all":
         return everything, f"all {len(everything)} matrices"
@@ -222,5 +220,5 @@ def _part(trained: TrainedModel, matrices: Matrices, part: str | None) -> tuple[
 
 
 def _console() -> Console:
-    """A console that prints names as they are."""
+    """Return a console without markup."""
     return Console(highlight=False, markup=False, emoji=False)

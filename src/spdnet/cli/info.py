@@ -10,9 +10,9 @@ from spdnet.data.summary import describe
 
 
 def run_info(data: str, labels: str | None, groups: str | None, signals: bool) -> None:
-    """Print what a file holds."""
-    found = read_shown(data, labels, groups, labelled=None)
+    """Print a summary of the data."""
+    found = read_shown(data, labels, groups, labeled=None)
     console = Console(highlight=False, markup=False, emoji=False)
-    look = examine_signals if signals or not found.are_matrices else examine
+    look = examine_signals if signals or not found.is_matrices else examine
     for line in describe(found, look(found.X)):
         console.print(printable(line), soft_wrap=True)

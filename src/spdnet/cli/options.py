@@ -1,6 +1,7 @@
-"""Options of the command line, made from their descriptions."""
+"""Options of the command line, derived from their descriptions."""
 
 import inspect
+import sys
 from collections.abc import Callable
 from functools import wraps
 from typing import Annotated, Any
@@ -17,16 +18,16 @@ Data = Annotated[str, typer.Argument(metavar="DATA", help=DATA, show_default=Fal
 
 
 def shared(name: str, *flags: str, default: str = "") -> Any:
-    """Make the option of a command that has an option of ``spdnet train``.
+    """Make an option that ``spdnet train`` has too.
 
     Parameters
     ----------
     name : str
         Name of the option in :class:`RunOptions`.
     *flags : str
-        Spelling, where it is not that of ``spdnet train``.
+        Flags, if they differ from those of ``spdnet train``.
     default : str
-        Default in words, for an option whose default is None.
+        Default in words, if the default is None.
     """
     described = _OPTIONS[name]
     text = described.text() + (f" [default: {default}]" if default else "")
@@ -36,8 +37,6 @@ def shared(name: str, *flags: str, default: str = "") -> Any:
 Labels = Annotated[str | None, shared("labels")]
 Groups = Annotated[str | None, shared("groups")]
 Signals = Annotated[bool, shared("signals")]
-Estimator = Annotated[str, shared("estimator")]
-Reg = Annotated[float, shared("reg")]
 Bad = Annotated[str, shared("bad")]
 Seed = Annotated[int, shared("seed")]
 Device = Annotated[str, shared("device")]
@@ -45,7 +44,7 @@ Dtype = Annotated[str, shared("dtype")]
 
 
 def parsed(who: str, given: dict[str, Any], described: Any = RunOptions) -> dict[str, Any]:
-    """Convert the text of options to values; options that were not given are left out."""
+    """Convert the text of options to values; omit options that were not given."""
     found = options(described)
     return {
         name: found[name].kind.parse(who, name, value) if name in found else value
@@ -54,15 +53,26 @@ def parsed(who: str, given: dict[str, Any], described: Any = RunOptions) -> dict
     }
 
 
-def takes_options(described: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Decorate a command: its keywords ``**given`` become the options of a dataclass.
+def find_in_current_folder(model: str | None) -> None:
+    """Let a model ``package.module:Class`` be imported from the current folder, as python -m."""
+    if model is not None and ":" in model and "" not in sys.path:
+        sys.path.insert(0, "")
 
-    ``data`` becomes an optional argument. An option that is not given is None.
+
+def takes_options(
+    described: Any, *, needs_data: bool = False
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Replace the keywords ``**given`` of the decorated command by the options of a dataclass.
+
+    An option that is not given is None. ``data`` becomes an argument, which the command may
+    require.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         own = list(inspect.signature(command).parameters.values())[:-1]
         made = [_parameter(name, found) for name, found in options(described).items()]
+        if needs_data:
+            made[0] = made[0].replace(default=inspect.Parameter.empty, annotation=Data)
 
         @wraps(command)
         def run(**given: Any) -> None:

@@ -16,7 +16,7 @@ _SIGNALS = [getattr(signal, name) for name in ("SIGTERM", "SIGUSR1") if hasattr(
 def stop_on_signals(stop: StopRequest) -> Iterator[None]:
     """Turn SIGTERM and SIGUSR1 into a request to stop.
 
-    Signals that are ignored stay ignored. Other threads than the main one cannot handle signals.
+    Ignored signals stay ignored. Only the main thread can handle signals.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -9,12 +9,13 @@ from rich.console import Console
 
 from spdnet._checks import require_count
 from spdnet.cli.display import Display
-from spdnet.cli.options import parsed
+from spdnet.cli.options import find_in_current_folder, parsed
 from spdnet.cli.signals import stop_on_signals
 from spdnet.data.names import printable
+from spdnet.models.registry import is_registered
 from spdnet.runs import RunFolder, train
 from spdnet.runs.report import write_report
-from spdnet.runs.report.page import PARTS
+from spdnet.runs.results import PART_TITLES, RepeatResults, RunResults
 from spdnet.runs.settings import Settings, from_mapping, read_toml
 from spdnet.runs.watch import Terminated
 from spdnet.training import make_fabric
@@ -32,13 +33,14 @@ def run_training(
     devices: int,
     quiet: bool,
 ) -> None:
-    """Train with the settings given, those of a file, or those of the run that is resumed."""
+    """Train with the given settings, those of a file, or those of the run to resume."""
     console = Console(highlight=False, markup=False, emoji=False)
     require_count("train", "devices", devices)
     given = parsed("train", given)
     restarted = under_torchrun() and int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
     if restarted and out is not None and RunFolder(out).exists:
-        resume, given, file = True, {}, None  # the same command, after a process has died
+        # the same command, after a process has died
+        resume, given, file = True, {k: v for k, v in given.items() if k == "model"}, None
     values = {**({} if file is None else read_toml(file)), **given}
     if resume:
         folder, settings, is_longer = _resumed(values, out)
@@ -46,9 +48,10 @@ def run_training(
         settings = from_mapping(values, str(file) if file else "the command line")
         folder = RunFolder(Path("runs") / _name(settings.data) if out is None else out)
         folder.numbered, is_longer = out is None, False
+    find_in_current_folder(settings.model)
     if resume and folder.finished and not is_longer:
         console.print(f"{printable(str(folder.path))} is finished")
-        found = folder.results()
+        found: RunResults | RepeatResults | None = folder.results()
     else:
         fabric = make_fabric(settings.device, 0 if under_torchrun() else devices)
         fabric.launch()
@@ -56,8 +59,8 @@ def run_training(
         with stop_on_signals(display.stop):
             found = _train(display, settings, folder, resume, fabric)
         leave(fabric)
-        if not fabric.is_global_zero:
-            return
+    if found is None:  # not the first of several processes
+        return
     for one in (*folder.seeds(), folder):
         if not one.report_file.exists():  # killed while it was written
             write_report(one)
@@ -68,7 +71,7 @@ def run_training(
 
 def _train(
     display: Display, settings: Settings, folder: RunFolder, resume: bool, fabric: "Fabric"
-) -> dict[str, Any]:
+) -> RunResults | RepeatResults | None:
     try:
         return train(
             settings,
@@ -81,7 +84,9 @@ def _train(
     except KeyboardInterrupt as stopped:
         display.close()
         if folder.exists and fabric.is_global_zero:
-            again = shlex.join(["spdnet", "train", "--resume", "--out", str(folder.path)])
+            model = settings.make_recipe().model
+            named = [] if is_registered(model) else ["--model", model]
+            again = shlex.join(["spdnet", "train", "--resume", "--out", str(folder.path), *named])
             display.say(f"stopped; resume with: {again}")
         if isinstance(stopped, Terminated):  # all processes have stopped together
             leave(fabric)
@@ -103,6 +108,12 @@ def _resumed(values: dict[str, Any], out: Path | None) -> tuple[RunFolder, Setti
     asked = from_mapping({"data": settings.data, **values}, "the command line")
     asked = asked.with_absolute_paths()
     given = {name.replace("-", "_") for name in values}
+    recipe = settings.make_recipe()
+    if "model" not in given and not is_registered(recipe.model):
+        raise ValueError(
+            f"train: expected --model {recipe.model} with --resume: the model is not part of "
+            "spdnet, and a run folder does not import code by itself"
+        )
     before, now = settings.as_dict(), asked.as_dict()
     is_longer = "epochs" in given and now["epochs"] > before["epochs"]
     free = {*settings.paths(), "device", "baseline", *(["epochs"] if is_longer else [])}
@@ -120,25 +131,22 @@ def _name(data: str) -> str:
     return Path(data).resolve().stem or "data"
 
 
-def _print_results(console: Console, found: dict[str, Any]) -> None:
-    part, base = PARTS[found["scored"]], found["baseline"]
-    if "seeds" in found:
-        ours = _spread(found["accuracy"])
-        linear = _spread(base["accuracy"]) if base else ""
-        unit = f", mean and deviation of {len(found['seeds'])} repeats"
+def _print_results(console: Console, found: RunResults | RepeatResults) -> None:
+    baseline = found.baseline
+    if isinstance(found, RepeatResults):
+        ours = found.accuracy.percent()
+        theirs = "" if found.baseline is None else found.baseline.accuracy.percent()
+        unit = f", mean and standard deviation of {len(found.seeds)} repeats"
     else:
-        ours = f"{100 * found['parts'][found['scored']]['accuracy']:6.2f} %"
-        linear = f"{100 * base['accuracy'][found['scored']]:6.2f} %" if base else ""
+        ours = f"{100 * found.accuracy:.2f}"
+        theirs = (
+            "" if found.baseline is None else f"{100 * found.baseline.accuracy[found.scored]:.2f}"
+        )
         unit = ""
-    console.print(f"{part} accuracy{unit}:")
-    console.print(f"  {found['network']:34} {ours}", style="bold")
-    if base:
-        console.print(f"  {base['name']:34} {linear}")
-    if "chance" in found:  # not in runs of earlier versions
-        console.print(f"  {'always the largest class':34} {100 * found['chance']:6.2f} %")
-    if found.get("linear") and found.get("structure"):
-        console.print(f"note: {found['structure']}", soft_wrap=True)
-
-
-def _spread(values: dict[str, Any]) -> str:
-    return f"{100 * values['mean']:6.2f} ± {100 * values['deviation']:.2f} %"
+    console.print(f"{PART_TITLES[found.scored]} accuracy{unit}:")
+    console.print(f"  {found.network:34} {ours:>6} %", style="bold")
+    if baseline:
+        console.print(f"  {baseline.name:34} {theirs:>6} %")
+    console.print(f"  {'most frequent class':34} {100 * found.chance:6.2f} %")
+    if found.linear and found.structure:
+        console.print(f"note: {found.structure}", soft_wrap=True)

@@ -1,4 +1,4 @@
-"""What is wrong with signals, by index and channel, before covariances are made of them."""
+"""Checks of signals: which channels are not finite, constant or equal."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -7,29 +7,20 @@ import numpy
 from numpy.typing import NDArray
 
 from spdnet import covariance
-from spdnet.data.examine import Examination, examine
+from spdnet.data.examination import Examination, examine
 from spdnet.data.store import StoredArray
 
-_PIECE = 2**24  # bytes that are looked at together
+_PIECE = 2**24  # bytes per chunk
 
 Where = dict[Any, NDArray[numpy.int64]]
 
 
 @dataclass(frozen=True)
 class SignalExamination:
-    """The state of signals and of their covariances.
+    """Result of :func:`examine_signals`.
 
-    Attributes
-    ----------
-    not_finite : dict of int to array of int
-        By channel, the signals in which it is not finite somewhere.
-    constant : dict of int to array of int
-        By channel, the signals in which it does not change.
-    equal : dict of (int, int) to array of int
-        By two channels, the signals in which they are the same; constant ones do not count.
-    covariances : Examination
-        Of the covariances, estimated as by default; those of signals that are not finite count as
-        such.
+    Indices of the signals in which a channel is not finite or constant, or in which two channels
+    are equal and not constant; and the examination of the covariances.
     """
 
     not_finite: Where
@@ -41,13 +32,9 @@ class SignalExamination:
 def examine_signals(
     X: NDArray[Any] | StoredArray, estimator: str = "sample", *, reg: float = 1e-3
 ) -> SignalExamination:
-    """Find the channels that say nothing, or nothing of their own.
+    """Find the channels of ``X (N, channels, time)`` that are not finite, constant or equal.
 
-    Parameters
-    ----------
-    X : array or StoredArray, shape (N, channels, time)
-    estimator, reg
-        See :func:`spdnet.covariance.estimate`.
+    See :func:`spdnet.covariance.estimate` for the estimator.
 
     Examples
     --------
@@ -82,9 +69,9 @@ def examine_signals(
 def _equal_channels(
     signals: NDArray[numpy.float64], usable: NDArray[numpy.bool_]
 ) -> list[tuple[int, int, int]]:
-    """The place of a signal, and two of its channels that are the same; the first with others."""
+    """Return the index of a signal and two equal channels, the first paired with each other one."""
     with numpy.errstate(all="ignore"):
-        sums = numpy.where(usable, signals.sum(-1), numpy.nan)  # equal for equal ones
+        sums = numpy.where(usable, signals.sum(-1), numpy.nan)  # equal for equal channels
     ordered = numpy.sort(sums, axis=1)
     found = []
     for i in numpy.nonzero((ordered[:, 1:] == ordered[:, :-1]).any(1))[0].tolist():
@@ -99,11 +86,11 @@ def _equal_channels(
 def covariances_of(
     signals: NDArray[numpy.float64], estimator: str, reg: float
 ) -> NDArray[numpy.float64]:
-    """Covariances ``(N, n, n)`` of signals; not a number for those that are not finite."""
+    """Return covariances ``(N, n, n)``, NaN for signals that are not finite."""
     finite: NDArray[numpy.bool_] = numpy.asarray(numpy.isfinite(signals).all((-2, -1)))
     C = numpy.full((*signals.shape[:2], signals.shape[1]), numpy.nan)
     if signals.shape[-1] > 1 and finite.any():
-        with numpy.errstate(all="ignore"):  # what is too large is found as not finite
+        with numpy.errstate(all="ignore"):  # overflow is reported as not finite
             plain = covariance.ESTIMATORS[estimator](signals[finite])
             held = numpy.isfinite(plain).all((-2, -1))
             finite[finite] = held
@@ -112,7 +99,7 @@ def covariances_of(
 
 
 def _together(parts: list[Examination], size: int) -> Examination:
-    """One examination of parts that follow each other."""
+    """Concatenate the results of consecutive chunks."""
     if not parts:
         return examine(numpy.empty((0, 1, 1)))
     faults = {

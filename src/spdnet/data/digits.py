@@ -1,4 +1,4 @@
-"""Handwritten digits as region covariance descriptors, embedded: nothing to download."""
+"""Handwritten digits as region covariance descriptors."""
 
 import numpy
 from numpy.typing import NDArray
@@ -10,22 +10,13 @@ from spdnet.covariance import region_covariance
 def load_digits_spd(
     *, reg: float = 1e-3, mode: str = "mean"
 ) -> tuple[NDArray[numpy.float64], NDArray[numpy.int64]]:
-    """The 1797 digits that scikit-learn ships, as 17 by 17 SPD matrices.
+    """Return the 1797 digits of scikit-learn as 17 by 17 SPD matrices.
 
     Each 8 by 8 image, scaled to [0, 1], becomes the covariance of seventeen features over its
     pixels: see :func:`spdnet.covariance.region_covariance`.
 
-    Parameters
-    ----------
-    reg, mode
-        See :func:`spdnet.covariance.regularize`.
-
-    Returns
-    -------
-    X : array, shape (1797, 17, 17)
-        Symmetric positive definite, float64.
-    y : array, shape (1797,)
-        The digits 0 to 9.
+    Return ``X (1797, 17, 17)`` in float64 and the digits ``y (1797,)``. See
+    :func:`spdnet.covariance.regularize` for ``reg`` and ``mode``.
 
     References
     ----------
@@ -42,3 +33,7 @@ def load_digits_spd(
     digits = load_digits()
     images = digits.images / 16
     return region_covariance(images, reg=reg, mode=mode), digits.target.astype(numpy.int64)
+
+
+#: data sets that have a name instead of a file
+EMBEDDED = {"digits": load_digits_spd}

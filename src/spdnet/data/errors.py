@@ -1,4 +1,4 @@
-"""What is raised for data that cannot be read."""
+"""Errors of files that cannot be read."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -6,12 +6,12 @@ from pathlib import Path
 
 
 class DataError(ValueError):
-    """A file or folder that cannot be read as labelled matrices; the message says why."""
+    """A file or folder that cannot be read as labeled matrices."""
 
 
 @contextmanager
 def decoding(expected: str, file: str | Path, extra: str) -> Iterator[None]:
-    """Missing libraries, and all that decoders raise on damaged bytes, as our error."""
+    """Convert missing libraries and all errors of decoders to DataError."""
     try:
         yield
     except ImportError as error:

@@ -1,8 +1,8 @@
-"""Names that strangers gave to classes, files and groups, where people see them."""
+"""Safe display of names of classes, files and groups."""
 
 import re
 
-#: control characters, halves of letters, ends of lines, and marks that turn the direction of text
+#: control characters, lone surrogates, line ends, and marks of text direction
 _UNSEEN = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]",
 )
@@ -10,16 +10,13 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 def printable(text: str, keep: str = "") -> str:
-    r"""Text that does nothing but stand there, in a terminal or on a page.
-
-    What would move the cursor, colour or hide text, or turn its direction is written as Python
-    writes it; all letters stay as they are.
+    r"""Escape characters that control a terminal or change the direction of text.
 
     Parameters
     ----------
     text : str
     keep : str
-        Characters that may stay, such as the ends of lines.
+        Characters that are not escaped, such as line ends.
 
     Examples
     --------
@@ -31,13 +28,10 @@ def printable(text: str, keep: str = "") -> str:
 
 
 def spreadsheet_safe(text: str) -> str:
-    """A name as a cell of a CSV file that a spreadsheet does not take for a formula.
+    """Return a cell of a CSV file that spreadsheets do not evaluate as a formula.
 
-    A name that begins with ``=``, ``+``, ``-``, ``@``, a tab or an end of line gets an apostrophe
-    before it, which spreadsheets take away or show, and never run; so does one that begins with
-    apostrophes and goes on like that, so that different names stay different. Numbers such as
-    ``-1`` stay as they are. A program that needs the name itself takes one apostrophe away from
-    what begins with apostrophes and goes on so: :func:`from_spreadsheet`.
+    Text that starts with ``=``, ``+``, ``-``, ``@``, a tab or a line end, after any apostrophes,
+    gets an apostrophe in front. Numbers such as ``-1`` stay unchanged.
 
     Examples
     --------
@@ -45,16 +39,5 @@ def spreadsheet_safe(text: str) -> str:
     >>> [spreadsheet_safe(name) for name in ("=A1", "walk", "-1", "'=A1")]
     ["'=A1", 'walk', '-1', "''=A1"]
     """
-    return f"'{text}" if _is_formula(text) else text
-
-
-def from_spreadsheet(cell: str) -> str:
-    """The name that :func:`spreadsheet_safe` made a cell of."""
-    return cell[1:] if cell.startswith("'") and _is_formula(cell[1:]) else cell
-
-
-def _is_formula(text: str) -> bool:
-    bare = text.lstrip("'")
-    if not bare.startswith(_FORMULA):
-        return False
-    return re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", text, re.ASCII) is None
+    number = re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", text, re.ASCII)
+    return f"'{text}" if number is None and text.lstrip("'").startswith(_FORMULA) else text

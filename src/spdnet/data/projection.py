@@ -1,4 +1,4 @@
-"""Principal components of frames: fewer numbers a frame, before covariances."""
+"""Principal components of frames."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,44 +13,33 @@ from spdnet.data.errors import DataError
 
 @dataclass(frozen=True)
 class Projection:
-    """Principal components: frames become ``(frames - mean) components^T``.
-
-    Parameters
-    ----------
-    mean : array, shape (d,)
-    components : array, shape (k, d)
-        Orthonormal rows, the direction of the largest variance first.
-    """
+    """Projection ``(frames - mean) components^T`` with orthonormal components ``(k, d)``."""
 
     mean: NDArray[Any]
     components: NDArray[Any]
 
     def __call__(self, frames: NDArray[Any]) -> NDArray[Any]:
-        """Frames of shape (T, d) to shape (T, k)."""
+        """Project frames ``(T, d)`` to ``(T, k)``."""
         if frames.ndim != 2 or frames.shape[1] != len(self.mean):
             raise ValueError(
                 f"Projection: expected frames of shape (T, {len(self.mean)}), got {frames.shape}; "
-                "use features of the kind that it was fitted to"
+                "use the same kind of features as in fit_pca"
             )
         return (frames - self.mean) @ self.components.T
 
 
 def fit_pca(sequences: Iterable[NDArray[Any]], n_components: int) -> Projection:
-    """Principal components of the frames of all sequences, which are read once, one by one.
+    """Fit principal components to the frames of all sequences in one pass.
 
-    The scatters of ``n`` and ``m`` frames whose means differ by ``delta`` merge to their sum and
-    ``n m / (n + m) delta delta^T``. In each component the entry of largest magnitude is positive.
+    The scatter matrices of ``n`` and ``m`` frames whose means differ by ``delta`` are merged by
+    adding ``n m / (n + m) delta delta^T``. The largest entry of each component is positive.
 
     Parameters
     ----------
     sequences : iterable of array, shape (T_i, d)
-        Memory grows with ``d^2``: some thousand features at most.
+        Memory grows with ``d^2``: a few thousand features at most.
     n_components : int
-        At most the number of directions in which frames vary, which is below that of frames.
-
-    Raises
-    ------
-    DataError
+        At most the rank of the centered frames.
     """
     if n_components < 1:
         raise ValueError(f"fit_pca: expected n_components of at least 1, got {n_components}")

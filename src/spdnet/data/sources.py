@@ -1,4 +1,4 @@
-"""What matrices are built from: files of matrices, or sequences of frames, one after another."""
+"""Sources of a data set: files of matrices, or sequences of frames, loaded one after another."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -10,25 +10,20 @@ from typing import Any
 import numpy
 from numpy.typing import NDArray
 
-from spdnet._checks import require_count
+from spdnet._checks import require_count, require_number
+from spdnet.data.dataset import SPLITS
 from spdnet.data.errors import DataError
 from spdnet.data.io.arrays import names_in, read_npz
 from spdnet.data.io.files import Files, open_files, stamp_of, text
-from spdnet.data.io.folders import matrix_of
-from spdnet.data.io.frames import (
-    IMAGE_SUFFIXES,
-    VIDEO_SUFFIXES,
-    read_images,
-    read_video,
-)
+from spdnet.data.io.folders import READABLE, count_by_suffix, data_files, parse_matrix, unread_notes
+from spdnet.data.io.frames import IMAGE_SUFFIXES, VIDEO_SUFFIXES, read_images, read_video
 from spdnet.data.io.index import Index
 from spdnet.data.io.markers import read_c3d
-from spdnet.data.io.motion import Skeleton, read_amc, read_asf
-from spdnet.data.io.readers import SPLITS, as_text, unused
-from spdnet.data.io.unread import READABLE, kinds_of, of_one_kind, on_the_rest
-from spdnet.data.split import hold_out
+from spdnet.data.io.motion import read_amc, read_asf
+from spdnet.data.io.readers import as_text, unused_notes
+from spdnet.data.split import draw_parts
 
-#: names of folders, and the parts of a data set that they stand for
+#: folder names and the parts of the data that they stand for
 PARTS = {
     **dict.fromkeys(("train", "training"), "train"),
     **dict.fromkeys(("val", "valid", "validation"), "val"),
@@ -40,32 +35,15 @@ _HDM05 = re.compile(r"HDM_(?P<actor>[a-z]+)_(?P<action>.+)_(?P<take>\d+)_(?P<rat
 
 @dataclass(frozen=True)
 class Source:
-    """One matrix, or one sequence of frames, that can be loaded.
+    """One matrix ``(n, n)``, or one sequence of frames ``(T, ...)``, that is loaded on demand."""
 
-    Attributes
-    ----------
-    name : str
-        By which it is known: a path below the folder or in the archive.
-    load : callable
-        Gives the matrix ``(n, n)``, or the frames ``(T, ...)``.
-    y : str, optional
-        Class.
-    split : {"train", "val", "test"}, optional
-    group : str, optional
-        What must not be divided, such as the video of a clip, or a subject.
-    stamp : str
-        Changes when the file does, or how it is read.
-    features : bool
-        Whether it is a table of frames whose axes could be swapped.
-    """
-
-    name: str
+    name: str  # path relative to the folder or archive
     load: Callable[[], NDArray[Any]]
     y: str | None = None
     split: str | None = None
     group: str | None = None
-    stamp: str = ""
-    features: bool = False
+    stamp: str = ""  # changes when the file changes, or the way it is read
+    features: bool = False  # a table of frames, whose axes could be swapped
 
 
 def matrix_sources(
@@ -75,31 +53,31 @@ def matrix_sources(
     clips: bool = False,
     parts: Mapping[str, str] = PARTS,
 ) -> list[Source]:
-    r"""One source for each ``.mat`` or ``.npy`` file of a folder or a zip archive, at any depth.
+    r"""Return one source per ``.mat`` or ``.npy`` file of a folder or zip archive, at any depth.
 
-    Where there are none, for each table of numbers: ``.csv`` or ``.tsv``, or else ``.txt``. The
-    class is the folder of the file; a folder above it may name the part, such as ``train``.
+    Without such files, tables are used: ``.csv`` and ``.tsv``, else ``.txt``. The class is the
+    folder of the file; a folder above it may name the part, such as ``train``.
 
     Parameters
     ----------
     path : path
     index : Index, optional
-        Gives the files, their classes and parts instead.
+        List of the files with their classes and parts, instead.
     clips : bool
-        Whether ``video_3.mat`` is a clip of the group ``video``.
+        Treat ``video_3.mat`` as a clip of the group ``video``.
     parts : mapping
-        From names of folders, in small letters, to the parts they stand for.
+        From lowercase folder names to the parts they stand for.
     """
     files = open_files(path)
     if index is not None:
         return _indexed(files, index)
     sources = []
-    for file in of_one_kind(files.members):
+    for file in data_files(files.members):
         source = _source(files, file, partial(_matrix, files, file), parts)
         if clips:
             source = replace(source, group=re.sub(r"_\d+$", "", source.name.rsplit(".", 1)[0]))
         sources.append(source)
-    return _labelled(sources, files, f"{READABLE} files", parts)
+    return _ordered(sources, files, f"{READABLE} files", parts)
 
 
 def sequence_sources(
@@ -110,19 +88,18 @@ def sequence_sources(
     parts: Mapping[str, str] = PARTS,
     transposed: bool = False,
 ) -> list[Source]:
-    """One source for each sequence of frames.
+    """Return one source per sequence of frames.
 
     ==================================  ====================================================
     ``file.npz``                        ``frames (sum of T, ...)``, ``lengths (N,)``, ``label``;
                                         optional ``classes``, ``split``, ``name``, ``groups``
-    ``<class>/*.amc`` with ``.asf``     joints of motion capture; HDM05's names tell the class
+    ``<class>/*.amc`` with ``.asf``     joints of motion capture; HDM05's names give the class
     ``<class>/*.c3d``                   markers of motion capture
-    ``<class>/*.mp4`` and the like      videos, to small grey frames
+    ``<class>/*.mp4`` and the like      videos, converted to small gray frames
     ``<class>/<video>/*.png``, ...      images of one video in a folder
     ``<class>/*.npy`` or ``.mat``       features of the frames ``(T, d)``, or with
                                         ``transposed`` signals ``(channels, T)``
-    ``<class>/*.csv``, ``.tsv``         the same as text, where there are none of these; where
-                                        there are none either, ``.txt``
+    ``<class>/*.csv``, ``.tsv``         the same as text, if there is nothing else; else ``.txt``
     ==================================  ====================================================
 
     Folders ``train``, ``val`` and ``test`` above the classes name the parts.
@@ -131,13 +108,13 @@ def sequence_sources(
     ----------
     path : path
     size : (int, int)
-        Of the grey frames of videos.
+        Height and width of the gray frames of videos.
     every : int
-        Take every so-many-th frame.
+        Step between the frames that are used.
     parts : mapping
         See :func:`matrix_sources`.
     transposed : bool
-        Whether all are tables with channels in rows, as ``spdnet train`` takes signals.
+        Read only tables, with channels in rows, as ``spdnet train`` reads signals.
     """
     require_count("build", "every", every)
     path = Path(path)
@@ -147,9 +124,7 @@ def sequence_sources(
                 f"build: expected a folder or an archive of signals, got {path}; spdnet train "
                 "reads a .npz file with X (N, channels, time) as it is"
             )
-        return [
-            replace(_thinned(s, every), stamp=f"{s.stamp} every {every}") for s in _packed(path)
-        ]
+        return [_with_step(source, every, f"every {every}") for source in _packed(path)]
     files = open_files(path)
     found: list[Source] = []
     if transposed:
@@ -168,36 +143,30 @@ def sequence_sources(
         raise DataError(f"build: expected motions and videos in a folder, got {path}; unpack it")
     if not found:
         load = _transposed if transposed else _matrix
-        for file in of_one_kind(files.members):
+        for file in data_files(files.members):
             source = _source(files, file, partial(load, files, file), parts)
             found.append(replace(source, features=True))
     how = f"{size} {every}{' transposed' * transposed}"
-    found = [replace(_thinned(s, every), stamp=f"{s.stamp} {how}") for s in found]
+    found = [_with_step(source, every, how) for source in found]
     what = f"{READABLE} files" if transposed else f"motions, videos, images or {READABLE} files"
-    return _labelled(found, files, what, parts)
+    return _ordered(found, files, what, parts)
 
 
-def left_out(path: str | Path, sources: Sequence[Source]) -> list[str]:
-    """Notes on what a folder, an archive or a ``.npz`` file holds besides its sources.
-
-    Raises
-    ------
-    DataError
-        A folder beside those of the classes holds files, and none that is a source.
-    """
+def notes_on_unused(path: str | Path, sources: Sequence[Source]) -> list[str]:
+    """Return notes on the contents of a folder, archive or ``.npz`` file that are not sources."""
     path = Path(path)
     if path.suffix.lower() == ".npz" and path.is_file():
-        return list(unused(names_in(path), _PACKED))
+        return list(unused_notes(names_in(path), _PACKED))
     files = open_files(path).members
     known = {text("/".join(parts[:-1])): parts[:-1] for parts in files}  # folders of images
     known |= {text("/".join(parts)): parts for parts in files}
     used = [(known[source.name], source.y) for source in sources if source.name in known]
-    named_so = {parts[:-1] for parts, y in used if len(parts) > 1 and text(parts[-2]) == y}
-    return on_the_rest("build", files, {parts for parts, _ in used}, named_so)
+    classes = {parts[:-1] for parts, y in used if len(parts) > 1 and text(parts[-2]) == y}
+    return unread_notes("build", files, {parts for parts, _ in used}, classes)
 
 
-def grouped(sources: Sequence[Source], groups: NDArray[Any]) -> list[Source]:
-    """The sources with groups from a file, one for each in their order, as :func:`read` has it."""
+def with_groups(sources: Sequence[Source], groups: NDArray[Any]) -> list[Source]:
+    """Return the sources with the given groups, one for each in order."""
     if groups.shape != (len(sources),):
         raise DataError(
             f"build: expected groups of shape ({len(sources)},), one for each source, in the order "
@@ -209,24 +178,22 @@ def grouped(sources: Sequence[Source], groups: NDArray[Any]) -> list[Source]:
     ]
 
 
-def divided(sources: list[Source], fraction: float, *, seed: int = 0) -> list[Source]:
-    """The sources with a random part of them, in whole groups, named ``test``, the others
-    ``train``.
-    """
+def with_random_split(sources: list[Source], test: float, *, seed: int = 0) -> list[Source]:
+    """Return the sources with a random test part; groups stay together."""
     named = next((source.name for source in sources if source.split is not None), None)
     if named is not None:
         raise DataError(
             f"build: expected folders that name no parts, to draw some at random, got {named}; "
             "leave test out"
         )
+    require_number("build", "test", test, above=0, below=1)
     y = numpy.array([source.y for source in sources])
     groups = None
     if all(source.group is not None for source in sources):
         groups = numpy.array([source.group for source in sources])
-    held = hold_out(y, fraction, groups=groups, seed=seed)
+    drawn = set(draw_parts(y, test=test, groups=groups, seed=seed)["test"].tolist())
     return [
-        replace(source, split="test" if test else "train")
-        for source, test in zip(sources, held, strict=True)
+        replace(source, split="test" if i in drawn else "train") for i, source in enumerate(sources)
     ]
 
 
@@ -236,7 +203,7 @@ def _source(
     load: Callable[[], NDArray[Any]],
     names: Mapping[str, str],
 ) -> Source:
-    """What the folders of a file tell: its class, and above that its part."""
+    """Return a source with the class and part that its folders name."""
     folders = [text(part) for part in parts[:-1]]
     split = next((names[f.lower()] for f in folders[:-1] if f.lower() in names), None)
     y = folders[-1] if folders else None
@@ -246,12 +213,13 @@ def _source(
     return Source(name, load, y, split, name, files.stamp(parts))
 
 
-def _labelled(
+def _ordered(
     sources: list[Source], files: Files, what: str, names: Mapping[str, str]
 ) -> list[Source]:
+    """Check the classes and parts, and sort as :func:`read` does, for the file of groups."""
     path = files.root
     if not sources:
-        raise DataError(f"build: expected {what} in {path}, got {kinds_of(files.members)}")
+        raise DataError(f"build: expected {what} in {path}, got {count_by_suffix(files.members)}")
     without = [source.name for source in sources if source.y is None]
     if without:
         raise DataError(
@@ -265,16 +233,32 @@ def _labelled(
             f"build: expected all files of {path} in the parts of the data, such as train and "
             f"test, or none, got {stray} in none"
         )
-    # in the order in which a folder is read: a file of groups goes with both
     return sorted(sources, key=lambda s: 0 if s.split is None else SPLITS.index(s.split))
 
 
 def _matrix(files: Files, parts: tuple[str, ...]) -> NDArray[Any]:
-    return matrix_of(files.read(parts), "/".join(parts))
+    return parse_matrix(files.read(parts), "/".join(parts))
 
 
 def _transposed(files: Files, parts: tuple[str, ...]) -> NDArray[Any]:
     return _matrix(files, parts).T
+
+
+def _joints(skeleton: Path, motion: Path) -> NDArray[Any]:
+    return read_amc(motion, read_asf(skeleton))
+
+
+def _markers(file: Path) -> NDArray[Any]:
+    return read_c3d(file)[0]
+
+
+def _step(load: Callable[[], NDArray[Any]], every: int) -> NDArray[Any]:
+    return load()[::every]
+
+
+def _with_step(source: Source, every: int, how: str) -> Source:
+    load = source.load if every == 1 else partial(_step, source.load, every)
+    return replace(source, load=load, stamp=f"{source.stamp} {how}")
 
 
 def _indexed(files: Files, index: Index) -> list[Source]:
@@ -293,9 +277,7 @@ def _indexed(files: Files, index: Index) -> list[Source]:
 
 
 def _motions(files: Files, names: Mapping[str, str]) -> list[Source]:
-    """Acclaim motions, each with the skeleton whose name its own begins with, or that lies beside
-    it, or that is the only one.
-    """
+    """Match each motion with a skeleton by name, by folder, or as the only one."""
     skeletons = {parts: parts[-1].rsplit(".", 1)[0] for parts in files.ending_with(".asf")}
     sources = []
     for parts in files.ending_with(".amc"):
@@ -316,27 +298,8 @@ def _motions(files: Files, names: Mapping[str, str]) -> list[Source]:
     return sources
 
 
-def _joints(skeleton: Path, motion: Path) -> NDArray[Any]:
-    known: Skeleton = read_asf(skeleton)
-    return read_amc(motion, known)
-
-
-def _markers(file: Path) -> NDArray[Any]:
-    return read_c3d(file)[0]
-
-
-def _thinned(source: Source, every: int) -> Source:
-    if every == 1:
-        return source
-    return replace(source, load=partial(_every, source.load, every))
-
-
-def _every(load: Callable[[], NDArray[Any]], every: int) -> NDArray[Any]:
-    return load()[::every]
-
-
 def _packed(path: Path) -> list[Source]:
-    """Sequences one after another in one array."""
+    """Return the sequences of a ``.npz`` file."""
     arrays = read_npz(path, _PACKED)
     missing = [name for name in ("frames", "lengths", "label") if name not in arrays]
     if missing:
@@ -344,10 +307,10 @@ def _packed(path: Path) -> list[Source]:
             f"build: expected arrays frames, lengths and label in {path}, got no {missing[0]}"
         )
     frames, lengths, y = arrays["frames"], arrays["lengths"], arrays["label"]
-    whole = lengths.ndim == 1 and lengths.dtype.kind in "iu" and not (lengths < 0).any()
+    valid = lengths.ndim == 1 and lengths.dtype.kind in "iu" and not (lengths < 0).any()
     total = len(frames) if frames.ndim else 0
-    # by Python, whose numbers have no end
-    if not whole or sum(lengths.tolist()) != total or y.shape != lengths.shape:
+    # Python integers do not overflow
+    if not valid or sum(lengths.tolist()) != total or y.shape != lengths.shape:
         raise DataError(
             f"build: expected a label for each of the lengths in {path}, which sum to the number "
             f"of frames, got {total} frames, lengths {lengths.shape}, labels {y.shape}"
@@ -362,7 +325,7 @@ def _packed(path: Path) -> list[Source]:
         classes = arrays["classes"]
         if classes.ndim != 1 or not ((y >= 0) & (y < len(classes))).all():
             raise DataError(
-                f"build: expected labels that are places in classes of {path}, got others for "
+                f"build: expected labels that are indices of classes in {path}, got others for "
                 f"classes of shape {classes.shape}"
             )
         y = classes[y]
@@ -372,8 +335,7 @@ def _packed(path: Path) -> list[Source]:
     }
     y, lengths = arrays["label"], lengths.astype(numpy.int64)
     splits = [str(s).strip().lower() for s in arrays.get("split", ())]
-    unknown = {*splits} - {*PARTS.values()}
-    if unknown:
+    if unknown := {*splits} - {*SPLITS}:
         raise DataError(
             f"build: expected split to hold 'train', 'val' and 'test' in {path}, got "
             f"{min(unknown)!r}"

@@ -1,36 +1,207 @@
-"""Random parts of a data set that are held out, for validation or for testing."""
+"""Split of a data set into training, validation and test parts."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import numpy
 from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.class_weight import compute_sample_weight
 
 from spdnet._checks import as_array, require_number
+from spdnet.data.dataset import SPLITS, Dataset
 
 _TRIES = 200
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """Training, validation and test parts of a data set.
+
+    Attributes
+    ----------
+    codes : array of int, shape (N,)
+        Class index of each sample.
+    parts : dict of str to array of int
+        Indices of the samples in ``train``, ``val`` and ``test``; a missing part is empty.
+    groups : dict of str to int
+        Number of groups in each part, if the data have groups.
+    notes : list of str
+        Messages for the user.
+    drawn : bool
+        True if the scored part was drawn at random.
+
+    Examples
+    --------
+    >>> import numpy
+    >>> from spdnet.data import Dataset, make_split
+    >>> data = Dataset(numpy.zeros((10, 2, 2)), numpy.arange(10) % 2)
+    >>> split = make_split(data, test=0.2)
+    >>> split.sizes, split.scored, split.chance
+    ('8 train, 2 test', 'test', 0.5)
+    """
+
+    codes: NDArray[numpy.int64]
+    parts: dict[str, NDArray[numpy.int64]]
+    groups: dict[str, int]
+    notes: list[str]
+    drawn: bool
+
+    @property
+    def scored(self) -> str:
+        """Name of the part that results refer to: test, else validation, else training."""
+        return next(name for name in ("test", "val", "train") if len(self.parts[name]))
+
+    @property
+    def chance(self) -> float:
+        """Accuracy of always predicting the most frequent training class on the scored part."""
+        largest = numpy.bincount(self.codes[self.parts["train"]]).argmax()
+        return float(numpy.mean(self.codes[self.parts[self.scored]] == largest))
+
+    @property
+    def sizes(self) -> str:
+        """Sizes such as ``180 train (6 groups), 30 val (1 group), 30 test (1 group)``."""
+        texts = []
+        for name, index in self.parts.items():
+            count = self.groups.get(name)
+            of_groups = "" if count is None else f" ({count} group{'' if count == 1 else 's'})"
+            texts += [f"{len(index)} {name}{of_groups}"] if len(index) else []
+        return ", ".join(texts)
+
+    @property
+    def balanced_weights(self) -> NDArray[numpy.float64]:
+        """Sample weights ``(N,)`` that give all classes of the training part equal weight."""
+        train = self.codes[self.parts["train"]]
+        classes, first = numpy.unique(train, return_index=True)
+        of_class = numpy.ones(int(self.codes.max()) + 1)
+        of_class[classes] = compute_sample_weight("balanced", train)[first]
+        return of_class[self.codes]
+
+
+def make_split(
+    data: Dataset, *, test: float = 0.0, val: float = 0.0, seed: int = 0, who: str = "split"
+) -> Split:
+    """Split a data set as its ``split`` column says, and draw the missing parts at random.
+
+    Parameters
+    ----------
+    data : Dataset
+        With labels. Groups stay together in parts that are drawn.
+    test, val : float
+        Fractions of the data to draw for a part that the data do not name; 0 for none.
+    seed : int
+        See :func:`draw_parts`.
+    who : str
+        Name of the caller, for error messages.
+
+    Examples
+    --------
+    >>> import numpy
+    >>> from spdnet.data import Dataset, make_split
+    >>> data = Dataset(numpy.zeros((10, 2, 2)), numpy.arange(10) % 2)
+    >>> make_split(data, test=0.2).sizes
+    '8 train, 2 test'
+    """
+    codes = data.codes
+    if len(data.classes) < 2:
+        raise ValueError(f"{who}: expected at least two classes, got one: {data.classes[0]!r}")
+    fractions = {"test": test, "val": val}
+    parts = draw_parts(codes, **fractions, groups=data.groups, split=data.split, seed=seed)
+    if len(parts["train"]) == 0:
+        raise ValueError(f"{who}: expected matrices to train on, got none in the part 'train'")
+    seen = set(codes[parts["train"]].tolist())
+    if len(seen) < 2:
+        raise ValueError(
+            f"{who}: expected at least two classes to train on, got only "
+            f"{data.classes[next(iter(seen))]!r} in the part 'train'"
+        )
+    groups_in = {
+        name: set(data.groups[index].tolist())
+        for name, index in parts.items()
+        if data.groups is not None and len(index)
+    }
+    notes = _notes(data, parts, seen, fractions)
+    if sum(map(len, groups_in.values())) > len(set().union(*groups_in.values())):
+        notes.append("some groups are in more than one part of the split in the data")
+    counts = {name: len(groups) for name, groups in groups_in.items()}
+    scored = next(name for name in ("test", "val", "train") if len(parts[name]))
+    drawn = data.split is None or scored not in data.split
+    return Split(codes, parts, counts, notes, drawn)
+
+
+def draw_parts(
+    y: ArrayLike,
+    *,
+    test: float = 0.0,
+    val: float = 0.0,
+    groups: NDArray[Any] | None = None,
+    split: NDArray[Any] | None = None,
+    seed: int = 0,
+) -> dict[str, NDArray[numpy.int64]]:
+    """Return the indices of ``train``, ``val`` and ``test``: see :func:`make_split`.
+
+    The seed of :func:`hold_out` is ``seed`` for the test and ``seed + 1`` for the validation part.
+    """
+    y = numpy.asarray(y)
+    split = numpy.full(len(y), "train") if split is None else split
+    parts = {name: numpy.flatnonzero(split == name) for name in SPLITS}
+    for offset, (name, fraction) in enumerate((("test", test), ("val", val))):
+        if len(parts[name]) == 0 and fraction > 0:
+            rest = parts["train"]
+            among = None if groups is None else groups[rest]
+            held = hold_out(y[rest], fraction, groups=among, seed=seed + offset)
+            parts["train"], parts[name] = rest[~held], rest[held]
+    return parts
+
+
+def _notes(
+    data: Dataset,
+    parts: Mapping[str, NDArray[numpy.int64]],
+    seen: set[int],
+    fractions: Mapping[str, float],
+) -> list[str]:
+    notes = []
+    missing = [name for i, name in enumerate(data.classes) if i not in seen]
+    if missing:
+        notes.append(
+            f"{len(missing)} of {len(data.classes)} classes have no matrix to train on, such as "
+            f"{missing[0]!r}"
+        )
+    if len(parts["test"]) == 0:
+        notes.append(
+            "there is no test part: the validation accuracy is optimistic, because it selected the "
+            "epoch"
+            if len(parts["val"])
+            else "there is neither a test part nor a validation part: the accuracy is that on the "
+            "training data"
+        )
+    for name, fraction in fractions.items():
+        share = len(parts[name]) / len(data)
+        if data.split is None and fraction > 0 and not 0.5 < share / fraction < 2:
+            notes.append(
+                f"the part {name!r} holds {100 * share:.1f} % of the matrices instead of "
+                f"{100 * fraction:g} %, because classes or groups are few"
+            )
+    return notes
 
 
 def hold_out(
     y: ArrayLike, fraction: float, *, groups: ArrayLike | None = None, seed: int = 0
 ) -> NDArray[numpy.bool_]:
-    """Choose a random part, with the classes in proportion.
+    """Draw a random part, stratified by class, as a mask ``(N,)`` that is True where held out.
 
-    Every class keeps a member that is not held out, so that rare classes need no care; a class
-    with a single member is never held out.
+    At least one sample of every class is not held out.
 
     Parameters
     ----------
     y : array, shape (N,)
         Classes.
     fraction : float
-        Of all, between 0 and 1.
+        Between 0 and 1.
     groups : array, shape (N,), optional
-        What is held out or kept as a whole, such as subjects. Of many random choices of groups the
-        one is taken whose classes are nearest to the fraction.
+        Groups that stay together, such as subjects. Of 200 random choices of groups, the one whose
+        class fractions are closest to ``fraction`` is taken.
     seed : int
-
-    Returns
-    -------
-    array of bool, shape (N,)
-        True where held out.
 
     Examples
     --------
@@ -59,7 +230,7 @@ def _by_class(
     exact = fraction * counts
     take = numpy.minimum(numpy.floor(exact), counts - 1).astype(int)
     wanted = round(fraction * len(codes)) - take.sum()
-    # the rest goes to the classes with the largest remainders, ties in random order
+    # classes with the largest remainders get the rest, ties in random order
     order = numpy.lexsort((rng.permutation(len(counts)), take - exact))
     for c in [c for c in order if take[c] < counts[c] - 1][: max(wanted, 0)]:
         take[c] += 1
@@ -76,7 +247,7 @@ def _by_group(
     rng: numpy.random.Generator,
 ) -> NDArray[numpy.bool_]:
     _, group = numpy.unique(groups, return_inverse=True)
-    if group.max() + 1 == len(group):  # each is a group of its own
+    if group.max() + 1 == len(group):  # every sample is its own group
         return _by_class(codes, fraction, rng)
     table = numpy.zeros((group.max() + 1, codes.max() + 1))
     numpy.add.at(table, (group, codes), 1)
@@ -90,7 +261,7 @@ def _by_group(
         have = numpy.zeros(len(total))
         count = 0.0
         for g in rng.permutation(len(table)).tolist():
-            # stop at the fraction; never take the last members of a class
+            # stop at the fraction; keep a member of every class
             if count + smallest > most:
                 break
             if count + sizes[g] <= most and ((with_it := have + table[g]) < total).all():

@@ -1,7 +1,6 @@
-"""Many matrices written to one file, so that an interruption costs little.
+"""Writing many matrices to one ``.npz`` file, resumable after an interruption.
 
-The file is a ``.npz`` that numpy reads. ``X`` is stored first, uncompressed and aligned: see
-:func:`spdnet.data.open_stored`.
+``X`` is stored first, uncompressed and aligned: see :func:`spdnet.data.open_stored`.
 """
 
 import json
@@ -12,7 +11,7 @@ import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy
 from numpy.typing import NDArray
@@ -22,28 +21,17 @@ from spdnet.data.errors import DataError
 
 _HEADER = 128  # bytes of the header of X
 _FIRST_ROW = 64 + _HEADER
-_BLOCK = 2**24  # bytes that are checked, or written, at a time
-_LINES = 1000  # sources that are written at a time
+_BLOCK = 2**24  # bytes per write
+_LINES = 1000  # sources per write
 _DTYPES = tuple(order + kind for order in "<>" for kind in ("f8", "f4"))
 
 
 class StoreWriter:
-    """Writes matrices and what is known of them to one file, a few at a time.
+    """Writer of matrices and their labels to one file.
 
-    What is written so far lies beside it, in ``NAME.part`` and ``NAME.part.json``; a writer for the
-    same file and plan goes on from there. The file itself appears when it is complete.
-
-    Parameters
-    ----------
-    path : path
-        Of the ``.npz`` file.
-    plan : mapping
-        All that decides what is written, as plain values.
-
-    Attributes
-    ----------
-    done : list of str
-        The sources that are written.
+    Data are collected in ``NAME.part`` and ``NAME.part.json``; a writer for the same file and plan
+    resumes from them. The file itself appears when it is complete. The plan holds everything that
+    determines the contents, as plain values.
 
     Examples
     --------
@@ -64,9 +52,8 @@ class StoreWriter:
         self._journal = self.path.with_name(self.path.name + ".part.json")
         self._shape: tuple[int, int] | None = None
         self._dtype: numpy.dtype[Any] | None = None
-        self._columns: list[dict[str, Any]] = []
-        self._waiting = _Waiting()
-        self.done: list[str] = []
+        self._lines: list[dict[str, Any]] = []
+        self._pending = _Pending()
         plan = dict(json.loads(json.dumps(plan)))
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._lock = acquire(
@@ -77,24 +64,29 @@ class StoreWriter:
             self._release()
             raise FileExistsError(f"build: expected a new file, but {self.path} exists by now")
         if not self._part.exists():
-            self._journal.unlink(missing_ok=True)  # of a build that was complete
+            self._journal.unlink(missing_ok=True)  # left over from a complete build
         self._handle = self._part.open("ab", buffering=0)
         if self._journal.exists() and self._journal.stat().st_size:
-            self._go_on(plan)
-        else:
-            first = (json.dumps({"plan": plan}) + "\n").encode()
-            try:
-                self._handle.truncate(0)
-                self._journal.write_bytes(first)
-                self._waiting = _Waiting(noted=len(first))
-            except BaseException:
-                self.close()  # there is nothing to go on with
-                raise
+            self._resume(plan)
+            return
+        first = (json.dumps({"plan": plan}) + "\n").encode()
+        try:
+            self._handle.truncate(0)
+            self._journal.write_bytes(first)
+            self._pending = _Pending(journal_end=len(first))
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def done(self) -> list[str]:
+        """Sources that have been added."""
+        return [line["source"] for line in self._lines]
 
     @property
     def empty(self) -> list[str]:
-        """The sources that had no matrix."""
-        return [line["source"] for line in self._columns if line["count"] == 0]
+        """Sources without matrices."""
+        return [line["source"] for line in self._lines if line["count"] == 0]
 
     def __enter__(self) -> "StoreWriter":
         return self
@@ -103,16 +95,10 @@ class StoreWriter:
         self.close()
 
     def add(self, source: str, X: NDArray[Any], **columns: Any) -> None:
-        """Write the matrices ``(k, n, n)`` of a source.
+        """Add the matrices ``X (k, n, n)`` of a source.
 
-        Parameters
-        ----------
-        source : str
-            By which a build that goes on knows it.
-        X : array, shape (k, n, n)
-            Of the same n and dtype as all before.
-        **columns
-            One plain value each, such as ``y``, ``split``, ``groups``; for all k matrices.
+        All matrices have the same size and dtype. ``columns`` are plain values that apply to all k
+        matrices, such as ``y``, ``split`` and ``groups``.
         """
         if self._shape is None:
             self._shape, self._dtype = (X.shape[1], X.shape[2]), X.dtype
@@ -121,63 +107,51 @@ class StoreWriter:
                 f"build: expected matrices of one size, {self._shape[0]} x {self._shape[1]}, got "
                 f"{X.shape[1]} x {X.shape[2]} from {source}"
             )
-        line = {
-            "source": source,
-            "count": len(X),
-            "shape": self._shape,
-            "dtype": X.dtype.str,
-            **columns,
-        }
-        self._waiting.matrices.append(numpy.ascontiguousarray(X))
-        self._waiting.lines.append((json.dumps(line) + "\n").encode())
-        self._note(line)
-        bytes_ = sum(part.nbytes for part in self._waiting.matrices)
-        if bytes_ >= _BLOCK or len(self._waiting.lines) >= _LINES:
+        about = {"count": len(X), "shape": self._shape, "dtype": X.dtype.str}
+        line = {"source": source, **about, **columns}
+        pending = self._pending
+        pending.matrices.append(numpy.ascontiguousarray(X))
+        pending.lines.append((json.dumps(line) + "\n").encode())
+        self._lines.append(line)
+        if sum(p.nbytes for p in pending.matrices) >= _BLOCK or len(pending.lines) >= _LINES:
             self.flush()
 
     def flush(self) -> None:
-        """Bring to the disk what was added: first the matrices, then the note that they are.
+        """Write what was added to the disk: the matrices, then their lines in the journal.
 
-        It can be done again after it was broken off, by a full disk or by Ctrl-C: everything has
-        its place.
+        After an error or Ctrl-C it can be repeated, because all positions are known.
         """
-        waiting = self._waiting
-        if not waiting.lines:
+        pending = self._pending
+        if not pending.lines:
             return
-        end = _write(self._handle, waiting.matrices, waiting.end or _FIRST_ROW)
+        end = _write(self._handle, pending.matrices, pending.end or _FIRST_ROW)
         with self._journal.open("r+b", buffering=0) as journal:
-            noted = _write(journal, waiting.lines, waiting.noted)
-        self._waiting = _Waiting(end=end, noted=noted)  # at one stroke
+            journal_end = _write(journal, pending.lines, pending.journal_end)
+        self._pending = _Pending(end=end, journal_end=journal_end)  # one assignment
 
     def finish(self, provenance: Mapping[str, Any]) -> Path:
-        """Close the file and give it its name.
-
-        Parameters
-        ----------
-        provenance : mapping
-            Where the matrices come from, as plain values; kept as JSON in the file.
-        """
+        """Complete the file; ``provenance`` holds plain values, stored as JSON."""
         self.flush()
-        count = sum(c["count"] for c in self._columns)
+        count = sum(line["count"] for line in self._lines)
         if count == 0 or self._shape is None or self._dtype is None:
             raise DataError(f"build: expected matrices for {self.path}, got none")
-        head = _npy_header((count, *self._shape), self._dtype)
-        self._handle.truncate(self._waiting.end)  # of what an attempt before has added
+        header = _npy_header((count, *self._shape), self._dtype)
+        self._handle.truncate(self._pending.end)  # of an earlier attempt to finish
         with self._part.open("r+b") as file:
             info = zipfile.ZipInfo("X.npy")
-            info.extra = struct.pack("<HH5x", 0xD935, 5)  # to 64 bytes: an empty field of no use
-            info.CRC, info.header_offset = zlib.crc32(head), 0
+            info.extra = struct.pack("<HH5x", 0xD935, 5)  # padding to 64 bytes
+            info.CRC, info.header_offset = zlib.crc32(header), 0
             file.seek(_FIRST_ROW)
             while block := file.read(_BLOCK):
                 info.CRC = zlib.crc32(block, info.CRC)
             info.file_size = info.compress_size = file.tell() - 64
             file.seek(0)
-            file.write(info.FileHeader(zip64=True) + head)
+            file.write(info.FileHeader(zip64=True) + header)
             file.seek(0, os.SEEK_END)
             with zipfile.ZipFile(file, "w") as archive:
                 archive.filelist.append(info)
                 archive.NameToInfo[info.filename] = info
-                for name, values in self._values(provenance).items():
+                for name, values in self._columns(provenance).items():
                     with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
                         numpy.lib.format.write_array(member, values, allow_pickle=False)
             file.flush()
@@ -189,7 +163,7 @@ class StoreWriter:
         return self.path
 
     def close(self) -> None:
-        """Let go of the file; what was flushed stays, and where nothing was, nothing stays."""
+        """Flush and close; a writer that has written nothing leaves no files."""
         if self._handle.closed:
             self._release()
             return
@@ -197,7 +171,7 @@ class StoreWriter:
             self.flush()
         finally:
             self._handle.close()
-            if self._waiting.end == 0:
+            if self._pending.end == 0:
                 self._part.unlink(missing_ok=True)
                 self._journal.unlink(missing_ok=True)
             self._release()
@@ -208,67 +182,62 @@ class StoreWriter:
             Path(self._lock.lock_file).unlink(missing_ok=True)
         self._lock.release()
 
-    def _values(self, provenance: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
-        """The columns of the file: those that every source has, one value for each matrix."""
-        counts = [c["count"] for c in self._columns]
-        names = [k for k in self._columns[0] if k not in ("count", "shape", "dtype")]
-        values = {
+    def _columns(self, provenance: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+        """Return the columns that every source has, with one value per matrix."""
+        counts = [line["count"] for line in self._lines]
+        names = [k for k in self._lines[0] if k not in ("count", "shape", "dtype")]
+        columns = {
             {"source": "names"}.get(name, name): numpy.repeat(
-                numpy.array([c[name] for c in self._columns]), counts
+                numpy.array([line[name] for line in self._lines]), counts
             )
             for name in names
-            if all(c.get(name) is not None for c in self._columns)
+            if all(line.get(name) is not None for line in self._lines)
         }
-        return {**values, "provenance": numpy.array(json.dumps(dict(provenance)))}
+        return {**columns, "provenance": numpy.array(json.dumps(dict(provenance)))}
 
-    def _note(self, line: dict[str, Any]) -> None:
-        self._columns.append(line)
-        self.done.append(line["source"])
-
-    def _go_on(self, plan: dict[str, Any]) -> None:
-        """Take up what is there, as far as it is whole."""
+    def _resume(self, plan: dict[str, Any]) -> None:
         try:
-            lines = self._journal.read_text(encoding="utf-8").splitlines(keepends=True)
-            whole = [json.loads(line) for line in lines if line.endswith("\n")]
-            before = dict(whole[0]["plan"])
-            bytes_ = _FIRST_ROW if whole[1:] else 0
-            for line in whole[1:]:
-                self._shape, self._dtype = _described(line, self._shape, self._dtype)
-                bytes_ += line["count"] * self._shape[0] * self._shape[1] * self._dtype.itemsize
-                self._note(line)
+            texts = self._journal.read_text(encoding="utf-8").splitlines(keepends=True)
+            complete = [json.loads(text) for text in texts if text.endswith("\n")]
+            before = dict(complete[0]["plan"])
+            end = _FIRST_ROW if complete[1:] else 0
+            for line in complete[1:]:
+                self._shape, self._dtype = _checked(line, self._shape, self._dtype)
+                end += line["count"] * self._shape[0] * self._shape[1] * self._dtype.itemsize
+                self._lines.append(line)
         except (ValueError, LookupError, TypeError, RecursionError) as error:
             self._refuse("is damaged", error)
         if before != plan:
             differs = [k for k in {**before, **plan} if before.get(k) != plan.get(k)]
-            self._refuse(f"began with other {', '.join(differs)}", None)
-        if self._part.stat().st_size < bytes_:
-            self._refuse("is damaged", None)
-        noted = sum(len(line.encode()) for line in lines[: len(whole)])
-        self._waiting = _Waiting(end=bytes_, noted=noted)  # anything after that is written over
+            self._refuse(f"began with other {', '.join(differs)}")
+        if self._part.stat().st_size < end:
+            self._refuse("is damaged")
+        journal_end = sum(len(text.encode()) for text in texts[: len(complete)])
+        self._pending = _Pending(end=end, journal_end=journal_end)  # the rest is overwritten
 
-    def _refuse(self, why: str, error: Exception | None) -> None:
+    def _refuse(self, why: str, error: Exception | None = None) -> NoReturn:
         self._handle.close()
         self._release()
         raise DataError(
-            f"build: expected to go on with {self._part}, but it {why}; delete it and "
-            f"{self._journal.name} to begin again"
+            f"build: expected to resume from {self._part}, but it {why}; delete it and "
+            f"{self._journal.name} to start again"
         ) from error
 
 
 @dataclass(frozen=True)
-class _Waiting:
-    """What is still to be written, and where: after what is known to be on the disk."""
+class _Pending:
+    """Data to write, and the positions after the data that are known to be on the disk."""
 
     matrices: list[NDArray[Any]] = field(default_factory=list)
     lines: list[bytes] = field(default_factory=list)
-    end: int = 0  # of the matrices in the file
-    noted: int = 0  # end of the journal
+    end: int = 0
+    journal_end: int = 0
 
 
-def _write(file: Any, parts: Iterable[Any], place: int) -> int:
-    """Write from a place on, to the end of the file, and to the disk; the new end."""
-    file.truncate(place)
-    file.seek(place)
+def _write(file: Any, parts: Iterable[Any], position: int) -> int:
+    """Replace everything from a position on, sync, and return the new end."""
+    file.truncate(position)
+    file.seek(position)
     for part in filter(len, parts):
         left = memoryview(part).cast("B")
         while len(left):
@@ -277,10 +246,10 @@ def _write(file: Any, parts: Iterable[Any], place: int) -> int:
     return file.tell()
 
 
-def _described(
+def _checked(
     line: dict[str, Any], shape: tuple[int, int] | None, dtype: numpy.dtype[Any] | None
 ) -> tuple[tuple[int, int], numpy.dtype[Any]]:
-    """The shape and type that a line of the journal tells, which are those of the lines before."""
+    """Return the shape and dtype in a line of the journal; they must equal the earlier ones."""
     n, m = line["shape"]
     found = numpy.dtype(line["dtype"]) if line["dtype"] in _DTYPES else None
     sizes = (n, m, line["count"])
@@ -299,7 +268,7 @@ def _described(
 
 
 def _npy_header(shape: tuple[int, ...], dtype: numpy.dtype[Any]) -> bytes:
-    """The header of an array in numpy's format, of a fixed length."""
+    """Return an ``.npy`` header of fixed length."""
     described = {"descr": dtype.str, "fortran_order": False, "shape": shape}
     magic = b"\x93NUMPY\x01\x00" + struct.pack("<H", _HEADER - 10)
     return magic + repr(described).encode().ljust(_HEADER - 11) + b"\n"

@@ -1,4 +1,4 @@
-"""What a data set holds, in a few lines for people."""
+"""Summary of a data set as text."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -7,27 +7,18 @@ import numpy
 from numpy.typing import NDArray
 
 from spdnet.data.channels import SignalExamination, Where
-from spdnet.data.examine import Examination, listed, remedies
-from spdnet.data.io.readers import LabelledArrays
+from spdnet.data.dataset import Dataset
+from spdnet.data.examination import Examination, list_indices, remedies
 from spdnet.data.names import printable
 
 _MANY_CLASSES = 30
-_MANY = 20  # indices on a line
+_MANY = 20  # indices per line
 
 
-def describe(
-    data: LabelledArrays, found: Examination | SignalExamination | None = None
-) -> list[str]:
-    """Lines about counts, sizes, classes, splits, groups, conditions and faults.
-
-    Parameters
-    ----------
-    data : LabelledArrays
-    found : Examination or SignalExamination, optional
-        Of the matrices or the signals; that of signals says that square ones are signals too.
-    """
+def describe(data: Dataset, found: Examination | SignalExamination | None = None) -> list[str]:
+    """Return lines about counts, sizes, classes, splits, groups, condition numbers and faults."""
     N, rows, cols = data.X.shape
-    signals = isinstance(found, SignalExamination) or not data.are_matrices
+    signals = isinstance(found, SignalExamination) or not data.is_matrices
     kind = counted(N, "signal") if signals else f"{counted(N, 'matrix')} of {rows} x {cols}"
     lines = [f"{kind}, {data.X.dtype}, {data.X.nbytes / 2**20:.1f} MiB"]
     if signals:
@@ -49,12 +40,12 @@ def describe(
 
 
 def counted(count: int, what: str) -> str:
-    """A number of things, such as ``1 class`` or ``2 classes``."""
+    """Return a count such as ``1 class`` or ``2 classes``."""
     plural = {"class": "classes", "matrix": "matrices"}.get(what, f"{what}s")
     return f"{count} {what if count == 1 else plural}"
 
 
-def _matrices(data: LabelledArrays, found: Examination) -> list[str]:
+def _matrices(data: Dataset, found: Examination) -> list[str]:
     lines = _conditions(found, "condition numbers")
     if len(found.bad) == 0:
         return [*lines, "all symmetric positive definite"]
@@ -65,7 +56,7 @@ def _matrices(data: LabelledArrays, found: Examination) -> list[str]:
     return [*lines, *(f"  {advice}" for advice in remedies(found, data.X))]
 
 
-def _channels(data: LabelledArrays, found: SignalExamination) -> list[str]:
+def _channels(data: Dataset, found: SignalExamination) -> list[str]:
     N, rows, cols = data.X.shape
     lines = []
     if found.not_finite:
@@ -106,7 +97,7 @@ def _channels(data: LabelledArrays, found: SignalExamination) -> list[str]:
 
 
 def _on_constant(where: Where, N: int) -> list[str]:
-    """What to do about flat channels: a channel that is dead, or trials in which it is."""
+    """Return advice on constant channels, which are dead always or in some signals."""
     dead = [channel for channel, indices in where.items() if 2 * len(indices) > N]
     some = _union(indices for channel, indices in where.items() if channel not in dead)
     advice = []
@@ -119,19 +110,17 @@ def _on_constant(where: Where, N: int) -> list[str]:
             f"drop the {counted(len(some), 'signal')} (--bad drop --reg 0, or from the file), or "
         )
         advice.append(
-            f"{drop if len(some) < N else ''}interpolate the channel from its neighbours in the "
+            f"{drop if len(some) < N else ''}interpolate the channel from its neighbors in the "
             "signals where it is constant"
         )
     return advice
 
 
-def _union(places: Iterable[NDArray[numpy.int64]]) -> NDArray[numpy.int64]:
-    """All indices in some arrays, each once."""
-    return numpy.unique(numpy.concatenate([numpy.empty(0, numpy.int64), *places]))
+def _union(arrays: Iterable[NDArray[numpy.int64]]) -> NDArray[numpy.int64]:
+    return numpy.unique(numpy.concatenate([numpy.empty(0, numpy.int64), *arrays]))
 
 
-def _where(where: Where, data: LabelledArrays) -> list[str]:
-    """A line for each channel, and the signals it is about."""
+def _where(where: Where, data: Dataset) -> list[str]:
     lines = []
     for key, indices in list(where.items())[:_MANY]:
         name = f"channels {key[0]} and {key[1]}" if isinstance(key, tuple) else f"channel {key}"
@@ -151,8 +140,8 @@ def _conditions(found: Examination, title: str) -> list[str]:
     return [f"{title}: {low:.3g} to {high:.3g}, median {middle:.3g}"]
 
 
-def _shown(indices: NDArray[Any], data: LabelledArrays) -> str:
-    return listed(indices, data.names, most=_MANY)
+def _shown(indices: NDArray[Any], data: Dataset) -> str:
+    return list_indices(indices, data.names, most=_MANY)
 
 
 def _classes(y: NDArray[Any]) -> list[str]:
@@ -160,8 +149,7 @@ def _classes(y: NDArray[Any]) -> list[str]:
     least, most = counts.min(), counts.max()
     each = f"{most} each" if least == most else f"{least} to {most} each"
     lines = [
-        f"{counted(len(classes), 'class')}, {each} "
-        f"(always the largest: {100 * most / len(y):.1f} %)"
+        f"{counted(len(classes), 'class')}, {each} (most frequent: {100 * most / len(y):.1f} %)"
     ]
     order = numpy.argsort(-counts, kind="stable")[:_MANY_CLASSES]
     names = {i: printable(str(classes[i])) for i in order}

@@ -1,16 +1,12 @@
-r"""Raise small eigenvalues to a threshold, and decompose only the matrices that have any.
+r"""Rectification of eigenvalues that decomposes only the matrices that need it.
 
 Most matrices that a ReEig sees have no eigenvalue below the threshold :math:`\epsilon`: covariances
-are regularised, and a BiMap with orthonormal columns never goes below the smallest eigenvalue of
-its input. Such a matrix is its own result, and the derivative there is the identity. A Cholesky
-decomposition of :math:`X - \epsilon I` tells, at a tenth of the cost of eigenvectors.
+are regularized, and a BiMap with orthonormal columns never lowers the smallest eigenvalue. Such a
+matrix is returned unchanged, with the identity as derivative. A Cholesky decomposition of
+:math:`X - \epsilon I` finds them at a tenth of the cost of eigenvectors.
 """
 
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -23,51 +19,32 @@ from spdnet.linalg.spectral import decompose, map_decomposed
 from spdnet.linalg.validate import fails_cholesky, require_symmetric
 
 
-@dataclass
-class _Assumption:
-    violated: Tensor
-    after: int
+def rectify(
+    X: Tensor,
+    eps: float,
+    *,
+    violated: Tensor | None = None,
+    check: bool = True,
+    who: str = "rectify",
+) -> Tensor:
+    r"""Compute :func:`spdnet.linalg.clamp_eig` with one threshold for all matrices.
 
-
-_assumption: ContextVar[_Assumption | None] = ContextVar("assumption", default=None)
-
-
-@contextmanager
-def assuming_nothing_is_low(violated: Tensor, after: int = 0) -> Iterator[None]:
-    """Take no matrix to have an eigenvalue below the threshold, and note where that is wrong.
-
-    For what cannot branch, such as the capture of a CUDA graph; the caller has to look at
-    ``violated`` afterwards, and throw the result away where it is true.
-
-    Parameters
-    ----------
-    violated : Tensor of bool, shape ()
-        Becomes true if a matrix had an eigenvalue below its threshold.
-    after : int
-        As many calls of :func:`rectify` assume nothing yet.
-    """
-    token = _assumption.set(_Assumption(violated, after))
-    try:
-        yield
-    finally:
-        _assumption.reset(token)
-
-
-def rectify(X: Tensor, eps: float, *, check: bool = True, who: str = "rectify") -> Tensor:
-    r"""As :func:`spdnet.linalg.clamp_eig` with one threshold for all matrices.
-
-    An eigenvalue that only rounding has put below the threshold counts as not below it. A matrix
-    that has none below it comes back as it is, and as a copy.
+    An eigenvalue that is below the threshold by rounding only counts as not below it. A matrix
+    without smaller eigenvalues is copied.
 
     Parameters
     ----------
     X : Tensor, shape (..., n, n)
         Symmetric.
     eps : float
+    violated : Tensor of bool, shape (), optional
+        If given, ``X`` is returned unchanged, and ``violated`` is set to True if a matrix has an
+        eigenvalue below the threshold. For the capture of a CUDA graph, which cannot branch: the
+        caller discards the result if ``violated`` is True.
     check : bool
-        Refuse input that is not finite and symmetric.
+        Whether to check that the input is finite and symmetric.
     who : str
-        The caller that an error names.
+        Caller that an error names.
 
     Returns
     -------
@@ -76,12 +53,9 @@ def rectify(X: Tensor, eps: float, *, check: bool = True, who: str = "rectify") 
     require_square(who, X)
     if check:
         require_symmetric(who, X)
-    assumption = None if torch.compiler.is_compiling() else _assumption.get()
-    if assumption is not None and assumption.after == 0:
-        assumption.violated.logical_or_(_has_lower(X.detach(), eps).any())
+    if violated is not None:
+        violated.logical_or_(_has_lower(X.detach(), eps).any())
         return X
-    if assumption is not None:
-        assumption.after -= 1
     if not can_branch(X):
         return _rectify_all(X, eps, who)
     low = _has_lower(X.detach(), eps)
@@ -89,7 +63,7 @@ def rectify(X: Tensor, eps: float, *, check: bool = True, who: str = "rectify") 
     if n_low == low.numel():
         return _rectify_all(X, eps, who)
     if n_low == 0:
-        return X.clone()  # a change of the result in place must not change the data
+        return X.clone()  # changing the result in place must not change the data
     index = low.nonzero()[:, 0]
     n = X.shape[-1]
     flat = X.reshape(-1, n, n)
@@ -105,7 +79,7 @@ def _rectify_all(X: Tensor, eps: float, who: str) -> Tensor:
 
 
 def _has_lower(X: Tensor, eps: float) -> Tensor:
-    """Which of the matrices have an eigenvalue below ``eps``; flat, rounding forgiven."""
+    """Return which matrices have an eigenvalue below ``eps``, up to rounding, as a flat tensor."""
     n = X.shape[-1]
     with without_autocast(X):
         A = X.to(working_dtype(X.dtype)).reshape(-1, n, n)
@@ -116,11 +90,11 @@ def _has_lower(X: Tensor, eps: float) -> Tensor:
 
 
 def _rounding(size: Tensor, eps: float, n: int) -> Tensor:
-    """How far below ``eps`` an eigenvalue may be by rounding, for matrices of a size.
+    """Bound the rounding error of eigenvalues near ``eps``, for matrices with entries of a size.
 
-    A product of ``n`` by ``n`` matrices leaves some ``sqrt(n)`` units of the last digit of the
-    largest entry. Never more than a small part of ``eps``, so that a zero eigenvalue is always
-    below it.
+    A product of ``n`` by ``n`` matrices has an error of about ``sqrt(n)`` units in the last digit
+    of the largest entry. The bound is at most a small part of ``eps``, so that a zero eigenvalue is
+    always below ``eps``.
     """
     unit = 4 * math.sqrt(n) * torch.finfo(size.dtype).eps
     return torch.clamp(unit * size.abs(), max=abs(eps) / 16)

@@ -1,4 +1,4 @@
-"""Several BiMaps of one input, pooled."""
+"""MultiBranchSPDNet: several BiMaps of one input, pooled."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,16 +14,16 @@ from spdnet._checks import (
 )
 from spdnet.linalg.validate import require_positive_semidefinite
 from spdnet.manifolds import Metric
-from spdnet.models.spdnet import SPDNet, norm_settings
+from spdnet.models.model import Model
+from spdnet.models.spdnet import SPDNet, choose_dims, norm_settings
 from spdnet.nn import BiMap, Center, ReEig, SPDBatchNorm, SPDPool
 
 
-class MultiBranchSPDNet(nn.Module):
-    r"""An SPDNet whose first BiMap is several in parallel, each with a ReEig, pooled into one.
+class MultiBranchSPDNet(Model):
+    r"""SPDNet with several parallel BiMaps and ReEigs in the first layer, pooled into one matrix.
 
-    The several bilinear mappings of one input that the paper proposes, like the filters of a
-    convolution: :math:`X \mapsto \exp \tfrac1K \sum_k \log \mathrm{ReEig}(W_k^\top X W_k)`, then
-    the rest of the network.
+    The paper proposes several bilinear mappings of one input, like the filters of a convolution:
+    :math:`X \mapsto \exp \tfrac1K \sum_k \log \mathrm{ReEig}(W_k^\top X W_k)`. An SPDNet follows.
 
     Parameters
     ----------
@@ -32,11 +32,11 @@ class MultiBranchSPDNet(nn.Module):
     n_classes : int
     n_branches : int
     norm : str or Metric, optional
-        Batch normalisation after each BiMap, those of the branches with statistics of all of them:
-        see :class:`spdnet.SPDNet`.
+        Batch normalization after each BiMap; the branches share their statistics. See
+        :class:`spdnet.SPDNet`.
     pool : {"mean", "max", "weighted", "frechet"}
     metric : str or Metric, optional
-        Of the pooling: see :class:`spdnet.nn.SPDPool`.
+        Metric of the pooling: see :class:`spdnet.nn.SPDPool`.
     eps, center, init, check, device, dtype, **settings
         As in :class:`spdnet.SPDNet`.
 
@@ -44,7 +44,7 @@ class MultiBranchSPDNet(nn.Module):
     ----------
     center : Center or None
     branches : BiMap
-        With one channel in and ``n_branches`` out.
+        BiMap with one input channel and ``n_branches`` output channels.
     norm : SPDBatchNorm or None
     reeig : ReEig
     pool : SPDPool
@@ -57,6 +57,9 @@ class MultiBranchSPDNet(nn.Module):
     >>> MultiBranchSPDNet((6, 4, 2), 3, n_branches=5)(torch.eye(6).expand(8, 6, 6)).shape
     torch.Size([8, 3])
     """
+
+    hyperparameters = ("dims", "norm", "head", "eps", "center", "bias")
+    is_random = False
 
     def __init__(
         self,
@@ -79,7 +82,9 @@ class MultiBranchSPDNet(nn.Module):
         who = "MultiBranchSPDNet"
         dims = require_shrinking(who, dims)
         if len(dims) < 2:
-            raise ValueError(f"{who}: expected the size of the branches in dims, got {dims}")
+            raise ValueError(
+                f"{who}: expected a BiMap, with the size of the branches in dims, got dims {dims}"
+            )
         require_count(who, "n_branches", n_branches)
         norms = None if norm is None else norm_settings(who, norm)
         where: dict[str, Any] = {"device": device, "dtype": dtype}
@@ -100,8 +105,18 @@ class MultiBranchSPDNet(nn.Module):
             dims[1:], n_classes, eps=eps, init=init, check=check, **where, **settings
         )
 
+    @classmethod
+    def choose_dims(cls, n: int) -> tuple[int, ...]:
+        """Choose the sizes of the matrices: see :func:`spdnet.training.choose_dims`."""
+        return choose_dims(n)
+
+    @property
+    def n_features(self) -> int:
+        """Number of inputs of the classifier."""
+        return self.trunk.n_features
+
     def reset_parameters(self) -> None:
-        """Draw new weights, and forget the centre and the eigenvalues that ReEigs have seen."""
+        """Draw new weights, and reset the center and the running statistics."""
         for layer in (self.center, self.branches, self.norm, self.reeig, self.trunk):
             if layer is not None:
                 layer.reset_parameters()
@@ -109,12 +124,12 @@ class MultiBranchSPDNet(nn.Module):
             nn.init.zeros_(self.pool.scores)
 
     def forward(self, X: Tensor, check: bool | None = None) -> Tensor:
-        """Logits ``(..., n_classes)`` of matrices ``(..., d_0, d_0)``."""
+        """Compute the logits ``(..., n_classes)`` of matrices ``(..., d_0, d_0)``."""
         check = self.check if check is None else check
         return self.trunk(self._pooled(X, check), check=check)
 
     def features(self, X: Tensor, check: bool | None = None) -> Tensor:
-        """What the classifier sees: see :meth:`spdnet.SPDNet.features`."""
+        """Compute the input of the classifier: see :meth:`spdnet.SPDNet.features`."""
         check = self.check if check is None else check
         return self.trunk.features(self._pooled(X, check), check=check)
 
@@ -133,5 +148,5 @@ class MultiBranchSPDNet(nn.Module):
         return self.pool(self.reeig(Y, check=False), check=False)  # (..., d_1, d_1)
 
     def extra_repr(self) -> str:
-        """Settings for ``repr``."""
+        """Return the settings for ``repr``."""
         return f"dims={self.dims}, n_classes={self.n_classes}"

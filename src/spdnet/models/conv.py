@@ -1,4 +1,4 @@
-"""Second-order networks on images: a ConvNet, its features' covariance, and what follows."""
+"""Second-order networks for images: a ConvNet and the covariance of its features."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -11,15 +11,15 @@ from spdnet.nn import CovPool, LogEig, Vech
 
 
 class SmallConvNet(nn.Sequential):
-    """Convolutions, batch normalisation and ReLU: a backbone for small images.
+    """Backbone for small images: convolutions, batch normalization and ReLU.
 
     Parameters
     ----------
     in_channels : int
-        Of the images.
+        Channels of the images.
     channels : sequence of int
-        Of the feature maps; the last are those that are pooled. Between two of them the maps are
-        halved in height and width where they are larger than 8.
+        Channels of the feature maps. Between two convolutions, height and width are halved if they
+        are larger than 8.
 
     Examples
     --------
@@ -47,23 +47,23 @@ class _HalveLarge(nn.Module):
 class O2PNet(nn.Module):
     r"""DeepO2P: ConvNet, second-order pooling, matrix logarithm, linear classifier.
 
-    :math:`\log(\tfrac1M F^\top F + \epsilon I)` of the features at the ``M`` places of a map, its
-    triangle as a vector, and a linear layer; trained from the images on.
+    A linear layer on the triangle of :math:`\log(\tfrac1M F^\top F + \epsilon I)`, with the
+    features :math:`F` at the ``M`` positions of a feature map; trained end to end.
 
     Parameters
     ----------
     n_classes : int
     backbone : Module, optional
-        Images to feature maps ``(B, C, H, W)``; a :class:`SmallConvNet` when not given. One of
-        torchvision or timm goes as well, without its own pooling and classifier.
+        Module from images to feature maps ``(B, C, H, W)``, for example of torchvision or timm
+        without pooling and classifier; by default a :class:`SmallConvNet`.
     channels : int, optional
-        ``C``, for a backbone of your own that has no attribute ``out_channels``.
+        ``C``, for a backbone without the attribute ``out_channels``.
     in_channels : int
-        Of the images, for the backbone that is built in.
+        Channels of the images, for the default backbone.
     pool : {"log", "mean"}
-        ``mean``: the mean of the features instead, first-order pooling, to compare with.
+        ``mean`` is first-order pooling, for comparison.
     eps : float
-        Of the second-order pooling.
+        Regularization of the second-order pooling.
 
     References
     ----------
@@ -102,16 +102,15 @@ class O2PNet(nn.Module):
         self.classifier = nn.Linear(n, n_classes)
 
     def forward(self, X: Tensor) -> Tensor:
-        """Logits ``(B, n_classes)`` of images ``(B, channels, height, width)``."""
+        """Compute the logits ``(B, n_classes)`` of images ``(B, channels, height, width)``."""
         return self.classifier(self.pool(self.backbone(X)))
 
 
 class ConvSPDNet(nn.Module):
     r"""ConvNet, covariance pooling, SPDNet, trained end to end.
 
-    Of feature maps :math:`F`, ``(B, C, M)`` with ``M`` places, the covariance :math:`\tfrac1M (F -
-    \bar F)(F - \bar F)^\top` plus a multiple of the identity goes through an SPDNet. Images are
-    ``(B, channels, height, width)``, outputs ``(B, n_classes)``.
+    The input of the SPDNet is the covariance :math:`\tfrac1M (F - \bar F)(F - \bar F)^\top` of the
+    feature maps :math:`F`, ``(B, C, M)``, plus a multiple of the identity.
 
     Parameters
     ----------
@@ -119,15 +118,15 @@ class ConvSPDNet(nn.Module):
     backbone, channels, in_channels
         As in :class:`O2PNet`.
     dims : sequence of int, optional
-        Sizes of the matrices after each BiMap; half the channels when not given.
+        Sizes of the matrices after each BiMap; by default half the channels.
     kind : {"centered", "second", "gaussian"}
-        Of the pooling: see :class:`spdnet.nn.CovPool`.
+        See :class:`spdnet.nn.CovPool`.
     reg : float
-        Regularisation of the covariance, relative to its mean eigenvalue.
+        Regularization of the covariance, relative to its mean eigenvalue.
     floor : float
-        Added to the diagonal besides, for images on which the features are constant.
+        Constant added to the diagonal, for images with constant features.
     **settings
-        Of :class:`spdnet.SPDNet`, such as ``eps``.
+        Further arguments of :class:`spdnet.SPDNet`.
 
     Examples
     --------
@@ -158,14 +157,14 @@ class ConvSPDNet(nn.Module):
         self.spdnet = SPDNet((n, *dims), n_classes, **{"bias": True, "check": False, **settings})
 
     def forward(self, X: Tensor) -> Tensor:
-        """Logits ``(B, n_classes)`` of images ``(B, channels, height, width)``."""
+        """Compute the logits ``(B, n_classes)`` of images ``(B, channels, height, width)``."""
         return self.spdnet(self.pool(self.backbone(X)))
 
 
 def _backbone(
     who: str, backbone: nn.Module | None, channels: int | None, in_channels: int
 ) -> tuple[nn.Module, int]:
-    """The backbone, and how many channels it has."""
+    """Return the backbone and its number of channels."""
     if backbone is None:
         require_count(who, "in_channels", in_channels)
         backbone = SmallConvNet(in_channels)

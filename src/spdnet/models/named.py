@@ -1,4 +1,4 @@
-"""Networks of the literature under their names, built from the same parts."""
+"""Networks of the literature, as SPDNets with fixed settings."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,17 +7,14 @@ from spdnet.manifolds import Metric
 from spdnet.models.spdnet import SPDNet
 
 
+def _without(name: str) -> tuple[str, ...]:
+    return tuple(other for other in SPDNet.hyperparameters if other != name)
+
+
 class SPDNetBN(SPDNet):
-    r"""SPDNet with Riemannian batch normalisation of the mean after each BiMap.
+    """SPDNet with Riemannian batch normalization of the mean after each BiMap.
 
-    After a BiMap :math:`Y \mapsto B^{1/2} M^{-1/2} Y M^{-1/2} B^{1/2}`, with the affine-invariant
-    mean :math:`M` of the batch and a learned SPD matrix :math:`B`: see
-    :class:`spdnet.nn.SPDBatchNorm`. Input is ``(B, d_0, d_0)``, output ``(B, n_classes)``.
-
-    Parameters
-    ----------
-    dims, n_classes, **settings
-        Of :class:`spdnet.SPDNet`.
+    See :class:`spdnet.nn.SPDBatchNorm`. Other arguments are those of :class:`spdnet.SPDNet`.
 
     References
     ----------
@@ -31,21 +28,20 @@ class SPDNetBN(SPDNet):
     torch.Size([8, 3])
     """
 
+    hyperparameters = _without("norm")
+
     def __init__(self, dims: Sequence[int], n_classes: int, **settings: Any) -> None:
         super().__init__(dims, n_classes, norm="brooks", **settings)
 
 
 class SPDNetLieBN(SPDNet):
-    r"""SPDNet with batch normalisation of mean and dispersion after each BiMap.
+    """SPDNet with batch normalization of mean and dispersion in a metric after each BiMap.
 
-    In the coordinates of the metric :math:`Y \mapsto s (Y - M) / \sqrt{v + \mathrm{eps}} + B`, with
-    mean :math:`M` and variance :math:`v` of the batch: see :class:`spdnet.nn.SPDBatchNorm`. Input
-    is ``(B, d_0, d_0)``, output ``(B, n_classes)``.
+    See :class:`spdnet.nn.SPDBatchNorm`. Other arguments are those of :class:`spdnet.SPDNet`.
 
     Parameters
     ----------
-    dims, n_classes, **settings
-        Of :class:`spdnet.SPDNet`.
+    dims, n_classes
     metric : {"log_cholesky", "log_euclidean", "affine_invariant"} or Metric
 
     References
@@ -60,6 +56,8 @@ class SPDNetLieBN(SPDNet):
     torch.Size([8, 3])
     """
 
+    hyperparameters = _without("norm")
+
     def __init__(
         self,
         dims: Sequence[int],
@@ -71,19 +69,9 @@ class SPDNetLieBN(SPDNet):
 
 
 class SPDNetMLR(SPDNet):
-    r"""SPDNet with Riemannian multinomial logistic regression instead of LogEig and a linear layer.
+    """SPDNet with Riemannian logistic regression instead of LogEig and a linear layer.
 
-    The logit of class :math:`k` is :math:`\langle \log_{P_k} Y, \Gamma_{I \to P_k} A_k
-    \rangle_{P_k}` for a learned point :math:`P_k` and a learned symmetric matrix :math:`A_k`, which
-    the parallel transport :math:`\Gamma_{I \to P_k}` moves from the identity to the point: see
-    :class:`spdnet.nn.SPDMLR`. Input is ``(..., d_0, d_0)``, output ``(..., n_classes)``.
-
-    Parameters
-    ----------
-    dims, n_classes, **settings
-        Of :class:`spdnet.SPDNet`.
-    metric : str
-        See :class:`spdnet.nn.SPDMLR`.
+    See :class:`spdnet.nn.SPDMLR`. Other arguments are those of :class:`spdnet.SPDNet`.
 
     References
     ----------
@@ -97,6 +85,8 @@ class SPDNetMLR(SPDNet):
     >>> SPDNetMLR((6, 4, 2), 3)(torch.eye(6).expand(8, 6, 6)).shape
     torch.Size([8, 3])
     """
+
+    hyperparameters = _without("head")
 
     def __init__(
         self,

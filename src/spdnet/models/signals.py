@@ -1,4 +1,4 @@
-"""The networks for signals, under the argument names of EEG libraries."""
+"""SignalNet: networks for signals, with the argument names of EEG libraries."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,29 +14,28 @@ MODELS = ("tsmnet", "spdnet")
 
 
 class SignalNet(nn.Module):
-    """TSMNet, or SPDNet on the covariance, made by ``n_chans``, ``n_outputs`` and ``n_times``.
+    """TSMNet, or SPDNet on the covariance, with the arguments ``n_chans`` and ``n_outputs``.
 
-    The names by which braindecode and what is built on it make every network: an ``EEGClassifier``
-    of braindecode reads them off the data. All the rest is :class:`spdnet.models.TSMNet` or
-    :class:`spdnet.SPDNet`.
+    An ``EEGClassifier`` of braindecode infers these arguments from the data.
 
     Parameters
     ----------
     n_chans : int
-        Channels of the signals.
+        Number of channels.
     n_outputs : int
-        Classes.
+        Number of classes.
     n_times : int, optional
-        Length of the signals. Both networks take any; when given, others are refused.
+        Length of the signals. Signals of another length are an error; any length if not given.
     model : {"tsmnet", "spdnet"}
     dims : sequence of int, optional
         Sizes of the matrices. For ``tsmnet``, of the covariance and after the BiMap, ``(40, 20)``.
         For ``spdnet``, after each BiMap, up to ``(64, 64)``; ``n_chans`` may come first.
     gain : float
-        By which signals are multiplied, such as 1e6 for volts: the thresholds of the ReEigs are
-        absolute, and covariances of volts would lie below them.
+        Factor of the signals, such as 1e6 for volts: the thresholds of the ReEigs are absolute,
+        and covariances of volts would lie below them.
     **settings
-        Of the network; the SPDNet has a bias here unless told otherwise.
+        Further arguments of :class:`spdnet.models.TSMNet` or :class:`spdnet.SPDNet`, whose
+        ``bias`` is True here by default.
 
     Attributes
     ----------
@@ -73,7 +72,6 @@ class SignalNet(nn.Module):
         self.n_times = n_times
         self.gain = gain
         self.network: TSMNet | SPDNet
-        sizes: tuple[int, ...]
         if model == "tsmnet":
             sizes = (40, 20) if dims is None else require_shrinking("SignalNet", dims)
             if len(sizes) != 2:
@@ -91,13 +89,13 @@ class SignalNet(nn.Module):
             self.network = SPDNet(sizes, n_outputs, **{"bias": True, **settings})
 
     def reset_parameters(self) -> None:
-        """Draw new weights, and forget all statistics."""
+        """Draw new weights, and reset all statistics."""
         self.network.reset_parameters()
 
     def forward(self, X: Tensor, domain: Tensor | None = None) -> Tensor:
-        """Logits ``(B, n_outputs)`` of signals ``(B, n_chans, n_times)``.
+        """Compute the logits ``(B, n_outputs)`` of signals ``(B, n_chans, n_times)``.
 
-        With domains ``(B,)`` for a TSMNet that was made with ``n_domains``.
+        ``domain`` is ``(B,)``, for a TSMNet that was constructed with ``n_domains``.
         """
         n_times = self.n_times
         right = isinstance(X, Tensor) and X.ndim == 3 and X.shape[1] == self.n_chans

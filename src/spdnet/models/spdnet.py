@@ -18,19 +18,16 @@ from spdnet._checks import (
     require_threshold,
 )
 from spdnet.linalg.validate import require_positive_semidefinite
-from spdnet.manifolds import Metric, MetricNames, get_metric
+from spdnet.manifolds import Metric, get_metric
 from spdnet.manifolds.stiefel import is_orthonormal
+from spdnet.models.model import Model
 from spdnet.nn import SPDMLR, BiMap, Center, LogEig, ReEig, SPDBatchNorm, Vech
 from spdnet.nn.bimap import INITS
-
-#: batch normalisations after each BiMap, by name
-NORMS = MetricNames("normalization", "brooks")
-#: classifiers by name
-HEADS = MetricNames("logits", "linear")
+from spdnet.nn.layer import SPDLayer
 
 
 def norm_settings(who: str, norm: str | Metric) -> dict[str, Any]:
-    """Return the settings of the :class:`spdnet.nn.SPDBatchNorm` that ``norm`` stands for."""
+    """Return the settings of the :class:`spdnet.nn.SPDBatchNorm` for ``norm``."""
     if norm == "brooks":
         return {"metric": "affine_invariant", "variance": False, "karcher_steps": 1}
     metric = get_metric(norm, "normalization", who=who, name="norm", extra=("brooks",))
@@ -39,7 +36,34 @@ def norm_settings(who: str, norm: str | Metric) -> dict[str, Any]:
     return {"metric": metric}
 
 
-class SPDNet(nn.Module):
+def choose_dims(n: int, n_bimaps: int = 2) -> tuple[int, ...]:
+    """Choose the sizes of the matrices from input to LogEig, for matrices of size ``n``.
+
+    Matrices of size up to 64 keep their size. Larger ones are reduced to 64 in equal ratios: the
+    logarithm of a larger matrix has more entries than a linear classifier can use. A square BiMap
+    commutes with the logarithm, so that square BiMaps without clipping ReEigs are a linear
+    classifier on the logarithms.
+
+    Parameters
+    ----------
+    n : int
+    n_bimaps : int
+        Number of BiMaps; may be 0.
+
+    Examples
+    --------
+    >>> from spdnet.training import choose_dims
+    >>> choose_dims(17)
+    (17, 17, 17)
+    >>> choose_dims(400), choose_dims(400, 3)
+    ((400, 160, 64), (400, 217, 118, 64))
+    """
+    require_count("choose_dims", "n", n)
+    ratio = min(n, 64) / n
+    return n, *(round(n * ratio ** (i / n_bimaps)) for i in range(1, n_bimaps + 1))
+
+
+class SPDNet(Model):
     r"""BiMap and ReEig blocks, LogEig, and a linear classifier.
 
     .. math:: Y_1 = W_1^\top X W_1, \quad Y_{k+1} = W_{k+1}^\top \max(\epsilon, Y_k) W_{k+1}, \quad
@@ -48,53 +72,53 @@ class SPDNet(nn.Module):
     with orthonormal columns in each :math:`W_k`, where :math:`\max` and :math:`\log` act on
     eigenvalues. Input is ``(..., d_0, d_0)``, output ``(..., n_classes)``.
 
-    ``SPDNet((400, 200, 100, 50), 7)`` is the paper's SPDNet-3BiRe: three BiMaps with ReEigs between
-    them. ``(400, 50)`` is 1BiRe, ``(400,)`` is 0BiRe.
+    ``SPDNet((400, 200, 100, 50), 7)`` is the paper's SPDNet-3BiRe, ``(400, 50)`` is 1BiRe and
+    ``(400,)`` is 0BiRe.
 
     Parameters
     ----------
     dims : sequence of int
         Size of the input matrices, then of the output of each BiMap; they never grow.
     n_classes : int
-        Number of outputs.
     eps : float or str
-        Threshold of the ReEigs, a number or a percentage: see :class:`spdnet.nn.ReEig`. They stand
-        between BiMaps: with fewer than two there is none.
+        Threshold of the ReEigs between the BiMaps, a number or a percentage: see
+        :class:`spdnet.nn.ReEig`. A network with fewer than two BiMaps has no ReEig.
     log : bool
-        False leaves LogEig out, the paper's ablation.
+        Whether to use LogEig; False is the paper's ablation.
     bias : bool
         Whether the classifier has a bias; the paper's has none.
     center : str or Metric, optional
-        Put a :class:`spdnet.nn.Center` with the mean of this metric in front; it does nothing until
-        ``model.center.fit(X)``.
+        Metric of a :class:`spdnet.nn.Center` in front, the identity until ``model.center.fit(X)``.
     norm : {"brooks", "log_euclidean", "affine_invariant", "log_cholesky"} or Metric, optional
-        Batch normalisation after each BiMap, of the mean (Brooks et al.) or of mean and dispersion
-        in a metric (LieBN): see :class:`spdnet.nn.SPDBatchNorm`. Singular matrices do not go with
-        it.
+        Batch normalization after each BiMap, of the mean (Brooks et al.) or of mean and dispersion
+        in a metric (LieBN): see :class:`spdnet.nn.SPDBatchNorm`. It requires positive definite
+        matrices.
     head : str or Metric
-        ``linear``: LogEig and a linear classifier. Or a metric of :class:`spdnet.nn.SPDMLR`, which
-        takes the place of both; ``log``, ``bias`` and ``vectorize`` play no part then.
+        ``linear`` is LogEig and a linear classifier. A metric selects :class:`spdnet.nn.SPDMLR`
+        instead of both; ``log``, ``bias`` and ``vectorize`` are then ignored.
     vectorize : {"full", "vech"}
         All ``d * d`` entries as in the paper, or the upper triangle with off-diagonal entries
-        times the square root of 2.
+        multiplied by the square root of 2.
     init : {"uniform", "authors"}
-        Of the BiMaps: see :class:`spdnet.nn.BiMap`. The classifier starts from ``0.01 * randn``.
+        Initialization of the BiMaps: see :class:`spdnet.nn.BiMap`. The classifier is initialized
+        with ``0.01 * randn``.
     check : bool
-        Refuse input that is not finite, not symmetric or not positive semi-definite; also an
-        argument of each call: ``model(X, check=False)`` in a training step whose data have been
-        checked once.
+        Whether to check that the input is finite, symmetric and positive semi-definite. Also an
+        argument of ``forward``: pass ``check=False`` for data that have been checked.
     device, dtype : optional
-        Of weights and buffers.
 
     Attributes
     ----------
     center : Center or None
     bimaps : ModuleList of BiMap
     reeigs : ModuleList of ReEig
-        One fewer.
+        One fewer than BiMaps. Other layers may replace them; one whose ``lower_bound`` is a number
+        is skipped if the eigenvalues are known not to be below it.
     norms : ModuleList of SPDBatchNorm
         Empty without ``norm``.
     classifier : Linear or SPDMLR
+    n_features : int
+        Number of inputs of the classifier.
 
     References
     ----------
@@ -109,6 +133,9 @@ class SPDNet(nn.Module):
     >>> model(torch.eye(6).expand(8, 6, 6)).shape
     torch.Size([8, 3])
     """
+
+    hyperparameters: tuple[str, ...] = ("dims", "norm", "head", "log", "eps", "center", "bias")
+    is_random = False
 
     def __init__(
         self,
@@ -155,41 +182,56 @@ class SPDNet(nn.Module):
         self.reeigs = nn.ModuleList(ReEig(eps, **where) for _ in self.bimaps[1:])
         self.classifier: nn.Linear | SPDMLR
         self.vectorize: nn.Module
-        if head == "linear":
+        self.n_features = d * d if vectorize == "full" or head != "linear" else d * (d + 1) // 2
+        self.has_linear_head = head == "linear"
+        if self.has_linear_head:
             self.logeig = LogEig() if log else None
             self.vectorize = nn.Flatten(-2) if vectorize == "full" else Vech()
-            n_features = d * d if vectorize == "full" else d * (d + 1) // 2
-            self.classifier = nn.Linear(n_features, n_classes, bias=bias, **where)
+            self.classifier = nn.Linear(self.n_features, n_classes, bias=bias, **where)
         else:
             self.logeig, self.vectorize = None, nn.Identity()
             self.classifier = SPDMLR(d, n_classes, head, **where)
         self._reset_classifier()
 
+    @classmethod
+    def choose_dims(cls, n: int) -> tuple[int, ...]:
+        """Choose the sizes of the matrices: see :func:`spdnet.training.choose_dims`."""
+        return choose_dims(n)
+
+    def can_capture(self) -> bool:
+        """Return whether a training step can be captured in a CUDA graph."""
+        return not self.norms and all(_lower_bound(reeig) is not None for reeig in self.reeigs)
+
     def reset_parameters(self) -> None:
-        """Draw new weights, and forget the centre and the eigenvalues that ReEigs have seen."""
+        """Draw new weights, and reset the center and the running statistics."""
         for layer in self.modules():
-            if isinstance(layer, (BiMap, Center, ReEig, SPDBatchNorm)):
-                layer.reset_parameters()
+            reset = getattr(layer, "reset_parameters", None)
+            if isinstance(layer, SPDLayer) and callable(reset):
+                reset()
         self._reset_classifier()
 
     @torch.no_grad()
     def _reset_classifier(self) -> None:
-        if isinstance(self.classifier, SPDMLR):
-            self.classifier.reset_parameters()
-            return
-        self.classifier.weight.normal_(std=0.01)
-        if self.classifier.bias is not None:
-            self.classifier.bias.zero_()
+        if self.has_linear_head:
+            classifier: Any = self.classifier
+            classifier.weight.normal_(std=0.01)
+            if classifier.bias is not None:
+                classifier.bias.zero_()
 
     def forward(self, X: Tensor, check: bool | None = None) -> Tensor:
-        """Logits ``(..., n_classes)`` of matrices ``(..., d_0, d_0)``."""
+        """Compute the logits ``(..., n_classes)`` of matrices ``(..., d_0, d_0)``."""
+        check = self.check if check is None else check
         features = self.features(X, check=check)
-        if isinstance(self.classifier, SPDMLR):
-            return self.classifier(features, check=self.check if check is None else check)
-        return self.classifier(features)
+        if self.has_linear_head:
+            return self.classifier(features)
+        return self.classifier(features, check=check)
 
     def features(self, X: Tensor, check: bool | None = None) -> Tensor:
-        """What the classifier sees: ``(..., d * d)``, ``(..., d * (d + 1) / 2)`` or a matrix."""
+        """Compute the input of the classifier.
+
+        A vector ``(..., d * d)`` or ``(..., d * (d + 1) / 2)``, or a matrix ``(..., d, d)`` for a
+        Riemannian classifier.
+        """
         check = self.check if check is None else check
         require_square("SPDNet", X, n=self.dims[0])  # (..., d_0, d_0)
         weight = next(self.classifier.parameters())
@@ -213,36 +255,36 @@ class SPDNet(nn.Module):
         return self.vectorize(X)  # (..., d * d)
 
     def _warn_of_scale(self, X: Tensor) -> None:
-        """Say so if the first ReEig replaces all eigenvalues of all matrices by its threshold."""
-        reeig = self.reeigs[0]
-        if not isinstance(reeig, ReEig) or reeig.share is not None or not is_concrete(X):
+        """Warn if the first ReEig replaces all eigenvalues of all matrices by its threshold."""
+        eps = _lower_bound(self.reeigs[0])
+        if eps is None or not is_concrete(X):
             return
-        # no eigenvalue of a semi-definite matrix is above its trace
-        if X.numel() > 0 and bool((X.diagonal(dim1=-2, dim2=-1).sum(-1) < float(reeig.eps)).all()):
+        # no eigenvalue of a positive semi-definite matrix exceeds its trace
+        if X.numel() > 0 and bool((X.diagonal(dim1=-2, dim2=-1).sum(-1) < eps).all()):
             warnings.warn(
                 f"SPDNet: all eigenvalues of all {X.shape[:-2].numel()} matrices are below eps = "
-                f"{reeig.eps}, and ReEig makes them equal; scale the matrices (as from volts to "
-                "microvolts), centre them (center='log_euclidean'), or give eps as a percentage",
+                f"{eps}, and ReEig makes them equal; scale the matrices (for example from volts to "
+                "microvolts), center them (center='log_euclidean'), or give eps as a percentage",
                 RuntimeWarning,
                 stacklevel=3,
             )
 
     def _stays_above(self, i: int) -> bool:
-        """Whether the i-th BiMap cannot bring eigenvalues below the threshold of its ReEig again.
+        """Return whether the eigenvalues after BiMap ``i`` cannot be below the ReEig's threshold.
 
-        They are above that of the ReEig before, and orthonormal columns do not lower the least one.
+        The ReEig before it has raised them, and orthonormal columns do not lower the smallest one.
         """
-        if self.norms:
-            return False
-        before, after = self.reeigs[i - 1], self.reeigs[i]
-        if not (isinstance(before, ReEig) and isinstance(after, ReEig)):
-            return False  # of the user's own
-        fixed = before.share is None and after.share is None
-        if not fixed or float(after.eps) > float(before.eps):
+        before, after = _lower_bound(self.reeigs[i - 1]), _lower_bound(self.reeigs[i])
+        if self.norms or before is None or after is None or after > before:
             return False
         weight = self.bimaps[i].weight
         return isinstance(weight, Tensor) and is_orthonormal(weight)
 
     def extra_repr(self) -> str:
-        """Settings for ``repr``."""
+        """Return the settings for ``repr``."""
         return f"dims={self.dims}, n_classes={self.n_classes}"
+
+
+def _lower_bound(layer: nn.Module) -> float | None:
+    """Return the lower bound of the eigenvalues after a layer, if it is known."""
+    return getattr(layer, "lower_bound", None)

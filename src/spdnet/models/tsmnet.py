@@ -1,60 +1,54 @@
 """TSMNet: from signals to classes, with statistics of each person, day or device."""
 
+import copy
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
 from spdnet._checks import require_choice, require_count, require_same_dtype
 from spdnet.linalg import invsqrtm
+from spdnet.models.model import Model
 from spdnet.nn import BiMap, CovPool, LogEig, ReEig, SPDDomainBatchNorm, Vech
 
 VARIANTS = ("default", "authors")
-_PIECE = 256
+_CHUNK = 256
 
 
-class TSMNet(nn.Module):
-    r"""Convolutions in time and over channels, covariance, BiMap, ReEig, domain-specific batch
-    normalisation, LogEig and a linear classifier; trained from the signals on.
+class TSMNet(Model):
+    r"""Network from signals to classes, with batch normalization by domain.
 
-    For EEG and other signals of many channels from several people or sessions, the domains: ``(B,
-    n_channels, T)`` to ``(B, n_classes)``. A matrix :math:`Y` of domain :math:`j` becomes
-    :math:`(M_j^{-1/2} Y M_j^{-1/2})^{s / \sqrt{v_j}}` before the logarithm, with mean :math:`M_j`
-    and variance :math:`v_j` of its domain and one learned :math:`s`. For a domain without labels,
-    :meth:`refit` finds where its covariances lie, and nothing else.
+    Convolutions in time and over channels, covariance, BiMap, ReEig, domain-specific batch
+    normalization, LogEig and a linear classifier, trained end to end. Made for EEG and other
+    multichannel signals ``(B, n_channels, T)`` from several people or sessions, the domains. A
+    matrix :math:`Y` of domain :math:`j` becomes :math:`(M_j^{-1/2} Y M_j^{-1/2})^{s / \sqrt{v_j}}`
+    before the logarithm, with the mean :math:`M_j` and variance :math:`v_j` of its domain and one
+    learned :math:`s`. :meth:`refit` estimates the mean and variance of a domain without labels.
 
-    ``variant="authors"`` is the network of the authors' code. The default departs from it:
+    ``variant="authors"`` is the network of the authors' code. The default differs:
 
-    * The temporal convolution pads with zeros instead of reflecting the signal. A signal may then
-      be shorter than the kernel.
-    * The covariance is regularised, :math:`C + 10^{-3} \frac{\mathrm{tr}\, C}{n} I`, so that it is
-      positive definite for short signals. The authors leave small eigenvalues to the ReEig.
+    * The temporal convolution pads with zeros instead of reflecting the signal, so that a signal
+      may be shorter than the kernel.
+    * The covariance is regularized, :math:`C + 10^{-3} \frac{\mathrm{tr}\, C}{n} I`.
     * The dispersion of a batch is the mean squared distance from the running mean. The authors
       approximate it in the tangent space at the arithmetic mean of the batch.
-    * The first batch of a domain sets its statistics. The authors start them at the identity and a
-      variance of 1, which leaves a trace of the start in the statistics of evaluation.
-    * The momentum of training is 0.1 without a schedule, and with
-      :meth:`spdnet.nn.SPDDomainBatchNorm.anneal` ends there. The authors start at 1 and anneal to
-      one over the number of domains in a batch: give that as ``momentum``.
-    * A single matrix of a domain takes its dispersion from what is known of the others. The
-      authors' formula gives 0.
+    * The first batch of a domain sets its statistics, instead of the identity and a variance of 1.
+    * The final momentum of training is 0.1, instead of one over the number of domains in a batch.
+    * A single matrix of a domain takes its dispersion from the other domains, instead of 0.
     * The weight of the BiMap is uniformly distributed. The authors draw :math:`R (R^\top
-      R)^{-1/2}` with the entries of :math:`R` uniform between 0 and 1, so that a direction near
-      the mean of all spatial filters always remains.
+      R)^{-1/2}` with the entries of :math:`R` uniform between 0 and 1.
 
-    Both variants differ from the authors' code in what does not change the function: there the
-    convolutions are in float32 and the rest in float64, and the diagonal comes first in the vector
-    of logarithms. The authors' scheduler sets the momentum of evaluation to its complement, about
-    0.9; ``eval_momentum`` stays at the 0.1 that their network declares. Unlike there, a domain
-    without statistics is refused in evaluation.
+    Both variants compute everything in one dtype, and keep ``eval_momentum`` at the 0.1 that the
+    authors' network declares, whereas their scheduler sets it to about 0.9.
 
     Parameters
     ----------
     n_channels : int
-        Of the signals.
     n_classes : int
     n_domains : int
-        Domains are numbers from 0: see :class:`spdnet.nn.SPDDomainBatchNorm`.
+        Number of domains, which have the indices 0, 1, ...
     temporal_filters, kernel : int
-        Convolutions in time, and how many samples they span.
+        Number and length of the convolutions in time.
     spatial_filters : int
         Combinations of all channels and temporal filters; the size of the covariance.
     dim : int
@@ -62,21 +56,20 @@ class TSMNet(nn.Module):
     eps : float or str
         Threshold of the ReEig.
     momentum, eval_momentum : float
-        Of the normalisation. ``momentum`` is 0.1 when not given, and 1 for the authors' variant.
+        Momentum of the normalization: see :class:`spdnet.nn.SPDDomainBatchNorm`. ``momentum`` is
+        0.1 by default, and 1 for the authors' variant.
     karcher_steps : int, optional
-        Towards the mean of each domain in training, 1 as in the original; None for the exact mean,
-        which the authors' variant does not have.
+        Steps towards the mean of each domain in training, 1 as in the original; None for the exact
+        mean, which the authors' variant does not have.
     variant : {"default", "authors"}
-        See above.
     check : bool
-        Refuse signals that are not finite, and domains that are not known.
+        Whether to check that signals are finite and domains are known.
     device, dtype : optional
-        Of weights and buffers.
 
     Attributes
     ----------
     gain : Tensor, shape ()
-        By which signals are multiplied, a buffer: see :meth:`calibrate`.
+        Factor of the signals, a buffer: see :meth:`calibrate`.
     temporal, spatial : Conv2d
     pool : CovPool
     bimap : BiMap
@@ -98,8 +91,12 @@ class TSMNet(nn.Module):
     torch.Size([10, 3])
     """
 
+    takes = "signals"
+    uses_domains = True
+    hyperparameters = ("dims", "eps")
+    is_random = False
+
     gain: Tensor
-    variant = "default"  # of what was pickled before there was a choice
 
     def __init__(
         self,
@@ -168,12 +165,33 @@ class TSMNet(nn.Module):
         if original:
             self._draw_bimap()
 
+    @classmethod
+    def choose_dims(cls, n: int) -> tuple[int, ...]:
+        """Return the sizes of the covariance and after the BiMap."""
+        return 40, 20
+
+    @classmethod
+    def from_recipe(
+        cls, recipe: Any, n: int, n_classes: int, *, dims: tuple[int, ...] = (), **settings: Any
+    ) -> "TSMNet":
+        """Construct the network for a recipe: see :class:`spdnet.models.Model`."""
+        if len(dims) != 2:
+            raise ValueError(
+                f"TSMNet: expected two sizes in dims, of the covariance and after the BiMap, such "
+                f"as 40,20, got {','.join(map(str, dims))}"
+            )
+        return cls(n, n_classes, spatial_filters=dims[0], dim=dims[1], eps=recipe.eps, **settings)
+
+    @property
+    def n_features(self) -> int:
+        """Number of inputs of the classifier."""
+        return self.classifier.in_features
+
     def reset_parameters(self) -> None:
-        """Draw new weights, and forget all statistics."""
+        """Draw new weights, and reset all statistics."""
         nn.init.ones_(self.gain)
-        layers = (self.temporal, self.spatial, self.bimap, self.reeig, self.norm, self.classifier)
-        for layer in layers:
-            layer.reset_parameters()
+        for name in ("temporal", "spatial", "bimap", "reeig", "norm", "classifier"):
+            getattr(self, name).reset_parameters()
         if self.variant == "authors":
             self._draw_bimap()
 
@@ -184,9 +202,9 @@ class TSMNet(nn.Module):
 
     @torch.no_grad()
     def calibrate(self, X: Tensor) -> "TSMNet":
-        """Bring signals ``(N, n_channels, T)`` to a variance of 1, whatever their unit.
+        """Set the gain so that signals ``(N, n_channels, T)`` have variance 1 in any unit.
 
-        The threshold of the ReEig is absolute: covariances of volts would lie below it.
+        The threshold of the ReEig is absolute; covariances of volts would lie below it.
         """
         X = self._signals(X, check=True).double()
         rms = (X - X.mean(-1, keepdim=True)).square().mean().sqrt()
@@ -199,21 +217,21 @@ class TSMNet(nn.Module):
     def refit(self, X: Tensor, domain: int, check: bool | None = None) -> "TSMNet":
         """Adapt to a domain by its signals ``(N, n_channels, T)``, without labels.
 
-        A domain that is one more than there are is made.
+        A domain whose index is the number of domains is added.
         """
         check = self.check if check is None else check
         X = self._signals(X, check)
         if isinstance(domain, bool) or not isinstance(domain, int):
-            raise TypeError(f"TSMNet.refit: expected domain to be a whole number, got {domain!r}")
+            raise TypeError(f"TSMNet.refit: expected domain to be an integer, got {domain!r}")
         if len(X) == 0 or not 0 <= domain <= self.norm.n_domains:
             raise ValueError(
                 f"TSMNet.refit: expected signals, and a domain from 0 to {self.norm.n_domains}, "
                 f"got {len(X)} and {domain}"
             )
         was_training = self.training
-        self.eval()  # a ReEig with a percentage does not learn here
+        self.eval()  # keep the running threshold of the ReEig
         try:
-            Y = torch.cat([self._matrices(part) for part in X.split(_PIECE)])
+            Y = torch.cat([self._matrices(part) for part in X.split(_CHUNK)])
         finally:
             self.train(was_training)
         if domain == self.norm.n_domains:
@@ -221,14 +239,31 @@ class TSMNet(nn.Module):
         self.norm.refit(Y, domain, check=False)
         return self
 
+    def fit_buffers(self, X: Any, weight: Tensor | None = None) -> None:
+        """Fit the gain to the training data."""
+        self.calibrate(X[:])
+
+    def adapt(self, X: Any, domain: Tensor) -> "TSMNet":
+        """Return the network, or a copy adapted to the domains that training has not seen."""
+        seen = set(self.norm.num_batches_tracked.nonzero()[:, 0].tolist())
+        new = [d for d in domain.unique().tolist() if d not in seen]
+        if not new:
+            return self
+        model = copy.deepcopy(self)
+        while model.norm.n_domains <= new[-1]:
+            model.norm.add_domain()
+        for d in new:
+            model.refit(X[domain == d], d, check=False)
+        return model
+
     def forward(self, X: Tensor, domain: Tensor | None = None, check: bool | None = None) -> Tensor:
-        """Logits ``(B, n_classes)`` of signals ``(B, n_channels, T)``, with domains ``(B,)``."""
+        """Compute the logits ``(B, n_classes)`` of signals ``(B, n_channels, T)``."""
         return self.classifier(self.features(X, domain, check))
 
     def features(
         self, X: Tensor, domain: Tensor | None = None, check: bool | None = None
     ) -> Tensor:
-        """What the classifier sees: logarithms as vectors ``(B, dim * (dim + 1) / 2)``."""
+        """Compute the input of the classifier, logarithms ``(B, dim * (dim + 1) / 2)``."""
         check = self.check if check is None else check
         Y = self._matrices(self._signals(X, check))  # (B, dim, dim)
         Y = self.norm(Y, domain, check=check)

@@ -13,30 +13,32 @@ from spdnet.nn.layer import SPDLayer
 
 
 class ReEig(SPDLayer):
-    r"""Rectify eigenvalues, :math:`Y = U \max(\epsilon I, S) U^\top`.
+    r"""Rectification of eigenvalues, :math:`Y = U \max(\epsilon I, S) U^\top`.
 
-    ``(..., n, n)`` to ``(..., n, n)``.
+    Maps ``(..., n, n)`` to ``(..., n, n)``.
 
     Parameters
     ----------
     eps : float or str
-        The threshold; or a percentage such as ``"10%"``: the threshold below which that share of
-        the eigenvalues seen in training lies. An absolute threshold often clips nothing, because
-        covariance matrices come at any scale.
+        Threshold; or a percentage such as ``"10%"``: the threshold below which that share of the
+        eigenvalues seen in training lies. Covariance matrices have any scale, so that an absolute
+        threshold often clips nothing.
     momentum : float
-        Weight of the latest batch in the running threshold, for a percentage only. A batch is
-        rectified with the threshold of the batches before it, so that a matrix does not depend on
-        its batch-mates; the first one has only its own. Every forward pass in training moves the
-        threshold, so activation checkpointing does not go with a percentage.
+        Weight of the latest batch in the running threshold, for a percentage. A batch is rectified
+        with the threshold of the batches before it, except the first, so that a matrix does not
+        depend on the others of its batch. Every forward pass in training moves the threshold;
+        activation checkpointing therefore cannot be used with a percentage.
     check : bool
-        Refuse input that is not finite and symmetric, and evaluation before any training.
+        Whether to check that the input is finite and symmetric, and that evaluation with a
+        percentage follows training.
     device, dtype : optional
-        Of the running threshold.
 
     Attributes
     ----------
     threshold : Tensor, shape ()
-        For a percentage only: the running threshold, a buffer. In evaluation it stays as it is.
+        Running threshold, a buffer, for a percentage only. It does not change in evaluation.
+    violated : Tensor of bool or None
+        Set while a CUDA graph is captured: see :func:`spdnet.linalg.rectify.rectify`.
 
     Examples
     --------
@@ -53,6 +55,7 @@ class ReEig(SPDLayer):
 
     threshold: Tensor
     num_batches_tracked: Tensor
+    violated: Tensor | None = None
 
     def __init__(
         self,
@@ -74,19 +77,25 @@ class ReEig(SPDLayer):
                 "num_batches_tracked", torch.zeros((), device=device, dtype=torch.long)
             )
 
+    @property
+    def lower_bound(self) -> float | None:
+        """Lower bound of the eigenvalues of the output; None for a percentage."""
+        return float(self.eps) if self.share is None else None
+
     def reset_parameters(self) -> None:
-        """Forget the eigenvalues seen so far."""
+        """Reset the running threshold."""
         if self.share is not None:
             self.threshold.zero_()
             self.num_batches_tracked.zero_()
 
     def forward(self, X: Tensor, check: bool | None = None, above: bool = False) -> Tensor:
-        """``(..., n, n)`` to ``(..., n, n)``; ``above``: nothing is below a fixed threshold."""
+        """Rectify ``(..., n, n)``; with ``above``, no eigenvalue is below a fixed threshold."""
         check = self._checks(check)
         if self.share is None:
             if above:
                 return X
-            return rectify(X, float(self.eps), check=check, who="ReEig")
+            eps = float(self.eps)
+            return rectify(X, eps, violated=self.violated, check=check, who="ReEig")
         s, U = decompose(X, Clamp(0.0), check=check, who="ReEig")
         if self.training and (s.numel() > 0 or is_distributed()):
             seen = all_gather(s.detach().reshape(-1, s.shape[-1]))
@@ -97,12 +106,12 @@ class ReEig(SPDLayer):
 
     @torch.no_grad()
     def _track(self, s: Tensor, share: float) -> Tensor:
-        """Note the eigenvalues of a batch; the threshold to rectify this batch with."""
+        """Update the running threshold; return the threshold for this batch."""
         rank = max(1, round(share * s.numel()))
         rounding = 4 * s.shape[-1] * torch.finfo(s.dtype).eps * s.abs().max()  # if X is singular
         seen = torch.maximum(s.flatten().kthvalue(rank).values, rounding).to(self.threshold.dtype)
         current = torch.where(self.num_batches_tracked == 0, seen, self.threshold)
-        # not copy_, which a compiled step loses for a float64 scalar on a CPU
+        # a compiled step loses copy_ for a float64 scalar on a CPU
         self.threshold[...] = torch.lerp(current, seen, self.momentum)
         self.num_batches_tracked.add_(1)
         return current
@@ -115,7 +124,7 @@ class ReEig(SPDLayer):
             )
 
     def extra_repr(self) -> str:
-        """Settings for ``repr``."""
+        """Return the settings for ``repr``."""
         return f"eps={self.eps!r}" + ("" if self.share is None else f", momentum={self.momentum}")
 
 
@@ -127,7 +136,7 @@ class LogEig(SPDLayer):
     Parameters
     ----------
     check : bool
-        Refuse input that is not finite, symmetric and positive definite.
+        Whether to check that the input is finite, symmetric and positive definite.
 
     Examples
     --------
@@ -138,7 +147,7 @@ class LogEig(SPDLayer):
     """
 
     def forward(self, X: Tensor, check: bool | None = None) -> Tensor:
-        """``(..., n, n)`` to ``(..., n, n)``."""
+        """Map ``(..., n, n)`` to ``(..., n, n)``."""
         return spectral_map(X, Log(), check=self._checks(check), who="LogEig")
 
 
@@ -150,7 +159,7 @@ class ExpEig(SPDLayer):
     Parameters
     ----------
     check : bool
-        Refuse input that is not finite and symmetric.
+        Whether to check that the input is finite and symmetric.
 
     Examples
     --------
@@ -161,18 +170,18 @@ class ExpEig(SPDLayer):
     """
 
     def forward(self, X: Tensor, check: bool | None = None) -> Tensor:
-        """``(..., n, n)`` to ``(..., n, n)``."""
+        """Map ``(..., n, n)`` to ``(..., n, n)``."""
         return spectral_map(X, Exp(), check=self._checks(check), who="ExpEig")
 
 
 class SpectralActivation(SPDLayer):
-    r"""Smooth siblings of ReEig: an increasing positive function of the eigenvalues.
+    r"""Smooth alternatives to ReEig: increasing positive functions of the eigenvalues.
 
     ============  ===========================================================================
     ``softplus``  :math:`\epsilon + \log(1 + e^{\beta (s - \epsilon)}) / \beta`: ReEig with a
                   round corner :math:`1 / \beta` wide, ``beta = 1 / eps`` when not given
     ``sigmoid``   :math:`1 / (1 + e^{-\beta s})`: saturates large eigenvalues, ``beta = 1``
-                  when not given; ``eps`` plays no part
+                  when not given; ``eps`` is not used
     ============  ===========================================================================
 
     ``(..., n, n)`` to ``(..., n, n)``.
@@ -185,7 +194,7 @@ class SpectralActivation(SPDLayer):
     beta : float, optional
         Sharpness.
     check : bool
-        Refuse input that is not finite and symmetric.
+        Whether to check that the input is finite and symmetric.
 
     Examples
     --------
@@ -219,11 +228,11 @@ class SpectralActivation(SPDLayer):
         return Sigmoid(self.beta)
 
     def forward(self, X: Tensor, check: bool | None = None) -> Tensor:
-        """``(..., n, n)`` to ``(..., n, n)``."""
+        """Map ``(..., n, n)`` to ``(..., n, n)``."""
         check = self._checks(check)
         return spectral_map(X, self.function, check=check, who="SpectralActivation")
 
     def extra_repr(self) -> str:
-        """Settings for ``repr``."""
+        """Return the settings for ``repr``."""
         eps = f"eps={self.eps}, " if self.kind == "softplus" else ""
         return f"{self.kind!r}, {eps}beta={self.beta}"

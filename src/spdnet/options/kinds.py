@@ -1,6 +1,6 @@
-"""Kinds of values: how text is parsed, which values are allowed, how the documentation names them.
+"""Kinds of values: parsing, validation and documentation.
 
-The checks come from ``spdnet._checks``, which is imported when a value is checked: it needs torch.
+``spdnet._checks`` is imported when a value is checked, since it needs torch.
 """
 
 import math
@@ -8,12 +8,14 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
+from spdnet.models.registry import MODELS
+
 _LARGEST_INT = 2**31 - 1
 
 
 @dataclass(frozen=True)
 class Kind:
-    """Base of all kinds: any value."""
+    """Base class; accepts any value."""
 
     #: type of the option on the command line
     type: ClassVar[type] = str
@@ -27,11 +29,11 @@ class Kind:
 
     @property
     def doc_type(self) -> str:
-        """The type as a docstring gives it."""
+        """Type in docstrings."""
         return self.doc
 
     def parse(self, who: str, name: str, text: Any) -> Any:
-        """Convert an argument of the command line; it is checked later."""
+        """Convert an argument of the command line, without checking it."""
         return text
 
     def check(self, who: str, name: str, value: Any) -> Any:
@@ -84,10 +86,10 @@ class Flag(Kind):
 
 @dataclass(frozen=True)
 class Choice(Kind):
-    """One of several names; with ``none`` also ``"none"``, for which Python code may use None.
+    """One of several names.
 
-    ``verb`` names a method of metrics: those that have it are accepted, too, also if they were
-    registered later.
+    With ``none``, also ``"none"``, or None in Python. With ``verb``, the name of a method of
+    metrics, also all registered metrics that have it.
     """
 
     choices: tuple[str, ...]
@@ -122,6 +124,29 @@ class Choice(Kind):
         return value
 
 
+class ModelName(Kind):
+    """Name of a registered model, or ``package.module:Class``."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The registered names, and the form of others."""
+        return (*MODELS, "package.module:Class")
+
+    def parse(self, who: str, name: str, text: Any) -> Any:
+        """Ignore the case of registered names."""
+        return text if ":" in text else text.lower()
+
+    def check(self, who: str, name: str, value: Any) -> Any:
+        """Require a registered name, or a path; nothing is imported."""
+        from spdnet._checks import require_choice
+
+        module, colon, cls = value.partition(":") if isinstance(value, str) else ("", "", "")
+        words = [*module.split("."), *cls.split(".")]
+        if not (colon and all(word.isidentifier() or word == "<locals>" for word in words)):
+            require_choice(who, name, value, self.names)
+        return value
+
+
 @dataclass(frozen=True)
 class Number(Kind):
     """A finite number within bounds."""
@@ -142,13 +167,13 @@ class Number(Kind):
 
 
 class Count(Kind):
-    """A whole number of at least 1."""
+    """An integer of at least 1."""
 
     type = int
     doc = "int"
 
     def check(self, who: str, name: str, value: Any) -> Any:
-        """Require a whole number from 1 to 2147483647."""
+        """Require an integer from 1 to 2147483647."""
         from spdnet._checks import require_count
 
         require_count(who, name, value)
@@ -164,11 +189,10 @@ class Seed(Kind):
     doc = "int"
 
     def check(self, who: str, name: str, value: Any) -> Any:
-        """Require a whole number from 0 to 2147483647."""
+        """Require an integer from 0 to 2147483647."""
         if type(value) is not int or not 0 <= value <= _LARGEST_INT:
             raise ValueError(
-                f"{who}: expected {name} to be a whole number from 0 to {_LARGEST_INT}, got "
-                f"{value!r}"
+                f"{who}: expected {name} to be an integer from 0 to {_LARGEST_INT}, got {value!r}"
             )
         return value
 
@@ -179,7 +203,7 @@ class Threshold(Kind):
     doc = "float or str"
 
     def parse(self, who: str, name: str, text: Any) -> Any:
-        """Convert a number; a percentage stays text, and so does what the check refuses."""
+        """Convert a number; other text is left to the check."""
         with suppress(ValueError):
             return float(text)
         return text
@@ -193,19 +217,19 @@ class Threshold(Kind):
 
 
 class Sizes(Kind):
-    """Sizes of matrices that never grow."""
+    """Sizes of matrices that do not increase."""
 
     doc = "sequence of int"
 
     def parse(self, who: str, name: str, text: Any) -> Any:
-        """Convert numbers with commas between them."""
+        """Convert numbers separated by commas."""
         try:
             return tuple(int(part) for part in text.split(","))
         except ValueError:
             raise ValueError(f"{who}: expected {name} such as 93,70,50,30, got {text!r}") from None
 
     def check(self, who: str, name: str, value: Any) -> Any:
-        """Require sizes that never grow; they become a tuple."""
+        """Require sizes that do not increase; return a tuple."""
         from spdnet._checks import require_shrinking
 
         return require_shrinking(who, value)

@@ -1,4 +1,4 @@
-"""One option: its kind, its values in the recipes and its texts, as metadata of a field."""
+"""Description of an option, as metadata of a dataclass field."""
 
 import inspect
 import textwrap
@@ -23,23 +23,25 @@ class Option:
     Parameters
     ----------
     kind : Kind
-        How values are parsed and checked.
+        Parsing and validation of values.
     help : str
-        What the option is, as a noun phrase that begins with a capital and has no full stop.
+        Noun phrase that begins with a capital and has no full stop.
     detail : str
         Further sentences.
     panel : str or None
         Panel of the help; None for a hyperparameter that only recipes set.
     recipes : mapping
-        Value in each recipe, for an option that belongs to recipes; otherwise empty.
+        Value in each recipe, for a hyperparameter; otherwise empty.
     default : object
-        Value that applies when none is given; ``...`` for an option that is required.
+        Default value; ``...`` for a required option.
     unset : str
-        What applies when the value is None, for the help.
+        Description of the default in words.
     flags : sequence of str
-        Spelling on the command line, where it is not that of the name.
+        Flags on the command line, if they do not follow from the name.
     in_estimator : bool
-        Whether the scikit-learn classifier has it, for an option that belongs to recipes.
+        Whether the hyperparameter is a parameter of the scikit-learn classifier.
+    neutral : object
+        Value that a model accepts even if it does not have the hyperparameter; ``...`` for none.
     """
 
     kind: Kind
@@ -51,16 +53,17 @@ class Option:
     unset: str = ""
     flags: tuple[str, ...] = ()
     in_estimator: bool = True
+    neutral: Any = ...
 
     def text(self, *, choices: bool = True) -> str:
-        """The help, with or without the allowed names, and the details."""
+        """Return the help, the allowed names and the details."""
         names = f": {_either(self.kind.names)}" if choices and self.kind.names else ""
         text = self.help + names
         return f"{text}{'' if text.endswith('.') else '.'} {self.detail}".rstrip()
 
     @property
     def default_text(self) -> str:
-        """The default in words, for each recipe where they differ; empty where there is none."""
+        """Default in words, for each recipe if they differ; empty if there is none."""
         if self.unset:
             return self.unset
         if not self.recipes:
@@ -70,7 +73,7 @@ class Option:
         return first[1] + "".join(f", {name} {v}" for name, v in others if v != first[1])
 
     def check(self, who: str, name: str, value: Any) -> Any:
-        """Return the value after checking it; None is allowed where it is the default."""
+        """Check a value and return it in standard form; None is allowed if it is the default."""
         return None if value is None is self.default else self.kind.check(who, name, value)
 
 
@@ -87,16 +90,16 @@ def hyperparameter(
     recipes: Mapping[str, Any] | None = None,
     **description: Any,
 ) -> Any:
-    """Make a dataclass field for a value that recipes give.
+    """Make a dataclass field for a hyperparameter.
 
     Parameters
     ----------
     kind, help, **description
         As in :class:`Option`.
     default : object
-        Value in the recipe ``default``, and in other recipes unless they are named.
+        Value in the recipe ``default``.
     recipes : mapping, optional
-        Values in the recipes that differ.
+        Values in the other recipes, if they differ.
 
     Examples
     --------
@@ -116,34 +119,34 @@ def hyperparameter(
 
 
 def options(described: Any) -> dict[str, Option]:
-    """Return the options of a dataclass or an instance, by name; other fields are left out."""
+    """Return the options of a dataclass or an instance by name."""
     return {f.name: f.metadata["option"] for f in fields(described) if "option" in f.metadata}
 
 
 def same(source: Any, name: str, **changes: Any) -> Any:
-    """Make a field with the description of an option of another dataclass, with some changes."""
+    """Make a field with the description of an option of another dataclass, with changes."""
     return _field(replace(options(source)[name], **changes))
 
 
 def check_options(who: str, instance: Any) -> None:
-    """Check all options of a frozen dataclass instance, and store the values in standard form."""
+    """Check all options of a dataclass instance, and store the values in standard form."""
     for name, described in options(instance).items():
         value = described.check(who, name, getattr(instance, name))
         object.__setattr__(instance, name, value)
 
 
 def document(described: Mapping[str, Option] | None = None) -> Callable[[_Class], _Class]:
-    """Decorate a class: replace ``{options}`` in its docstring by the description of options.
+    """Replace ``{options}`` in the docstring of the decorated class by a description of options.
 
     Parameters
     ----------
     described : mapping, optional
-        Options by name; those of the class, a dataclass, if not given.
+        Options by name; those of the dataclass if not given.
     """
 
     def fill(cls: _Class) -> _Class:
         found = options(cls) if described is None else described
-        if cls.__doc__ is not None:  # as with python -OO
+        if cls.__doc__ is not None:  # it is with python -OO
             entries = "\n".join(_entry(name, option) for name, option in found.items())
             cls.__doc__ = inspect.cleandoc(cls.__doc__).replace("{options}", entries)
         return cls
@@ -152,14 +155,14 @@ def document(described: Mapping[str, Option] | None = None) -> Callable[[_Class]
 
 
 def show(value: Any) -> str:
-    """A value as it is given on the command line."""
+    """Format a value as on the command line."""
     if value is None or isinstance(value, bool):
         return {None: "none", True: "yes", False: "no"}[value]
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _entry(name: str, described: Option) -> str:
-    """An option in the form of numpydoc."""
+    """Format an option as in numpydoc."""
     optional = ", optional" if described.default is None else ""
     default = f" Default: {described.default_text}." if described.default_text else ""
     text = textwrap.fill(

@@ -1,19 +1,20 @@
-"""The hyperparameters that a recipe gives."""
+"""The hyperparameters."""
 
 from dataclasses import dataclass
 
-from spdnet.options.kinds import Choice, Count, Flag, Number, Threshold
+from spdnet.models.registry import MODELS
+from spdnet.options.kinds import Choice, Count, Flag, ModelName, Number, Threshold
 from spdnet.options.option import NETWORK, TRAINING, hyperparameter
 
 
 @dataclass(frozen=True, kw_only=True)
 class RecipeOptions:
-    """The hyperparameters, in the order of the help; the defaults are the recipe ``default``."""
+    """Hyperparameters in the order of the help, with the defaults of the recipe ``default``."""
 
     model: str = hyperparameter(
-        Choice(("spdnet", "multibranch", "tsmnet")),
+        ModelName(),
         "Network",
-        detail="tsmnet takes signals instead of matrices.",
+        detail=" ".join(f"{name} {model.note}." for name, model in MODELS.items() if model.note),
         default="spdnet",
         panel=NETWORK,
     )
@@ -23,8 +24,9 @@ class RecipeOptions:
             none=True,
             verb="normalization",
         ),
-        "Batch normalisation after each BiMap",
+        "Batch normalization after each BiMap",
         default=None,
+        neutral=None,
         panel=NETWORK,
     )
     head: str = hyperparameter(
@@ -40,8 +42,9 @@ class RecipeOptions:
             verb="logits",
         ),
         "Classifier",
-        detail="linear follows LogEig; a metric selects Riemannian logistic regression in it.",
+        detail="A metric selects Riemannian logistic regression instead of LogEig and linear.",
         default="linear",
+        neutral="linear",
         panel=NETWORK,
     )
     log: bool = hyperparameter(
@@ -49,6 +52,7 @@ class RecipeOptions:
         "LogEig before the linear classifier",
         detail="Without it, SPDNet is the ablation of the paper.",
         default=True,
+        neutral=True,
         panel=NETWORK,
         in_estimator=False,
     )
@@ -72,8 +76,9 @@ class RecipeOptions:
             none=True,
             verb="mean",
         ),
-        "Metric of the mean of the training data, which centring maps to the identity",
+        "Metric of the mean of the training data, which centering maps to the identity",
         default="log_euclidean",
+        neutral=None,
         recipes={"paper": None},
         panel=NETWORK,
     )
@@ -132,8 +137,8 @@ class RecipeOptions:
     bias: bool = hyperparameter(
         Flag(),
         "Bias of the linear classifier",
-        detail="The logarithms of centred data are near zero: without a bias, the network predicts "
-        "rare classes as often as frequent ones.",
+        detail="The logarithms of centered data are near zero: without a bias, the network "
+        "predicts rare classes as often as frequent ones.",
         default=True,
         recipes={"paper": False},
         panel=None,

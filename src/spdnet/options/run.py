@@ -1,4 +1,4 @@
-"""The options of a run: data, hyperparameters that replace those of the recipe, and others."""
+"""The options of a run and of a comparison."""
 
 from dataclasses import dataclass, fields, make_dataclass
 from typing import Any
@@ -17,15 +17,13 @@ from spdnet.options.option import (
 )
 
 DTYPES = ("float64", "float32")
-#: Default fractions of the data that are held out. A training keeps most of the data;
-#: a comparison follows the random halves of the paper.
-TEST_SIZE = {"train": 0.2, "compare": 0.5}
-VAL_SIZE = 0.1
+#: default fractions of a training
+TEST_SIZE, VAL_SIZE = 0.2, 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataOptions:
-    """The data, and how SPD matrices are obtained from them."""
+    """Options of the data and their preprocessing."""
 
     data: str = option(
         FilePath(),
@@ -61,7 +59,7 @@ class DataOptions:
     )
     reg: float = option(
         Number(at_least=0),
-        "Regularisation of the covariance of signals, relative to its mean eigenvalue",
+        "Regularization of the covariance of signals, relative to its mean eigenvalue",
         default=1e-3,
         panel=DATA,
     )
@@ -144,7 +142,7 @@ class RunOptions(_Settings):  # type: ignore[misc]
         Number(at_least=0, below=1),
         "Test fraction",
         default=None,
-        unset=f"{show(TEST_SIZE['train'])}, or the split of the data",
+        unset=f"{show(TEST_SIZE)}, or the split of the data",
         panel=DATA,
         flags=("--test", "--test-size"),
     )
@@ -166,3 +164,28 @@ class RunOptions(_Settings):  # type: ignore[misc]
     baseline: bool = option(
         Flag(), "Log-Euclidean linear baseline on the same split", default=True, panel=RUN
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareOptions(DataOptions):
+    """Options of a comparison."""
+
+    repeats: int | None = same(
+        RunOptions,
+        "repeat",
+        help="Number of random splits, with seeds SEED, SEED+1, ...",
+        default=None,
+        unset="10, or 1 for the split of the data",
+        flags=("--repeats", "--repeat"),
+    )
+    test_size: float = same(
+        RunOptions,
+        "test",
+        kind=Number(above=0, below=1),
+        default=0.5,  # the random halves of the paper
+        unset="",
+        flags=("--test-size", "--test"),
+    )
+    seed: int = same(RunOptions, "seed")
+    device: str = same(RunOptions, "device")
+    epochs: int | None = same(RunOptions, "epochs", unset="that of the default recipe")

@@ -1,56 +1,42 @@
-"""The data sets of the paper: where they are published, and how what was obtained is brought in."""
+"""Data sets of the paper: download and import."""
 
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy
 
 from spdnet._checks import require_choice
-from spdnet.data.build import Descriptor, build
+from spdnet._files import atomic_writer
+from spdnet.data.descriptor import Descriptor, build
 from spdnet.data.errors import DataError
 from spdnet.data.io.download import download
 from spdnet.data.io.files import open_files
 from spdnet.data.io.index import Index, read_index
 from spdnet.data.sources import PARTS, Source, matrix_sources, sequence_sources
 
-#: folders of PaSC that are tested on
+#: test folders of PaSC
 _TASKS = dict.fromkeys(("control", "handheld"), "test")
 _AT = "https://data.vision.ee.ethz.ch/zzhiwu/ManifoldNetData/SPDData"
 
 
 @dataclass(frozen=True)
 class Published:
-    """A data set of the paper.
-
-    Attributes
-    ----------
-    title : str
-    url : str
-        Of the SPD matrices that the authors of the paper publish.
-    raw : str
-        What else it can be built from.
-    descriptor : Descriptor
-        Of its sequences.
-    drawn : bool
-        Whether the parts are drawn later, so that sequences are kept as they are.
-    clips : bool
-        Whether numbers at the end of the names of the authors' files are those of clips.
-    """
+    """A data set of the paper."""
 
     title: str
-    url: str
-    raw: str
+    url: str  # of the SPD matrices that the authors publish
+    raw: str  # description of the original data
     descriptor: Descriptor
-    drawn: bool = False
-    clips: bool = False
+    drawn: bool = False  # the split is drawn later, so that the sequences are kept
+    clips: bool = False  # numbers at the end of the authors' file names count clips
 
 
-#: by name; with the whole of each sequence, its clips come to about the paper's counts: 1747 of 557
-#: videos, 18 000 of 1170 sequences, 12 529 of 1180 videos
+#: by name; the sequences with their clips are about as many as in the paper: 1747 of 557 videos,
+#: 18 000 of 1170 sequences, 12 529 of 1180 videos
 PUBLISHED = {
     "afew": Published(
         "AFEW",
@@ -78,7 +64,7 @@ PUBLISHED = {
 
 
 def data_folder() -> Path:
-    """Where data sets are kept: ``$SPDNET_DATA``, or a folder of the user's own cache."""
+    """Return the folder of the data sets: ``$SPDNET_DATA``, or the user's cache."""
     named = os.environ.get("SPDNET_DATA")
     if named:
         return Path(named)
@@ -88,7 +74,7 @@ def data_folder() -> Path:
         found = Path(pooch.os_cache("spdnet"))
     except RuntimeError:  # no home folder
         found = Path()
-    if not found.is_absolute():  # earlier versions of platformdirs leave ~ as it is
+    if not found.is_absolute():  # some versions of platformdirs leave ~ as it is
         raise DataError(
             "data: expected a home folder to keep data sets in, got none; name a folder in the "
             "environment variable SPDNET_DATA"
@@ -97,13 +83,13 @@ def data_folder() -> Path:
 
 
 def data_file(name: str) -> Path:
-    """The file that a data set of the paper is kept in."""
+    """Return the file of a data set of the paper."""
     require_choice("data", "name", name, PUBLISHED)
     return data_folder() / f"{name}.npz"
 
 
 def how_to_get(name: str) -> str:
-    """What to put where, for people."""
+    """Return instructions for getting a data set."""
     known = PUBLISHED[name]
     return (
         f"{known.title} is looked for in {data_file(name)}.\n"
@@ -121,19 +107,9 @@ def fetch(
     on_bytes: Callable[[int, int | None], None] | None = None,
     on_source: Callable[[int, int], None] | None = None,
 ) -> Path:
-    """Download the SPD matrices that the authors publish, and bring them in.
+    """Download and import the SPD matrices that the authors publish; return :func:`data_file`.
 
-    Parameters
-    ----------
-    name : {"afew", "hdm05", "pasc"}
-    on_bytes, on_source : callable, optional
-        Called with what is done and what there is: bytes (None if the server does not tell), and
-        files.
-
-    Returns
-    -------
-    Path
-        See :func:`data_file`.
+    ``on_bytes`` and ``on_source`` are called with the bytes, or files, done and their total.
     """
     require_choice("fetch", "name", name, PUBLISHED)
     _require_new(name)
@@ -148,72 +124,53 @@ def import_dataset(
     index: str | Path | None = None,
     on_source: Callable[[int, int], None] | None = None,
 ) -> Path:
-    """Bring a data set in that was obtained by hand.
+    """Import a data set that was obtained by hand, and return :func:`data_file`.
 
     Parameters
     ----------
     name : {"afew", "hdm05", "pasc"}
     path : path
-        The authors' archive, packed or not; or what it can be built from: see
-        :data:`PUBLISHED`.
+        The authors' archive, packed or not, or the original data: see :data:`PUBLISHED`.
     index : path, optional
-        The authors' index, a ``.mat`` file; found by itself if it lies among the others with
-        ``spddb`` in its name.
+        The authors' index, a ``.mat`` file; by default the file with ``spddb`` in its name.
     on_source : callable, optional
-        Called with how many files are done, and how many there are.
-
-    Returns
-    -------
-    Path
-        See :func:`data_file`.
+        Called with the number of files done and their total.
     """
     require_choice("import", "name", name, PUBLISHED)
     _require_new(name)
-    path, known = Path(path), PUBLISHED[name]
+    path, known, file = Path(path), PUBLISHED[name], data_file(name)
     parts = PARTS | (_TASKS if name == "pasc" else {})
-    about = {
-        "data": known.title,
-        "from": path.name,
-        "made": time.strftime("%Y-%m-%d %H:%M:%S %z"),
-    }
+    made = time.strftime("%Y-%m-%d %H:%M:%S %z")
+    about = {"data": known.title, "from": path.name, "made": made}
+    is_sequences = path.suffix.lower() == ".npz" or not open_files(path).ending_with(".mat", ".npy")
     found = None if index is None else read_index(index)
-    if found is None and not _is_sequences(path):
+    if found is None and not is_sequences:
         found = _own_index(path)
-    if found is not None or not _is_sequences(path):
+    if found is not None or not is_sequences:
         sources = matrix_sources(path, found, clips=known.clips, parts=parts)
-        if _is_matrix(sources[0]):
-            sources = [_tested(source) for source in sources]
-            return build(sources, data_file(name), provenance=about, on_source=on_source)
-    sources = [_tested(source) for source in sequence_sources(path, parts=parts)]
+        if _is_symmetric(sources[0].load()):
+            return build(_val_as_test(sources), file, provenance=about, on_source=on_source)
+    sources = _val_as_test(sequence_sources(path, parts=parts))
     if known.drawn:
-        return _keep_sequences(sources, data_file(name), on_source)
-    return build(sources, data_file(name), known.descriptor, provenance=about, on_source=on_source)
+        return _write_sequences(sources, file, on_source)
+    return build(sources, file, known.descriptor, provenance=about, on_source=on_source)
 
 
 def _require_new(name: str) -> None:
     file = data_file(name)
     if file.exists():
         raise FileExistsError(
-            f"data: expected no {name} yet, but {file} is there; delete it to bring in another"
+            f"data: expected no {name} yet, but {file} is there; delete it to import another"
         )
 
 
-def _is_sequences(path: Path) -> bool:
-    """Whether it can be nothing but sequences."""
-    if path.suffix.lower() == ".npz":
-        return True
-    return not open_files(path).ending_with(".mat", ".npy")
-
-
-def _is_matrix(source: Source) -> bool:
-    """Whether it holds a symmetric matrix rather than features of frames."""
-    values = source.load()
+def _is_symmetric(values: Any) -> bool:
+    """Return True for a symmetric matrix, False for features of frames."""
     square = values.ndim == 2 and values.shape[0] == values.shape[1] and values.dtype.kind in "biuf"
     return bool(square and numpy.allclose(values, values.T, equal_nan=True))
 
 
 def _own_index(path: Path) -> Index | None:
-    """The index among the files themselves."""
     files = open_files(path)
     named = [p for p in files.ending_with(".mat") if "spddb" in p[-1].lower()]
     if not named:
@@ -226,19 +183,15 @@ def _own_index(path: Path) -> Index | None:
     return read_index(files.read(named[0]), "/".join(named[0]))
 
 
-def _tested(source: Source) -> Source:
-    """Validation data count as test data, as in the paper."""
-    if source.split != "val":
-        return source
-    return Source(source.name, source.load, source.y, "test", source.group)
+def _val_as_test(sources: Sequence[Source]) -> list[Source]:
+    """Use validation data as test data, as the paper does."""
+    return [replace(s, split="test") if s.split == "val" else s for s in sources]
 
 
-def _keep_sequences(
-    sources: Sequence[Source],
-    file: Path,
-    on_source: Callable[[int, int], None] | None,
+def _write_sequences(
+    sources: Sequence[Source], file: Path, on_source: Callable[[int, int], None] | None
 ) -> Path:
-    """All frames one after another in one file."""
+    """Write the frames of all sequences one after another."""
     frames: list[Any] = []
     for i, source in enumerate(sources, 1):
         frames.append(source.load())
@@ -261,11 +214,6 @@ def _keep_sequences(
         "name": numpy.array([source.name for source in sources]),
     }
     file.parent.mkdir(parents=True, exist_ok=True)
-    draft = file.with_name(f".{file.name}.{os.getpid()}.part")
-    try:
-        with draft.open("wb") as handle:
-            numpy.savez(handle, **arrays)  # type: ignore[arg-type]
-        draft.replace(file)
-    finally:
-        draft.unlink(missing_ok=True)
+    with atomic_writer(file) as handle:
+        numpy.savez(handle, **arrays)  # type: ignore[arg-type]
     return file

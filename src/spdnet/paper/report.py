@@ -1,27 +1,15 @@
-"""The report of a reproduction: the paper's figures beside ours."""
+"""Report of a reproduction."""
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from spdnet._files import atomic_write
 from spdnet.data.names import printable
-from spdnet.paper import ReproductionFolder
-from spdnet.paper.tables import (
-    epoch_seconds,
-    heading,
-    measure_name,
-    notes,
-    our_figure,
-    paper_figure,
-    paper_seconds,
-    shown_measures,
-    sizes,
-)
-from spdnet.runs.report import figures
+from spdnet.paper import figures
+from spdnet.paper.folder import ReproductionFolder
+from spdnet.paper.results import ExperimentResults
 from spdnet.runs.report.figures import Picture
-from spdnet.runs.report.render import Table, environment_table, named, render, results_of
-from spdnet.runs.run_folder import write
+from spdnet.runs.report.render import render, results_of
 
 
 def write_reproduction(folder: ReproductionFolder) -> Path:
@@ -39,76 +27,32 @@ def write_reproduction(folder: ReproductionFolder) -> Path:
     'report.html'
     """
     found, environment = folder.results(), folder.environment()
-    name = folder.path.resolve().name
     with results_of(folder.results_file):
-        plots = [_plots(found, experiment) for experiment in found["experiments"]]
+        plots = [_plots(found.heading(each), each) for each in found.experiments]
         page = render(
             "reproduction.html",
-            title=f"{name}: {found['title']}",
-            heading=found["title"],
-            experiments=[
-                _experiment(found, *each) for each in zip(found["experiments"], plots, strict=True)
-            ],
-            settings=named({k: v for k, v in found.items() if k not in ("experiments", "title")}),
-            environment=environment_table(environment),
+            title=f"{folder.path.resolve().name}: {found.title}",
+            heading=found.title,
+            found=found,
+            experiments=list(zip(found.experiments, plots, strict=True)),
+            settings=found.settings,
+            environment=environment,
         )
-        files = {
-            re.sub(r"[^\w-]+", "-", f"{experiment['data']}-{name}"): picture
-            for experiment, pictures in zip(found["experiments"], plots, strict=True)
-            for name, picture in pictures.items()
-        }
-    for name, picture in files.items():
-        write(folder.path / f"{name}.svg", printable(picture.svg, "\n") + "\n")
-    write(folder.report_file, page)
+    for experiment, pictures in zip(found.experiments, plots, strict=True):
+        for name, picture in pictures.items():
+            file = re.sub(r"[^\w-]+", "-", f"{experiment.data}-{name}")
+            atomic_write(folder.path / f"{file}.svg", printable(picture.svg, "\n") + "\n")
+    atomic_write(folder.report_file, page)
     return folder.report_file
 
 
-def _plots(found: dict[str, Any], experiment: dict[str, Any]) -> dict[str, Picture]:
+def _plots(title: str, experiment: ExperimentResults) -> dict[str, Picture]:
     """Draw the figures, by the names of their files."""
-    title, rows = heading(found, experiment), experiment["rows"]
-    plots = {}
-    for measure in shown_measures(experiment):
+    rows = experiment.rows
+    plots: dict[str, Picture | None] = {}
+    for measure in experiment.shown_measures:
         plots[measure] = figures.beside_the_paper(rows, measure, title)
         plots[f"roc-{measure}"] = figures.verification(rows, measure, title)
     for key in ("loss", "test_accuracy"):
         plots[f"curves-{key.replace('_', '-')}"] = figures.training_curves(rows, key, title)
     return {name: picture for name, picture in plots.items() if picture is not None}
-
-
-@dataclass(frozen=True)
-class _Experiment:
-    """What the page shows of one experiment."""
-
-    title: str
-    sizes: str
-    warnings: list[str]
-    table: Table
-    notes: list[str]
-    points: list[Picture]
-    curves: list[Picture]
-
-
-def _experiment(
-    found: dict[str, Any], experiment: dict[str, Any], plots: dict[str, Picture]
-) -> _Experiment:
-    measures = shown_measures(experiment)
-    head = ["method"]
-    for measure in measures:
-        head += [f"{measure_name(measure)}, paper", "ours"]
-    rows = []
-    for row in experiment["rows"]:
-        cells = [row["title"]]
-        for measure in measures:
-            cells += [paper_figure(row, measure), our_figure(row, measure)]
-        rows.append((*cells, epoch_seconds(row), paper_seconds(experiment, row)))
-    standin = experiment["standin"]
-    curves = {name: p for name, p in plots.items() if name.startswith(("curves", "roc"))}
-    return _Experiment(
-        title=experiment["what"] if standin else experiment["data"],
-        sizes=sizes(found, experiment),
-        warnings=[heading(found, experiment)] if standin else [],
-        table=Table(rows, (*head, "s per epoch", "paper"), "plain numbers"),
-        notes=notes(experiment),
-        points=[p for name, p in plots.items() if name not in curves],
-        curves=list(curves.values()),
-    )

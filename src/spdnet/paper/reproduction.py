@@ -1,35 +1,26 @@
-"""What an experiment of the paper is: recipes as TOML files, and what a person may change."""
+"""Experiments of the paper, described by TOML files, and the settings of a reproduction."""
 
 import tomllib
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any
+from typing import Literal
 
 from spdnet._checks import require_choice, require_count, require_number
 from spdnet.data import Descriptor
 from spdnet.options.option import check_options, document, same
 from spdnet.options.run import RunOptions
 from spdnet.paper.published import PUBLISHED
+from spdnet.runs.record import Record
 
 EXPERIMENTS = ("afew", "hdm05", "pasc", "no-logeig", "epsilon", "convergence")
-PROTOCOLS = ("fixed", "random-halves", "verification")
 SCORES = ("features", "logits")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Row:
+@dataclass(frozen=True)
+class Row(Record):
     """One network of a table.
 
-    Attributes
-    ----------
-    title : str
-    dims : tuple of int
-        For the data of the paper; others have theirs in the same ratios.
-    paper : dict
-        What the paper reports, in percent.
-    eps : float, optional
-    log : bool
-        Whether the network has a LogEig.
+    ``dims`` are those for the data of the paper; ``paper`` holds what it reports, in percent.
     """
 
     title: str
@@ -40,53 +31,58 @@ class Row:
 
     @property
     def is_timed(self) -> bool:
-        """Whether it is the network of which the paper tells the time."""
+        """True if the paper reports the time of this network."""
         return len(self.dims) == 4 and self.log and self.eps in (None, 1e-4)
 
     def dims_for(self, n: int) -> tuple[int, ...]:
-        """Sizes in the same ratios for matrices of size ``n``, never below 2."""
+        """Return sizes in the same ratios for matrices of size ``n``, at least 2."""
         if n == self.dims[0]:
             return self.dims
         return n, *(min(n, max(2, round(n * d / self.dims[0]))) for d in self.dims[1:])
 
 
-@dataclass(frozen=True, kw_only=True)
-class Experiment:
-    """One data set with a protocol, and the rows of its table.
+@dataclass(frozen=True)
+class Baseline(Record):
+    """Another method of a table, by its name in :data:`spdnet.runs.methods.METHODS`."""
 
-    Attributes
-    ----------
-    data : str
-        A name of :data:`spdnet.paper.published.PUBLISHED`.
-    protocol : {"fixed", "random-halves", "verification"}
-    epochs, repeats : int
-    minutes : float
-        That an epoch of SPDNet-3BiRe takes in the paper.
-    rows : tuple of Row
-    baselines : tuple of dict
-        ``method``, a name of :data:`METHODS`, and ``paper``.
-    cited : tuple of dict
-        ``title`` and ``paper`` of methods that are not run, and ``why``.
+    method: str
+    paper: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Cited(Record):
+    """A method of a table that is not run, and why."""
+
+    title: str
+    paper: dict[str, float]
+    why: str
+
+
+@dataclass(frozen=True)
+class Experiment(Record):
+    """One data set of :data:`spdnet.paper.published.PUBLISHED`, a protocol, and a table.
+
+    ``minutes`` is the time of an epoch of SPDNet-3BiRe in the paper.
     """
 
     data: str
-    protocol: str
+    protocol: Literal["fixed", "random-halves", "verification"]
     epochs: int
     minutes: float
     rows: tuple[Row, ...]
     repeats: int = 1
-    baselines: tuple[dict[str, Any], ...] = ()
-    cited: tuple[dict[str, Any], ...] = ()
+    baselines: tuple[Baseline, ...] = ()
+    cited: tuple[Cited, ...] = ()
 
     @property
     def descriptor(self) -> Descriptor:
-        """Of sequences, where there are any."""
+        """Descriptor of sequences."""
         return PUBLISHED[self.data].descriptor
 
     @property
     def measures(self) -> list[str]:
-        """What is measured: the accuracy, or the verification rates of the tasks."""
-        return [name for name in self.rows[0].paper if name != "deviation"]
+        """The accuracy, or the verification rates of the tasks."""
+        return [name for name in self.rows[0].paper if name != "std"]
 
 
 @document()
@@ -99,7 +95,7 @@ class Reproduction:
     experiment : {"afew", "hdm05", "pasc", "no-logeig", "epsilon", "convergence"}
         Name of the experiment.
     standin : str, optional
-        Other data in place of the paper's: ``digits``, ``generated``, or a file of sequences or of
+        Data used in place of the paper's: ``digits``, ``generated``, or a file of sequences or
         matrices.
     quick : bool
         Train for two epochs on a few sequences, to test that everything runs. The results are
@@ -109,11 +105,11 @@ class Reproduction:
     classes : int, optional
         Number of classes to keep, those with the most sequences. Most later work on HDM05 uses 117.
     root : int, optional
-        Joint that positions are relative to. Absolute positions if not given, as in the paper.
+        Joint that positions are relative to; absolute positions, as in the paper, if not given.
     clips : bool
-        Whether training sequences are cut into clips.
+        Cut training sequences into clips.
     score : {"features", "logits"}
-        What verification compares: the output of LogEig, or the logits.
+        Input of verification: the output of LogEig, or the logits.
     {options}
 
     Examples
@@ -154,20 +150,22 @@ class Reproduction:
 
     @property
     def title(self) -> str:
-        """Of the recipe."""
-        return str(_read(self.experiment)["title"])
+        """Title of the experiment."""
+        return self._description.title
 
-    def experiments(self) -> list[Experiment]:
-        """The experiments of the recipe."""
-        return [_experiment(table) for table in _read(self.experiment)["experiments"]]
+    def experiments(self) -> tuple[Experiment, ...]:
+        """Return the parts of the experiment, one for each data set."""
+        return self._description.experiments
+
+    @property
+    def _description(self) -> "_Description":
+        file = files("spdnet.paper").joinpath("experiments", f"{self.experiment}.toml")
+        return _Description.from_json(tomllib.loads(file.read_text("utf-8")), file.name)
 
 
-def _read(name: str) -> dict[str, Any]:
-    text = files("spdnet.paper").joinpath("experiments", f"{name}.toml").read_text("utf-8")
-    return tomllib.loads(text)
+@dataclass(frozen=True)
+class _Description(Record):
+    """Contents of a TOML file."""
 
-
-def _experiment(table: dict[str, Any]) -> Experiment:
-    rows = tuple(Row(**{**row, "dims": tuple(row["dims"])}) for row in table["rows"])
-    lists = {name: tuple(table.get(name, ())) for name in ("baselines", "cited")}
-    return Experiment(**{**table, **lists, "rows": rows})
+    title: str
+    experiments: tuple[Experiment, ...]

@@ -3,50 +3,105 @@
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy
 from numpy.typing import NDArray
 from sklearn.model_selection import GridSearchCV, StratifiedGroupKFold, StratifiedKFold
 
+from spdnet._files import atomic_write
+from spdnet.data import Split
 from spdnet.runs.methods import Method, Where
+from spdnet.runs.record import Record
 from spdnet.training.device import threads_for
 
-_FOLDS = 3  # of a search
-Score = Callable[[Any, Any], dict[str, float]]
+_FOLDS = 3  # of the search
 
 
 @dataclass(frozen=True)
-class Task:
-    """What a method is fitted to and scored on."""
+class RocCurve(Record):
+    """Verification rate at false acceptance rates."""
 
-    X: Any
-    codes: NDArray[numpy.int64]
-    held: NDArray[numpy.bool_]
-    groups: NDArray[Any] | None
+    far: tuple[float, ...]
+    rate: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Score(Record):
+    """Scores by name: the accuracy, or the verification rate of each task with its ROC."""
+
+    values: dict[str, float]
+    roc: dict[str, RocCurve] = field(default_factory=dict)
+    equal_error: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell(Record):
+    """Score, or error, of one method in one repeat; ``parameters`` are those of the search."""
+
+    score: Score | None
+    error: str | None = None
+    fit_seconds: float = 0.0
+    predict_seconds: float = 0.0
+    parameters: dict[str, Any] = field(default_factory=dict)
+    device: str = "cpu"
+    warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if (self.score is None) == (self.error is None):
+            raise ValueError("expected either a score or an error")
+
+    @classmethod
+    def find(cls, file: Path, *measures: str) -> "Cell | None":
+        """Read a cell from a file; None if it is missing, damaged or failed, or lacks a measure."""
+        try:
+            cell = cls.load(file, "")
+        except (FileNotFoundError, ValueError):
+            return None
+        return cell if cell.score and {*measures} <= cell.score.values.keys() else None
+
+    def write(self, file: Path) -> None:
+        """Write the cell to a file."""
+        file.parent.mkdir(parents=True, exist_ok=True)
+        atomic_write(file, self.to_text())
 
 
 def fit_and_score(
-    method: Method, task: Task, where: Where, tune: bool = False, score: Score | None = None
-) -> dict[str, Any]:
-    """Fit and score once; an error is what was found.
+    method: Method,
+    X: Any,
+    split: Split,
+    where: Where,
+    *,
+    groups: NDArray[Any] | None = None,
+    tune: bool = False,
+    score: Callable[[Any, Any], Score] | None = None,
+    notes: tuple[str, ...] = (),
+) -> Cell:
+    """Fit and score a method once; an exception becomes the error of the cell.
 
     Parameters
     ----------
     method : Method
-    task : Task
+    X : array or list
+        Matrices, sets or images, as the method takes them.
+    split : Split
+        With a training set and a test set.
     where : Where
+    groups : array, optional
+        Groups that the search keeps together.
     tune : bool
-        Search the method's few parameters on the training part first.
+        Search the parameters of the method on the training set first.
     score : callable, optional
-        From the fitted estimator and the matrices that were held out to scores by name; the
-        accuracy when not given.
+        Maps the fitted estimator and the test matrices to a score; the accuracy by default.
+    notes : tuple of str
+        Kept in the cell.
     """
-    X, codes = task.X, task.codes
-    learn, test = numpy.flatnonzero(~task.held), numpy.flatnonzero(task.held)
-    groups = None if task.groups is None else task.groups[learn]
-    found: dict[str, Any] = {"error": None, "parameters": {}, "device": where.device}
+    codes, train, test = split.codes, split.parts["train"], split.parts["test"]
+    groups = None if groups is None else groups[train]
+    found: dict[str, Any] = {}
     with warnings.catch_warnings(record=True) as caught, threads_for(where.n):
         warnings.simplefilter("always")
         try:
@@ -54,26 +109,29 @@ def fit_and_score(
             grid = method.grid(where.n) if tune else {}
             more = {}
             if grid:
-                estimator = _search(estimator, grid, codes[learn], groups, where.seed)
+                estimator = _search(estimator, grid, codes[train], groups, where.seed)
                 more = {} if groups is None else {"groups": groups}
             started = time.perf_counter()
-            estimator.fit(_some(X, learn), codes[learn], **more)
+            estimator.fit(_take(X, train), codes[train], **more)
             fitted = time.perf_counter()
             if score is None:
-                predicted = estimator.predict(_some(X, test))
-                scores = {"accuracy": float(numpy.mean(predicted == codes[test]))}
+                predicted = estimator.predict(_take(X, test))
+                scored = Score({"accuracy": float(numpy.mean(predicted == codes[test]))})
             else:
-                scores = score(estimator, _some(X, test))
-            found["predict_seconds"] = time.perf_counter() - fitted
-            found["fit_seconds"] = fitted - started
-            found |= scores
-            if grid:
-                found["parameters"] = {k: _plain(v) for k, v in estimator.best_params_.items()}
-        except Exception as error:  # reported in its cell; the other methods go on
-            found |= {"error": f"{type(error).__name__}: {error}"}
+                scored = score(estimator, _take(X, test))
+            found = {
+                "score": scored,
+                "fit_seconds": fitted - started,
+                "predict_seconds": time.perf_counter() - fitted,
+                "parameters": {k: _plain(v) for k, v in estimator.best_params_.items()}
+                if grid
+                else {},
+            }
+        except Exception as error:  # reported in its cell; the other methods continue
+            found = {"score": None, "error": f"{type(error).__name__}: {error}"}
     texts = [f"{w.category.__name__}: {w.message}" for w in caught]
-    found["warnings"] = list(dict.fromkeys(texts))[:5]
-    return found
+    distinct = tuple(dict.fromkeys(texts))[:5]
+    return Cell(**found, device=where.device, warnings=distinct, notes=notes)
 
 
 def _search(
@@ -83,7 +141,7 @@ def _search(
     groups: NDArray[Any] | None,
     seed: int,
 ) -> GridSearchCV:
-    """Folds that keep groups whole where the test part does."""
+    """Return a search whose folds keep groups together."""
     fewest = int(numpy.sort(numpy.bincount(codes))[-2])  # two classes in every fold
     most = fewest if groups is None else min(fewest, len(numpy.unique(groups)))
     if most < 2:
@@ -95,7 +153,7 @@ def _search(
     return GridSearchCV(estimator, grid, cv=folds, error_score="raise")
 
 
-def _some(X: Any, index: NDArray[numpy.int64]) -> Any:
+def _take(X: Any, index: NDArray[numpy.int64]) -> Any:
     return [X[i] for i in index] if isinstance(X, list) else X[index]
 
 

@@ -1,7 +1,7 @@
-"""The methods of a comparison, by name."""
+"""Registry of the methods of a comparison."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from sklearn.pipeline import make_pipeline
@@ -25,17 +25,9 @@ from spdnet.training import choose_dims
 
 @dataclass(frozen=True)
 class Where:
-    """What a method is made for.
+    """Conditions of an estimator: matrices of size ``n``, a seed, a device.
 
-    Parameters
-    ----------
-    n : int
-        Size of the matrices.
-    seed : int
-    device : str
-        ``"cpu"`` or a CUDA device.
-    epochs : int, optional
-        Of the networks; those of the default recipe when not given.
+    ``epochs`` are those of networks; None for those of the default recipe.
     """
 
     n: int
@@ -51,36 +43,38 @@ class Method:
     Parameters
     ----------
     title : str
-        As in a table.
+        Name in tables.
     make : callable
-        A new estimator for :class:`Where`.
+        Returns a new estimator for a :class:`Where`.
     grid : callable
-        Candidates for ``--tune``, by the size of the matrices.
+        Returns the candidates for ``--tune`` for a size of the matrices.
     takes : {"matrices", "sets", "images"}
-        What it is fitted to: SPD matrices, sets of vectors (the columns of signals), or images.
-    dims : callable, optional
-        Of a network: its sizes, by that of the matrices.
+        Input: SPD matrices, sets of vectors (the columns of signals), or images.
+    dims : callable
+        Returns the sizes of a network for a size of the matrices, None for other methods.
     """
 
     title: str
     make: Callable[[Where], Any]
-    grid: Callable[[int], dict[str, list[Any]]] = field(default=lambda n: {})
+    grid: Callable[[int], dict[str, list[Any]]] = lambda n: {}
     takes: str = "matrices"
-    dims: Callable[[int], tuple[int, ...]] | None = None
+    dims: Callable[[int], tuple[int, ...] | None] = lambda n: None
 
 
 def _spdnet(n_bimaps: int) -> Method:
-    def dims(n: int) -> tuple[int, ...]:
-        return choose_dims(n, n_bimaps)
-
     def make(w: Where) -> SPDNetClassifier:
-        return SPDNetClassifier(dims(w.n), epochs=w.epochs, random_state=w.seed, device=w.device)
+        dims = choose_dims(w.n, n_bimaps)
+        return SPDNetClassifier(dims, epochs=w.epochs, random_state=w.seed, device=w.device)
 
-    title = f"SPDNet-{n_bimaps}BiRe"
-    return Method(title, make, lambda n: {"lr": [0.003, 0.01, 0.03]}, dims=dims)
+    return Method(
+        f"SPDNet-{n_bimaps}BiRe",
+        make,
+        lambda n: {"lr": [0.003, 0.01, 0.03]},
+        dims=lambda n: choose_dims(n, n_bimaps),
+    )
 
 
-def _neighbour(metric: str, title: str) -> Method:
+def _neighbor(metric: str, title: str) -> Method:
     return Method(
         f"NN, {title}",
         lambda w: NearestNeighbor(metric, device=w.device),
@@ -89,11 +83,9 @@ def _neighbour(metric: str, title: str) -> Method:
 
 
 def _log_euclidean(method: str, title: str) -> Method:
-    C = [0.01, 0.1, 1.0, 10.0, 100.0] if method != "lda" else []
+    C = {"C": [0.01, 0.1, 1.0, 10.0, 100.0]} if method != "lda" else {}
     return Method(
-        f"log-Euclidean {title}",
-        lambda w: LogEuclideanClassifier(method=method),
-        lambda n: {"C": C} if C else {},
+        f"log-Euclidean {title}", lambda w: LogEuclideanClassifier(method=method), lambda n: C
     )
 
 
@@ -101,14 +93,18 @@ def _spdml(metric: str, title: str) -> Method:
     return Method(
         f"SPDML-{title}",
         lambda w: SPDML(metric, random_state=w.seed, device=w.device),
-        lambda n: {"n_components": sorted({max(1, n // 4), max(1, n // 2)}), "k_w": [3, 8]},
+        lambda n: {"n_components": _halves(n), "k_w": [3, 8]},
     )
 
 
+def _halves(n: int) -> list[int]:
+    return sorted({max(1, n // 4), max(1, n // 2)})
+
+
 METHODS: dict[str, Method] = {
-    "nn-log-euclidean": _neighbour("log_euclidean", "log-Euclidean"),
-    "nn-affine-invariant": _neighbour("affine_invariant", "affine-invariant"),
-    "nn-stein": _neighbour("stein", "Stein"),
+    "nn-log-euclidean": _neighbor("log_euclidean", "log-Euclidean"),
+    "nn-affine-invariant": _neighbor("affine_invariant", "affine-invariant"),
+    "nn-stein": _neighbor("stein", "Stein"),
     "mdm": Method(
         "minimum distance to mean",
         lambda w: MinimumDistanceToMean("affine_invariant"),
@@ -125,9 +121,7 @@ METHODS: dict[str, Method] = {
     ),
     "cdl": Method("CDL", lambda w: CDL(), lambda n: {"reg": [10.0**e for e in range(-2, 5)]}),
     "cdl-pls": Method(
-        "CDL-PLS",
-        lambda w: CDL("pls"),
-        lambda n: {"n_components": [None, 5, 10, 20, 40]},
+        "CDL-PLS", lambda w: CDL("pls"), lambda n: {"n_components": [None, 5, 10, 20, 40]}
     ),
     "leml": Method(
         "LEML",
@@ -142,7 +136,7 @@ METHODS: dict[str, Method] = {
         lambda w: make_pipeline(
             SPDML("stein", random_state=w.seed, device=w.device), RSR(device=w.device)
         ),
-        lambda n: {"spdml__n_components": sorted({max(1, n // 4), max(1, n // 2)})},
+        lambda n: {"spdml__n_components": _halves(n)},
     ),
     "herml": Method(
         "HERML",

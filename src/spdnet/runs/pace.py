@@ -1,23 +1,15 @@
-"""How long work still takes."""
+"""Estimate of the remaining time."""
 
 import time
 
-_WORTH_SAYING = 10.0  # seconds
-
 
 class Pace:
-    """Steps of about the same length: after each, how long the others will take.
-
-    Parameters
-    ----------
-    total : int
-        Steps, those that need not be done again included.
+    """Estimate the remaining time of ``total`` steps of about the same length.
 
     Examples
     --------
     >>> from spdnet.runs.pace import Pace
-    >>> pace = Pace(3)
-    >>> pace.after(1)  # nothing to say about so short a time
+    >>> Pace(3).after(1)  # too short to be worth a message
     ''
     """
 
@@ -27,20 +19,17 @@ class Pace:
         self._taken: list[float] = []
 
     def after(self, done: int, *, counts: bool = True) -> str:
-        """What is left after a step, such as ``", about 4 min left"``; a step that was found done
-        does not count.
-        """
+        """Return for example ``", about 4 min left"``; steps done before do not count."""
         now = time.monotonic()
         if counts:
             self._taken.append(now - self._began)
         self._began = now
-        if not self._taken:
-            return ""
-        return time_left(sum(self._taken) / len(self._taken) * (self.total - done))
+        mean = sum(self._taken) / max(1, len(self._taken))
+        return time_left(mean * (self.total - done))
 
 
 def time_left(seconds: float) -> str:
-    """In words, to be appended; nothing where it is not worth saying.
+    """Format the remaining time as the end of a sentence; empty if it is short.
 
     Examples
     --------
@@ -48,7 +37,7 @@ def time_left(seconds: float) -> str:
     >>> time_left(4), time_left(61), time_left(600), time_left(9000)
     ('', ', about 61 s left', ', about 10 min left', ', about 2.5 h left')
     """
-    if seconds < _WORTH_SAYING:
+    if seconds < 10:
         return ""
     if seconds < 100:
         return f", about {seconds:.0f} s left"

@@ -1,156 +1,236 @@
-"""What a run found: scores of its parts, by class, the baseline, spectra."""
+"""Results of a training run: the schema of ``results.json``."""
 
-import math
-import time
-import warnings
-from collections import Counter
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, field, fields
+from typing import Literal
 
 import numpy
-import torch
-from numpy.typing import NDArray
-from sklearn.exceptions import ConvergenceWarning
-from torch import Tensor
-from torch.nn.functional import cross_entropy
 
-from spdnet.baselines import LogEuclideanClassifier
-from spdnet.baselines.estimator import subsample
-from spdnet.data import StoredArray
-from spdnet.data.io.readers import IN_MEMORY
+from spdnet import metrics
 from spdnet.runs.confusion import Confusion
-from spdnet.nn import BiMap, CovPool
-from spdnet.nn.layer import SPDLayer
+from spdnet.runs.record import Record
 
-BASELINE = "log-Euclidean logistic regression"
-
-
-def score(logits: Tensor, y: NDArray[numpy.int64]) -> dict[str, Any]:
-    """Number of matrices, loss and accuracy."""
-    target = torch.from_numpy(y)
-    return {
-        "n": len(y),
-        "loss": cross_entropy(logits.double(), target).item(),
-        "accuracy": float(numpy.mean(logits.argmax(-1).numpy() == y)),
-    }
+Part = Literal["train", "val", "test"]
+PART_TITLES: dict[str, str] = {"train": "training", "val": "validation", "test": "test"}
 
 
-def by_class(logits: Tensor, y: NDArray[numpy.int64], classes: list[str]) -> dict[str, Any]:
-    """Confusion counts, and precision, recall and F1 of each class.
+@dataclass(frozen=True)
+class Spread(Record):
+    """Mean and standard deviation over repeats; ``std`` of a single value is None.
 
-    A class that is never predicted has no precision, one that does not occur has no recall: None.
+    ``values`` has one entry per repeat, None for a repeat that failed or was not run.
+
+    Examples
+    --------
+    >>> from spdnet.runs.results import Spread
+    >>> Spread.of([0.25, None, 0.75]).mean
+    0.5
+    >>> str(Spread.of([0.5]))
+    '50.00'
     """
-    counts = Confusion.of(y, logits.argmax(-1).numpy(), len(classes))
-    table = [
-        {"class": name, "n": int(n)}
-        | {
-            key: None if math.isnan(value) else value
-            for key, value in zip(("precision", "recall", "f1"), values, strict=True)
-        }
-        for name, (n, *values) in zip(classes, counts.per_class().tolist(), strict=True)
-    ]
-    return {"confusion": counts.as_dict(), "per_class": table}
+
+    mean: float
+    std: float | None
+    values: tuple[float | None, ...]
+
+    @classmethod
+    def of(cls, values: Sequence[float | None]) -> "Spread":
+        """Compute mean and standard deviation of the values that are not None."""
+        known = [value for value in values if value is not None]
+        mean, std = metrics.spread(known)
+        return cls(mean, std if len(known) > 1 else None, tuple(values))
+
+    @property
+    def known(self) -> list[float]:
+        """The values that are not None."""
+        return [value for value in self.values if value is not None]
+
+    def percent(self, sign: str = "±") -> str:
+        """Return for example ``"97.10 ± 0.52"``."""
+        text = f"{100 * self.mean:.2f}"
+        return text if self.std is None else f"{text} {sign} {100 * self.std:.2f}"
+
+    __str__ = percent
 
 
-def baseline(
-    X: NDArray[Any] | StoredArray, y: NDArray[Any], parts: dict[str, NDArray[numpy.int64]]
-) -> dict[str, Any]:
-    """The log-Euclidean linear classifier on the same parts.
+@dataclass(frozen=True)
+class PartScore(Record):
+    """Score on the training, validation or test set; ``groups`` is the number of its groups."""
 
-    Where the matrices do not fit in memory it is fitted to as many of the training part as do, each
-    class in its share; ``fitted`` tells how many.
+    n: int
+    loss: float
+    accuracy: float
+    groups: int | None = None
+
+
+@dataclass(frozen=True)
+class ClassScore(Record):
+    """Scores of one class; None if the class is never predicted or does not occur."""
+
+    label: str = field(metadata={"key": "class"})
+    n: int
+    precision: float | None
+    recall: float | None
+    f1: float | None
+
+
+@dataclass(frozen=True)
+class LayerSpectrum(Record):
+    """Eigenvalues of the output of a layer in descending order: percentiles 5, 50 and 95.
+
+    ``clipped`` is the fraction of the eigenvalues that a ReEig raised, None for other layers.
     """
-    started, train = time.perf_counter(), parts["train"]
-    if isinstance(X, StoredArray):
-        codes = numpy.unique(y[train], return_inverse=True)[1]
-        train = train[subsample(codes, max(1, IN_MEMORY // 2 * len(X) // X.nbytes))]
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        model = LogEuclideanClassifier().fit(X[train], y[train])
-    converged = not any(issubclass(w.category, ConvergenceWarning) for w in caught)
-    for warning in caught:
-        if not issubclass(warning.category, ConvergenceWarning):
-            warnings.warn_explicit(
-                warning.message, warning.category, warning.filename, warning.lineno
-            )
-    right = {
-        name: [
-            model.predict(X[i]) == y[i] for i in numpy.split(index, range(1024, len(index), 1024))
-        ]
-        for name, index in {**parts, "train": train}.items()
-        if len(index)
-    }
-    return {
-        "name": BASELINE,
-        "accuracy": {name: float(numpy.concatenate(v).mean()) for name, v in right.items()},
-        "fitted": len(train),
-        "converged": converged,
-        "seconds": time.perf_counter() - started,
-    }
+
+    layer: str
+    low: tuple[float, ...]
+    median: tuple[float, ...]
+    high: tuple[float, ...]
+    clipped: float | None = None
+
+    def __post_init__(self) -> None:
+        if not len(self.low) == len(self.median) == len(self.high) > 0:
+            raise ValueError(f"expected as many low as median and high values of {self.layer!r}")
 
 
-@torch.no_grad()
-def layer_spectra(model: torch.nn.Module, *inputs: Tensor) -> list[dict[str, Any]]:
-    """Eigenvalues of the data and of what comes out of each layer, descending.
+@dataclass(frozen=True)
+class Orthonormality(Record):
+    """Shape of a Stiefel weight, and the largest entry of :math:`|W^T W - I|`."""
 
-    Of each place in the order: the median over the matrices, and their 5 and 95 percent quantiles;
-    of each ReEig also ``clipped``, the share of the eigenvalues that it raised.
+    layer: str
+    shape: tuple[int, ...]
+    gap: float
 
-    Parameters
-    ----------
-    model : Module
-        In evaluation mode.
-    *inputs : Tensor
-        What it is called with; the first are matrices or signals.
+
+@dataclass(frozen=True)
+class BaselineScore(Record):
+    """Score of the log-Euclidean linear classifier, fitted to ``fitted`` training matrices."""
+
+    name: str
+    accuracy: dict[Part, float]
+    fitted: int
+    converged: bool
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Seconds(Record):
+    """Wall-clock time of the steps of a run."""
+
+    training: float
+    evaluation: float
+    baseline: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary(Record):
+    """Base of the results of one training, and of several.
+
+    ``scored`` is the part that the result refers to: the test set if there is one. ``chance`` is
+    the accuracy of always predicting the most frequent class. For ``linear`` and ``structure`` see
+    :mod:`spdnet.runs.findings`.
     """
-    outputs: list[tuple[str, Tensor, Tensor]] = []  # the layer, what it was given, what it made
 
-    def note(layer: torch.nn.Module, given: tuple[Any, ...], made: Any) -> None:
-        if isinstance(made, Tensor) and made.ndim > 2 and made.shape[-1] == made.shape[-2]:
-            outputs.append((type(layer).__name__, given[0], made))
+    data: str
+    signals: bool
+    scored: Part
+    chance: float
+    classes: tuple[str, ...]
+    confusion: Confusion
+    network: str
+    dims: tuple[int, ...]
+    notes: tuple[str, ...] = ()
+    linear: bool = False
+    structure: str = ""
 
-    layers = [m for m in model.modules() if isinstance(m, (SPDLayer, CovPool))]
-    hooks = [layer.register_forward_hook(note) for layer in layers]
-    try:
-        model(*inputs, check=False)
-    finally:
-        for hook in hooks:
-            hook.remove()
-    spectra: list[dict[str, Any]] = []
-    X = inputs[0]
-    if X.shape[-1] == X.shape[-2] and not any(name == "CovPool" for name, _, _ in outputs):
-        spectra.append({"layer": "input", **_quantiles(_eigenvalues(X))})
-    total = Counter(name for name, _, _ in outputs)
-    number: Counter[str] = Counter()
-    for name, given, made in outputs:
-        number[name] += 1
-        repeated = total[name] > 1 or name in ("BiMap", "ReEig")
-        s = _eigenvalues(made)
-        row = {"layer": f"{name} {number[name]}" if repeated else name, **_quantiles(s)}
-        if name == "ReEig":
-            raised = s > _eigenvalues(given) * (1 + 1e-9)
-            row["clipped"] = raised.double().mean().item()
-        spectra.append(row)
-    return spectra
+    def __post_init__(self) -> None:
+        if self.confusion.n_classes != len(self.classes):
+            raise ValueError(f"expected counts of {len(self.classes)} classes in confusion")
 
 
-def _eigenvalues(X: Tensor) -> Tensor:
-    """``(N, n)``, descending, of all matrices."""
-    n = X.shape[-1]
-    return torch.linalg.eigvalsh(X.double().cpu().reshape(-1, n, n)).flip(-1)
+@dataclass(frozen=True, kw_only=True)
+class RunResults(Summary):
+    """Results of one training.
+
+    ``spectra`` are those of the first ``spectra_of`` matrices of the scored part, and
+    ``raised_in_training`` the fractions of the eigenvalues that the ReEigs raised, of the first
+    ``raised_of`` training matrices.
+    """
+
+    parts: dict[Part, PartScore]
+    per_class: tuple[ClassScore, ...]
+    parameters: int
+    epochs: int
+    best_epoch: int
+    seconds: Seconds
+    matrices_per_second: float
+    device: str
+    orthonormality: tuple[Orthonormality, ...]
+    spectra_of: int
+    spectra: tuple[LayerSpectrum, ...]
+    raised_in_training: tuple[float, ...]
+    raised_of: int
+    baseline: BaselineScore | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not {self.scored, "train"} <= self.parts.keys():
+            raise ValueError(f"expected scores of train and {self.scored} in parts")
+        if self.baseline is not None and self.baseline.accuracy.keys() != self.parts.keys():
+            raise ValueError("expected baseline.accuracy of the same parts as in parts")
+
+    @property
+    def accuracy(self) -> float:
+        """Accuracy on the part that is scored."""
+        return self.parts[self.scored].accuracy
+
+    @property
+    def raised(self) -> list[float]:
+        """Fraction of the eigenvalues that each ReEig raised, on the part that is scored."""
+        return [layer.clipped for layer in self.spectra if layer.clipped is not None]
 
 
-def _quantiles(s: Tensor) -> dict[str, Any]:
-    quantiles = torch.tensor([0.05, 0.5, 0.95], dtype=torch.float64)
-    low, middle, high = torch.quantile(s, quantiles, dim=0).tolist()
-    return {"low": low, "median": middle, "high": high}
+@dataclass(frozen=True)
+class RepeatBaseline(Record):
+    """Accuracy of the log-Euclidean linear classifier over the repeats."""
+
+    name: str
+    accuracy: Spread
 
 
-def orthonormality(model: torch.nn.Module) -> list[dict[str, Any]]:
-    """Of each Stiefel weight: its shape, and the largest entry of :math:`|W^T W - I|`."""
-    rows = []
-    bimaps = [layer for layer in model.modules() if isinstance(layer, BiMap)]
-    for i, weight in enumerate(bimap.get_parameter("weight") for bimap in bimaps):
-        W = weight.detach().double().cpu()
-        gap = (W.mT @ W - torch.eye(W.shape[-1], dtype=W.dtype)).abs().max().item()
-        rows.append({"layer": f"BiMap {i + 1}", "shape": list(W.shape), "gap": gap})
-    return rows
+@dataclass(frozen=True, kw_only=True)
+class RepeatResults(Summary):
+    """Results of several trainings with consecutive seeds."""
+
+    seeds: tuple[int, ...]
+    accuracy: Spread
+    seconds: Spread
+    baseline: RepeatBaseline | None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        spreads = [self.accuracy, self.seconds]
+        spreads += [] if self.baseline is None else [self.baseline.accuracy]
+        if any(len(s.known) != len(self.seeds) for s in spreads):
+            raise ValueError(f"expected a value for each of {len(self.seeds)} seeds")
+
+    @classmethod
+    def of(cls, runs: Sequence[RunResults], seeds: Sequence[int]) -> "RepeatResults":
+        """Summarize the results of several trainings."""
+        first = runs[0]
+        found = {f.name: getattr(first, f.name) for f in fields(Summary)}
+        for run in runs[1:]:
+            found["confusion"] += run.confusion
+        found["linear"] = all(run.linear for run in runs)
+        found["structure"] = first.structure if len({r.structure for r in runs}) == 1 else ""
+        found["chance"] = float(numpy.mean([run.chance for run in runs]))
+        scores = [run.baseline.accuracy[first.scored] for run in runs if run.baseline is not None]
+        baseline = None
+        if first.baseline is not None and len(scores) == len(runs):
+            baseline = RepeatBaseline(first.baseline.name, Spread.of(scores))
+        return cls(
+            **found,
+            seeds=tuple(seeds),
+            accuracy=Spread.of([run.accuracy for run in runs]),
+            seconds=Spread.of([run.seconds.training for run in runs]),
+            baseline=baseline,
+        )

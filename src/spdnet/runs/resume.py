@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from spdnet.runs.run_folder import RunFolder, changed, first_difference
+from spdnet.runs.run_folder import RunFolder, describe_change
 from spdnet.training import Trainer
 from spdnet.training.checkpoint import CheckpointError
 
@@ -14,19 +14,12 @@ def resume_training(
 ) -> None:
     """Load the state of a checkpoint into a trainer.
 
-    Parameters
-    ----------
-    trainer : Trainer
-    state : dict
-        Of the checkpoint.
-    common : dict
-        What all checkpoints of this run share: see :meth:`TrainedModel.state`.
-    folder : RunFolder
+    ``common`` has the expected contents of all checkpoints of this run.
 
     Raises
     ------
     CheckpointError
-        The checkpoint is incomplete or made up.
+        The checkpoint is invalid.
     ValueError
         The checkpoint belongs to another training.
     """
@@ -57,8 +50,8 @@ def _difference(
         (before, own),
         *((state[part], common[part]) for part in ("network", "recipe", "preprocessing")),
     ):
-        if (found := first_difference(old, new)) is not None:
-            return f"train: {changed(*found, folder.path)}"
+        if (change := describe_change(old, new, folder.path)) is not None:
+            return f"train: {change}"
     for part in ("classes", "domains"):
         if state[part] != common[part]:
             return (

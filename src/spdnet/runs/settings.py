@@ -1,4 +1,4 @@
-"""Everything that a run can be told, from flags or from a TOML file."""
+"""Settings of a run, from options or from a TOML file."""
 
 import json
 import tomllib
@@ -10,22 +10,22 @@ from typing import Any
 import tomli_w
 
 from spdnet._checks import did_you_mean
-from spdnet.data import load_digits_spd
+from spdnet.data.digits import EMBEDDED
+from spdnet.models.registry import is_registered
 from spdnet.options.option import check_options, document, options
 from spdnet.options.run import TEST_SIZE, VAL_SIZE, RunOptions
 from spdnet.training import RECIPES, Recipe
+from spdnet.training.recipe import NETWORK_OPTIONS, taken
 
-#: data sets that have a name instead of a file
-EMBEDDED = {"digits": load_digits_spd}
-_LARGEST = 3.4e38  # that float32 holds
-#: settings that do not decide the result
+_LARGEST = 3.4e38  # in float32
+#: settings that do not affect the result
 _FREE = ("labels", "groups", "device", "baseline")
 
 
 @document()
 @dataclass(frozen=True, kw_only=True)
 class Settings(RunOptions):
-    """Settings of a run: the data, the network, the training.
+    """Settings of a run: data, network and training.
 
     Hyperparameters that are None have the value of the recipe.
 
@@ -38,7 +38,7 @@ class Settings(RunOptions):
     spdnet.training.Recipe : The hyperparameters.
     spdnet.data.read : The formats of ``data``.
     spdnet.covariance.estimate : The covariance of signals.
-    spdnet.data.treat : The treatment of matrices that are not SPD.
+    spdnet.data.clean : The treatment of matrices that are not SPD.
 
     Examples
     --------
@@ -62,17 +62,17 @@ class Settings(RunOptions):
         return RECIPES[self.recipe].changed(**self._of_the_recipe())
 
     def changed(self, **settings: Any) -> "Settings":
-        """Return the settings with others in their place."""
+        """Return the settings with changes."""
         return replace(self, **settings)
 
     def replaces(self, name: str) -> bool:
-        """Whether a setting differs from that of the recipe."""
+        """Return whether a setting differs from that of the recipe."""
         value = getattr(self, name)
         return value is not None and value != getattr(RECIPES[self.recipe], name)
 
     def fractions(self, *, named_parts: bool) -> dict[str, float]:
         """Return the test and validation fractions; 0 by default if the data have a split."""
-        defaults = {"test": TEST_SIZE["train"], "val": VAL_SIZE}
+        defaults = {"test": TEST_SIZE, "val": VAL_SIZE}
         given = {name: getattr(self, name) for name in defaults}
         return {
             name: (0.0 if named_parts else defaults[name]) if value is None else value
@@ -80,34 +80,44 @@ class Settings(RunOptions):
         }
 
     def with_absolute_paths(self) -> "Settings":
-        """The same from every working directory."""
+        """Return the settings with absolute paths."""
         data = self.data if self.data in EMBEDDED else str(Path(self.data).resolve())
         labels = None if self.labels is None else str(Path(self.labels).resolve())
         groups = None if self.groups is None else str(Path(self.groups).resolve())
         return self.changed(data=data, labels=labels, groups=groups)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the settings that are not None, with those of the recipe filled in."""
+        """Return the settings that are not None, with those of the recipe filled in.
+
+        Those that the model does not have are omitted; for a model that is not registered, those
+        of the network that are not given.
+        """
         recipe = self.make_recipe()
         filled = {name: getattr(recipe, name) for name in self._of_the_recipe()}
         nothing = {name: "none" for name, value in filled.items() if value is None}
         settings = {**asdict(self), **filled, **nothing}
+        if not is_registered(recipe.model):  # its class may not be imported here
+            settings |= {name: getattr(self, name) for name in NETWORK_OPTIONS}
+        else:
+            for name in NETWORK_OPTIONS.keys() - set(taken(recipe.model)):
+                if NETWORK_OPTIONS[name].neutral is ...:
+                    settings[name] = None
         return {name: value for name, value in settings.items() if value is not None}
 
     def identity(self, digest: str) -> dict[str, Any]:
-        """Return the settings that decide the result, as plain values.
+        """Return the settings that affect the result, as plain values.
 
-        The data are identified by the digest of their contents, wherever they lie.
+        The digest of the contents identifies the data.
         """
         plain = {**json.loads(json.dumps(self.as_dict())), "data": digest}
         return {name: value for name, value in plain.items() if name not in _FREE}
 
     def paths(self) -> dict[str, Any]:
-        """Return the settings that say where the data lie."""
+        """Return the paths of the data."""
         return {name: getattr(self, name) for name in ("data", "labels", "groups")}
 
     def to_toml(self) -> str:
-        """Return the text of a TOML file with all settings, for ``spdnet train --settings``."""
+        """Return the settings as TOML, for ``spdnet train --settings``."""
         return tomli_w.dumps(self.as_dict())
 
     def _of_the_recipe(self) -> dict[str, Any]:
@@ -115,7 +125,7 @@ class Settings(RunOptions):
 
 
 def from_mapping(values: Mapping[str, Any], where: str) -> Settings:
-    """Settings by name; an unknown name is an error that suggests the nearest one."""
+    """Construct settings from values by name; an unknown name is an error."""
     names = [field.name for field in fields(Settings)]
     values = {name.replace("-", "_"): value for name, value in values.items()}
     for name in values:
@@ -130,7 +140,7 @@ def from_mapping(values: Mapping[str, Any], where: str) -> Settings:
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:
-    """The settings in a TOML file, by name."""
+    """Read a TOML file of settings."""
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"train: expected a TOML file of settings at {path}, got none")

@@ -3,26 +3,32 @@
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import numpy
 import torch
 
-from spdnet.runs.data import Matrices, Preprocessing, load_arrays, prepare
-from spdnet.runs.divide import advice, describe, divide, domains
-from spdnet.runs.outcome import outcome, summary
+from spdnet.data import Dataset, Preprocessing, load_dataset, prepare
+from spdnet.models.model import get_trait
+from spdnet.models.registry import find_model, import_model
+from spdnet.runs.divide import advice, describe, divide
+from spdnet.runs.outcome import outcome
+from spdnet.runs.results import RepeatResults, RunResults
 from spdnet.runs.resume import resume_training
 from spdnet.runs.run_folder import RunFolder
 from spdnet.runs.settings import Settings
 from spdnet.runs.trained_model import TrainedModel
 from spdnet.runs.watch import Terminated, Watch
-from spdnet.training import InputScale, LabelledMatrices, Trainer, build, make_fabric
+from spdnet.training import InputScale, Samples, Trainer, build, make_fabric
+from spdnet.training.data import as_tensor
 from spdnet.training.device import threads_for
-from spdnet.training.network import require_two
+from spdnet.training.recipe import NETWORK_OPTIONS, require_taken
 
 if TYPE_CHECKING:
     from spdnet.training import Fabric
 
-__all__ = ["Watch", "train", "train_one"]
+_T = TypeVar("_T")
 
 
 def train(
@@ -33,36 +39,35 @@ def train(
     watch: Watch | None = None,
     on_finished: Callable[[RunFolder], object] | None = None,
     fabric: "Fabric | None" = None,
-) -> dict[str, Any]:
-    """Train a network, or several, and evaluate.
+) -> RunResults | RepeatResults | None:
+    """Train one or several networks, and evaluate them.
 
-    Nothing is written before the data have been read and found good. Of several processes that
-    train together, the first one writes and tells, and evaluates at the end.
+    Nothing is written before the data are validated and the network is built. Of several
+    processes, the first one writes files and messages, and evaluates.
 
     Parameters
     ----------
     settings : Settings
-        With ``resume``, those of the folder, or those with more ``epochs`` to extend the run.
+        Settings of the run. With ``resume``, those of the folder; a larger ``epochs`` extends the
+        run. A model ``package.module:Class`` is imported.
     folder : RunFolder
     resume : bool
-        Resume the run in the folder; a CPU run ends as if it had never been interrupted.
+        Resume the run in the folder. A CPU run ends as if it had not been interrupted.
     watch : Watch, optional
     on_finished : callable, optional
         Called with each folder whose results are written, for example to write the report.
     fabric : Fabric, optional
-        That has been launched, for several processes; one for ``settings.device`` when not given.
+        Launched Fabric, for several processes.
 
     Returns
     -------
-    dict
-        What is in ``results.json``; empty in all processes but the first.
+    RunResults or RepeatResults or None
+        Contents of ``results.json``; None in all processes but the first.
 
     Raises
     ------
-    ValueError, TypeError, OSError
-        Of settings, data or files.
     FloatingPointError
-        The loss is not finite; the last good checkpoint is kept.
+        The loss is not finite; the last checkpoint is kept.
     Terminated
         ``watch.stop`` was requested; a checkpoint has been written.
 
@@ -73,34 +78,304 @@ def train(
     >>> settings = Settings(data="digits", epochs=1, dims=(17, 8), device="cpu", baseline=False)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     found = train(settings, RunFolder(f"{folder}/run"))
-    >>> found["parts"]["test"]["n"]
+    >>> found.parts["test"].n
     359
     """
-    fabric = make_fabric(settings.device) if fabric is None else fabric
-    watch = Watch() if watch is None else watch
-    watch = watch if fabric.is_global_zero else Watch(watch.stop)
-    if fabric.is_global_zero and not (resume or folder.numbered):
-        folder.require_free()
-    arrays = load_arrays(settings.data, settings.labels, settings.groups, on_file=watch.file)
-    preprocessing = Preprocessing.of(arrays, settings)
+    session = Session(settings.device, watch=watch, on_finished=on_finished, fabric=fabric)
+    if not (resume or folder.numbered):
+        session.first(folder.require_free)
+    import_model(settings.make_recipe().model)
+    data, preprocessing = _load(settings, session.watch)
+    settings = settings.with_absolute_paths()
+    alone = settings.repeat == 1
+    trainings = [
+        Training(
+            settings.changed(repeat=1, seed=settings.seed + i), data, preprocessing, alone=alone
+        )
+        for i in range(settings.repeat)
+    ]
+    first = trainings[0]
+    first.model  # noqa: B018, built before anything is written
+    settings = settings.changed(dims=first.settings.dims)
+    session.first(folder.claim)
+    with folder.locked() if session.is_first else nullcontext():
+        session.first(lambda: _begin(settings, folder, data.digest, resume))
+        session.barrier()
+        if alone:
+            return first.run(folder, session)
+        found = _run_all(trainings, folder, session)
+        if found is not None:
+            session.finish(folder, found)
+        return found
+
+
+class Session:
+    """Processes, messages and callback of a run: see :func:`train`.
+
+    All processes run the same code; this class has everything in which they differ.
+    """
+
+    def __init__(
+        self,
+        device: str,
+        *,
+        watch: Watch | None = None,
+        on_finished: Callable[[RunFolder], object] | None = None,
+        fabric: "Fabric | None" = None,
+    ) -> None:
+        self.fabric = make_fabric(device) if fabric is None else fabric
+        self.is_first: bool = self.fabric.is_global_zero
+        watch = Watch() if watch is None else watch
+        self.watch = watch if self.is_first else Watch(watch.stop)
+        self.on_finished = on_finished
+
+    def first(self, action: Callable[[], object]) -> None:
+        """Run an action in the first process only, for example to write a file."""
+        if self.is_first:
+            action()
+
+    def look(self, question: Callable[[], _T]) -> _T:
+        """Return what all processes see before the first one writes anything else."""
+        answer = question()
+        self.barrier()
+        return answer
+
+    def barrier(self) -> None:
+        """Wait for all processes."""
+        self.fabric.barrier()
+
+    def finish(self, folder: RunFolder, found: RunResults | RepeatResults) -> None:
+        """Write the results."""
+        folder.write_results(found)
+        if self.on_finished is not None:
+            self.on_finished(folder)
+
+
+class Training:
+    """One training on prepared data: split, build, fit, evaluate, write.
+
+    The split is made at construction, the network when it is first used.
+
+    Parameters
+    ----------
+    settings, data, preprocessing
+    alone : bool
+        Whether to advise repeating the run.
+    notes : bool
+        Whether to show notes about the test part.
+    curves : bool
+        Whether to evaluate the test part after each epoch.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        data: Dataset,
+        preprocessing: Preprocessing,
+        *,
+        alone: bool = False,
+        notes: bool = True,
+        curves: bool = False,
+    ) -> None:
+        self.recipe = settings.make_recipe()
+        self.data = data
+        self.preprocessing = preprocessing
+        self.split = divide(data, settings)
+        self.chosen = settings.dims is None
+        self.settings = settings.changed(dims=self._dims(settings.dims))
+        self.alone, self.shows_notes, self.curves = alone, notes, curves
+
+    @cached_property
+    def domains(self) -> list[str]:
+        """Groups of the training part, for a model that uses them."""
+        if not self.recipe.uses_domains or self.data.groups is None:
+            return []
+        groups = numpy.unique(self.data.groups[self.split.parts["train"]])
+        return [str(group) for group in groups.tolist()]
+
+    @cached_property
+    def samples(self) -> dict[str, Samples]:
+        """The training, validation and test parts."""
+        all_samples = Samples(as_tensor(self.data.inputs), torch.from_numpy(self.split.codes))
+        if self.domains:
+            codes = torch.from_numpy(self.data.group_codes(self.domains))
+            all_samples = replace(all_samples, domain=codes)
+        index = {name: torch.from_numpy(i) for name, i in self.split.parts.items()}
+        parts = {name: all_samples.take(i) for name, i in index.items()}
+        if self.settings.class_weight == "balanced":  # the test part has no weights
+            weight = torch.from_numpy(self.split.balanced_weights).to(all_samples.X.dtype)
+            for name in ("train", "val"):
+                parts[name] = replace(parts[name], weight=weight[index[name]])
+        return parts
+
+    @cached_property
+    def model(self) -> torch.nn.Module:
+        """The network, with random weights at first."""
+        settings, train = self.settings, self.samples["train"]
+        n_classes = len(self.data.classes)
+        return build(self.recipe, settings.dims or (), n_classes, train, seed=settings.seed)
+
+    def run(self, folder: RunFolder, session: Session) -> RunResults | None:
+        """Train or resume, evaluate and write the results; return them in the first process."""
+        trainer = self._trainer(session)
+        trained = self._trained_model()
+        notes = advice(self.split, self.settings, self.model, alone=self.alone)
+        notes = [*self.split.notes, *notes]
+        self._introduce(session.watch, notes)
+        checkpoints = _Checkpoints(folder, trainer, trained, self._identity(), session)
+        session.first(lambda: folder.create(self.settings, self.data.digest))
+        checkpoints.start()
+        watch = session.watch
+        watch.begin(trainer)
+        try:
+            with watch.stop.deferred():
+                trainer.run(checkpoints.save_epoch, watch.batch, lambda: watch.stop.is_made)
+        finally:
+            watch.end()
+        if not trainer.finished:
+            checkpoints.save_partial()
+            raise Terminated
+        found = None
+        if session.is_first:
+            folder.write_metrics(trainer.progress.history)  # killed between checkpoint and table
+            with threads_for(self.preprocessing.n):
+                found = outcome(
+                    self.settings, self.data, self.split, trained, trainer, notes, watch
+                )
+            session.finish(folder, found)
+        session.barrier()
+        return found
+
+    def _trainer(self, session: Session) -> Trainer:
+        parts = {name: part for name, part in self.samples.items() if len(part)}
+        return Trainer(
+            self.model,
+            parts["train"],
+            self.recipe,
+            val=parts.get("val"),
+            test=parts.get("test") if self.curves else None,
+            patience=self.settings.patience,
+            seed=self.settings.seed,
+            fabric=session.fabric,
+            index=torch.from_numpy(self.data.index[self.split.parts["train"]]),
+        )
+
+    def _trained_model(self) -> TrainedModel:
+        data, preprocessing = self.data, self.preprocessing
+        index = {k: torch.from_numpy(data.index[v]) for k, v in self.split.parts.items()}
+        return TrainedModel(
+            self.model,
+            data.classes,
+            preprocessing,
+            self.recipe,
+            {"digest": data.digest, "digest_of_inputs": data.inputs_digest, "parts": index},
+            self.domains,
+            InputScale.of(self.samples["train"].X, signals=preprocessing.raw),
+            bad=self.settings.bad,
+        )
+
+    def _identity(self) -> dict[str, Any]:
+        return self.settings.identity(self.data.digest)
+
+    def _introduce(self, watch: Watch, notes: list[str]) -> None:
+        dims = (
+            "" if self.settings.dims is None else f", dims {','.join(map(str, self.settings.dims))}"
+        )
+        chosen = " (chosen)" if dims and self.chosen else ""
+        watch.say(
+            f"{describe(self.data, self.preprocessing, self.split)}\n"
+            f"{self.recipe.network}{dims}{chosen}, recipe {self.settings.recipe}"
+        )
+        for note in notes if self.shows_notes else ():
+            watch.say(f"note: {note}")
+
+    def _dims(self, dims: tuple[int, ...] | None) -> tuple[int, ...] | None:
+        n, recipe = self.preprocessing.n, self.recipe
+        if dims is None:
+            return get_trait(find_model(recipe.model), "choose_dims")(n) or None
+        if not recipe.takes_signals and dims[0] != n:
+            raise ValueError(
+                f"train: expected dims to begin with the size of the matrices, {n}, got "
+                f"{','.join(map(str, dims))}"
+            )
+        return dims
+
+
+class _Checkpoints:
+    """Checkpoints of one training, written by the first process."""
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        trainer: Trainer,
+        trained: TrainedModel,
+        identity: dict[str, Any],
+        session: Session,
+    ) -> None:
+        self.folder, self.trainer, self.session = folder, trainer, session
+        self.files = folder.checkpoints()
+        self.common = {**trained.state(), "identity": identity}
+
+    def start(self) -> None:
+        """Resume from the last checkpoint if there is one, else write the first one."""
+        session, files, watch = self.session, self.files, self.session.watch
+        if not session.look(files.any):
+            self._save_last()
+            return
+        state, faults = files.load_last(needs=(*self.common, "trainer"))
+        for fault in faults:
+            watch.say(f"warning: {fault}; resuming from the previous one")
+        resume_training(self.trainer, state, self.common, self.folder)
+        session.barrier()  # all have read before the damaged file is renamed
+        if faults:
+            session.first(files.set_aside_last)
+        watch.say(f"resuming {self._position}")
+
+    def save_epoch(self, trainer: Trainer) -> None:
+        """Write the checkpoints and the table after an epoch."""
+        if not self.session.is_first:
+            return
+        progress = trainer.progress
+        if progress.best_epoch == progress.epoch:
+            weights = {"model": trainer.model.state_dict(), "epoch": progress.epoch}
+            self.files.save_best({**self.common, **weights})
+        self._save_last()
+        self.folder.write_metrics(progress.history)
+        self.session.watch.epoch(trainer)
+
+    def save_partial(self) -> None:
+        """Write the checkpoint of a training that was stopped."""
+        self._save_last()
+        self.session.watch.say(f"checkpoint written {self._position}")
+
+    def _save_last(self) -> None:
+        state = {**self.common, "trainer": self.trainer.state_dict()}
+        self.session.first(lambda: self.files.save_last(state))
+
+    @property
+    def _position(self) -> str:
+        partial = self.trainer.progress.partial
+        batch = "" if partial is None else f", batch {partial.batches}"
+        return f"after epoch {self.trainer.progress.epoch}{batch}"
+
+
+def _load(settings: Settings, watch: Watch) -> tuple[Dataset, Preprocessing]:
+    """Read and validate the data."""
+    recipe = settings.make_recipe()
+    given = {name: getattr(settings, name) for name in NETWORK_OPTIONS}
+    require_taken("train", recipe.model, given)
+    arrays = load_dataset(settings.data, settings.labels, settings.groups, on_file=watch.file)
+    preprocessing = Preprocessing.of(
+        arrays,
+        estimator=settings.estimator,
+        reg=settings.reg,
+        signals=settings.signals,
+        model=recipe.model if recipe.takes_signals else None,
+    )
     data = prepare(arrays, preprocessing, settings.bad, settings.dtype, on_matrix=watch.matrix)
-    del arrays
     if data.note:
         watch.say(data.note)
-    for run in _repeats(settings):
-        divide(data, run)  # complain before anything is written
-    dims = _dims(settings, preprocessing.n)
-    settings = settings.with_absolute_paths()
-    if fabric.is_global_zero:
-        folder.claim()
-    common = (data, preprocessing, folder)
-    with folder.locked() if fabric.is_global_zero else nullcontext():
-        if fabric.is_global_zero:
-            _begin(settings.changed(dims=dims), folder, data.digest, resume)
-        fabric.barrier()  # from here on the others find what the first one has written
-        if settings.repeat == 1:
-            return train_one(settings, *common, resume, watch, on_finished, fabric=fabric)
-        return _train_many(settings, *common, watch, on_finished, fabric)
+    return data, preprocessing
 
 
 def _begin(settings: Settings, folder: RunFolder, digest: str, resume: bool) -> None:
@@ -119,180 +394,23 @@ def _begin(settings: Settings, folder: RunFolder, digest: str, resume: bool) -> 
                 changes = {"epochs": epochs, **settings.paths()}
                 one.replace_settings(one.settings().changed(**changes), digest)
         folder.require_same(settings, digest)
-    folder.create(settings, digest)
+    if settings.repeat > 1:  # a single training writes its own
+        folder.create(settings, digest)
 
 
-def _repeats(settings: Settings) -> list[Settings]:
-    """Return the settings of each repeat, with consecutive seeds."""
-    return [settings.changed(repeat=1, seed=settings.seed + i) for i in range(settings.repeat)]
-
-
-def _train_many(
-    settings: Settings,
-    data: Matrices,
-    preprocessing: Preprocessing,
-    folder: RunFolder,
-    watch: Watch,
-    on_finished: Callable[[RunFolder], object] | None,
-    fabric: "Fabric",
-) -> dict[str, Any]:
-    runs = _repeats(settings)
-    found = []
-    for i, run in enumerate(runs, 1):
-        one = folder.of_seed(run.seed)
-        finished, exists = one.finished, one.exists
-        fabric.barrier()  # all have looked before one writes
+def _run_all(
+    trainings: list[Training], folder: RunFolder, session: Session
+) -> RepeatResults | None:
+    """Train all repeats that are not finished; return their summary in the first process."""
+    found, seeds = [], [training.settings.seed for training in trainings]
+    for i, seed in enumerate(seeds, 1):
+        training, one = trainings.pop(0), folder.of_seed(seed)
+        finished, exists = session.look(lambda: (one.finished, one.exists))  # noqa: B023
         if exists:
-            one.require_same(run.changed(dims=_dims(run, preprocessing.n)), data.digest)
-        if finished:
-            found.append(one.results())
-            continue
-        watch.say(f"repeat {i} of {settings.repeat}, seed {run.seed}")
-        common = (data, preprocessing, one)
-        one_found = train_one(run, *common, exists, watch, on_finished, alone=False, fabric=fabric)
-        found.append(one_found)
-    if not fabric.is_global_zero:
-        return {}
-    together = summary(found, [run.seed for run in runs])
-    folder.write_results(together)
-    if on_finished is not None:
-        on_finished(folder)
-    return together
-
-
-def train_one(
-    settings: Settings,
-    data: Matrices,
-    preprocessing: Preprocessing,
-    folder: RunFolder,
-    resume: bool,
-    watch: Watch,
-    on_finished: Callable[[RunFolder], object] | None = None,
-    *,
-    curves: bool = False,
-    judged: bool = True,
-    alone: bool = True,
-    fabric: "Fabric | None" = None,
-) -> dict[str, Any]:
-    """Train one network on prepared data.
-
-    With ``curves``, the test part is scored after each epoch; nothing is decided by it. With
-    ``judged=False``, notes about the test part are omitted, since it is scored elsewhere. With
-    ``alone=False``, the run is one of several, and the advice to repeat it is omitted.
-    """
-    fabric = make_fabric(settings.device) if fabric is None else fabric
-    recipe = settings.make_recipe()
-    division = divide(data, settings)
-    parts = division.parts
-    dims = _dims(settings, preprocessing.n)
-    notes = [*division.notes, *advice(division, dims, settings, alone=alone)]
-    known = domains(data, parts["train"]) if recipe.takes_signals else []
-    labelled = LabelledMatrices(data.tensor, torch.from_numpy(division.codes))
-    if known:
-        labelled = replace(labelled, domain=torch.from_numpy(data.domain_codes(known)))
-    where = {k: torch.from_numpy(data.index[v]) for k, v in parts.items()}
-    own = {"digest": data.digest, "digest_of_inputs": data.digest_of_inputs, "parts": where}
-    pieces = {name: labelled.part(torch.from_numpy(index)) for name, index in parts.items()}
-    if settings.class_weight == "balanced":  # the test part is scored as it is
-        weight = torch.from_numpy(division.balancing).to(labelled.X.dtype)
-        for name in ("train", "val"):
-            pieces[name] = replace(pieces[name], weight=weight[torch.from_numpy(parts[name])])
-    model = build(recipe, dims, len(data.classes), pieces["train"], seed=settings.seed)
-    trainer = Trainer(
-        model,
-        pieces["train"],
-        recipe,
-        val=pieces["val"] if len(pieces["val"]) else None,
-        test=pieces["test"] if curves and len(pieces["test"]) else None,
-        patience=settings.patience,
-        seed=settings.seed,
-        fabric=fabric,
-        index=torch.from_numpy(data.index[parts["train"]]),
-    )
-    scale = InputScale.of(pieces["train"].X, signals=preprocessing.raw)
-    trained = TrainedModel(
-        model, data.classes, preprocessing, recipe, own, known, scale, bad=settings.bad
-    )
-    full = settings.changed(dims=dims)
-    common = {**trained.state(), "identity": full.identity(data.digest)}
-    chosen = " (chosen)" if settings.dims is None else ""
-    watch.say(
-        f"{describe(data, preprocessing, division)}\n"
-        f"{recipe.network}, dims {','.join(map(str, dims))}{chosen}, recipe {settings.recipe}"
-    )
-    for note in notes if judged else ():
-        watch.say(f"note: {note}")
-    files = folder.checkpoints()
-    going_on = resume and files.any()
-    fabric.barrier()  # all have looked before one writes
-    if fabric.is_global_zero:
-        folder.create(full, data.digest)
-    if going_on:
-        state, faults = files.load_last(needs=(*common, "trainer"))
-        for fault in faults:
-            watch.say(f"warning: {fault}; resuming from the previous one")
-        resume_training(trainer, state, common, folder)
-        fabric.barrier()  # all have read before one is set aside
-        if faults and fabric.is_global_zero:
-            files.set_aside_last()
-        watch.say(f"resuming {_position(trainer)}")
-    elif fabric.is_global_zero:
-        files.save_last({**common, "trainer": trainer.state_dict()})
-
-    def save(trainer: Trainer) -> None:
-        progress = trainer.progress
-        if not fabric.is_global_zero:
-            return
-        if progress.best_epoch == progress.epoch:
-            files.save_best({**common, "model": model.state_dict(), "epoch": progress.epoch})
-        files.save_last({**common, "trainer": trainer.state_dict()})
-        folder.write_metrics(progress.history)
-        watch.epoch(trainer)
-
-    watch.begin(trainer)
-    try:
-        with watch.stop.deferred():
-            progress = trainer.run(save, watch.batch, lambda: watch.stop.is_made)
-    finally:
-        watch.end()
-    if not trainer.finished:
-        if fabric.is_global_zero:
-            files.save_last({**common, "trainer": trainer.state_dict()})
-            watch.say(f"checkpoint written {_position(trainer)}")
-        raise Terminated
-    if not fabric.is_global_zero:
-        fabric.barrier()  # the first one has the results
-        return {}
-    folder.write_metrics(progress.history)  # killed between checkpoint and table
-    with threads_for(preprocessing.n):
-        found = outcome(settings, data, division, trained, trainer, notes, watch)
-    folder.write_results(found)
-    if on_finished is not None:
-        on_finished(folder)
-    fabric.barrier()
-    return found
-
-
-def _position(trainer: Trainer) -> str:
-    """Describe how far a training has come."""
-    text = f"after epoch {trainer.progress.epoch}"
-    partial = trainer.progress.partial
-    return text if partial is None else f"{text}, batch {partial.batches}"
-
-
-def _dims(settings: Settings, n: int) -> tuple[int, ...]:
-    recipe = settings.make_recipe()
-    if settings.dims is None:
-        return recipe.choose_dims(n)
-    if recipe.takes_signals:
-        require_two("train", settings.dims)
-    elif settings.dims[0] != n:
-        raise ValueError(
-            f"train: expected dims to begin with the size of the matrices, {n}, got "
-            f"{','.join(map(str, settings.dims))}"
-        )
-    elif len(settings.dims) == 1 and (recipe.model != "spdnet" or recipe.norm is not None):
-        raise ValueError(
-            f"train: expected a BiMap, dims such as {n},{n}, for {recipe.network}, got dims {n}"
-        )
-    return settings.dims
+            one.require_same(training.settings, training.data.digest)
+        if not finished:
+            session.watch.say(f"repeat {i} of {len(seeds)}, seed {seed}")
+            training.run(one, session)
+        if session.is_first:
+            found.append(one.run_results())
+    return RepeatResults.of(found, seeds) if found else None

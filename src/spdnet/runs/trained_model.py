@@ -1,4 +1,4 @@
-"""A trained network with all that is needed to use it: label names and preprocessing."""
+"""Trained networks with their class names and preprocessing."""
 
 import math
 from dataclasses import asdict, dataclass
@@ -21,41 +21,43 @@ from spdnet._checks import (
     require_shrinking,
 )
 from spdnet.covariance import ESTIMATORS
-from spdnet.data import LabelledArrays
-from spdnet.data.io.arrays import are_whole
-from spdnet.data.io.readers import SPLITS
-from spdnet.runs.data import Matrices, Preprocessing, prepare
-from spdnet.runs.results import layer_spectra
+from spdnet.data import Dataset, Preprocessing, prepare
+from spdnet.data.dataset import SPLITS, is_integer_valued
+from spdnet.models.model import dims_of, get_trait
+from spdnet.models.registry import import_model, is_registered
+from spdnet.runs.results import LayerSpectrum
 from spdnet.runs.run_folder import RunFolder
-from spdnet.training import InputScale, Network, Recipe, checkpoint, make_network
+from spdnet.runs.scores import layer_spectra
+from spdnet.training import InputScale, Recipe, checkpoint, make_network
+from spdnet.training.data import as_tensor
 from spdnet.training.device import resolve_device, threads_for
-from spdnet.training.network import adapted, in_pieces
+from spdnet.training.evaluation import run_in_chunks
 
 
 @dataclass(repr=False)
 class TrainedModel:
-    """A network, the names of its classes, and what is done to data before it sees them.
+    """Trained network with its class names and preprocessing.
 
-    :meth:`load` takes what ``spdnet train`` left in a folder; :meth:`predict` and
-    :meth:`predict_proba` do for arrays what ``spdnet predict`` does for files.
+    :meth:`load` reads a run of ``spdnet train``. :meth:`predict` and :meth:`predict_proba` do for
+    arrays what ``spdnet predict`` does for files.
 
     Attributes
     ----------
-    model : Network
+    model : Module
     classes : list of str
     preprocessing : Preprocessing
     recipe : Recipe
     data : dict
-        ``digest`` of the data it was trained on, ``digest_of_inputs`` of their ``X`` alone, and
-        ``parts``: the indices of ``train``, ``val`` and ``test`` in them.
+        ``digest`` of the training data, ``digest_of_inputs`` of their ``X`` alone, and ``parts``:
+        the indices of ``train``, ``val`` and ``test``.
     domains : list of str
-        Groups of the training part, for a network with statistics of each; empty for others.
+        Groups of the training part, for a network that uses domains; otherwise empty.
     scale : InputScale
         Scale of the training part.
     warnings : list of str
-        What was wrong with a checkpoint that had to be passed over.
+        Errors in damaged checkpoints that were skipped.
     bad : {"refuse", "drop", "repair"}
-        What was done in training with matrices that are not SPD.
+        Treatment of matrices that are not SPD in training.
 
     Examples
     --------
@@ -73,7 +75,7 @@ class TrainedModel:
     ((3,), (3, 10))
     """
 
-    model: Network
+    model: torch.nn.Module
     classes: list[str]
     preprocessing: Preprocessing
     recipe: Recipe
@@ -88,30 +90,42 @@ class TrainedModel:
         kind = (
             f"signals of {what.n} channels" if what.signals else f"matrices of {what.n} x {what.n}"
         )
+        dims = ",".join(map(str, dims_of(self.model)))
         return (
-            f"TrainedModel({self.recipe.network}, dims {','.join(map(str, self.model.dims))}, "
+            f"TrainedModel({self.recipe.network}, {f'dims {dims}, ' if dims else ''}"
             f"{len(self.classes)} classes, for {kind})"
         )
 
+    @property
+    def size(self) -> int:
+        """Size of the first matrices in the network."""
+        return (*dims_of(self.model), self.preprocessing.n)[0]
+
     @classmethod
-    def load(cls, path: str | Path, *, device: str = "auto") -> "TrainedModel":
-        """From a run folder, or from a checkpoint in one; the best epoch where there is one.
+    def load(
+        cls, path: str | Path, *, device: str = "auto", model: str | type | None = None
+    ) -> "TrainedModel":
+        """Load a run, in the state of its best epoch.
 
         Parameters
         ----------
         path : path
-            A run folder of ``spdnet train``, or a checkpoint file in it.
+            Run folder of ``spdnet train``, or a checkpoint file in it.
         device : str
+        model : str or type, optional
+            Class of the network, or ``"package.module:Class"``. Required for a model that is not
+            registered, since a checkpoint does not import code by itself.
 
         Raises
         ------
-        FileNotFoundError, CheckpointError
+        FileNotFoundError, CheckpointError, ValueError
         """
         where = resolve_device(device)
+        name = None if model is None else import_model(model)
         path = Path(path)
         if path.is_file():
             bad = _bad_of(RunFolder(path.parent.parent))
-            return cls._from_state(checkpoint.load(path, device=where), (), bad)
+            return cls._from_state(checkpoint.load(path, device=where), (), bad, name)
         folder = RunFolder(path)
         if not folder.exists:
             raise FileNotFoundError(
@@ -129,22 +143,28 @@ class TrainedModel:
         bad = _bad_of(folder)
         if files.best.exists():
             try:
-                return cls._from_state(checkpoint.load(files.best, device=where), (), bad)
+                return cls._from_state(checkpoint.load(files.best, device=where), (), bad, name)
             except checkpoint.CheckpointError as error:
                 warnings.append(str(error))
         state, faults = files.load_last(device=where, needs=("network", "classes", "trainer"))
-        return cls._from_state(state, (*warnings, *faults), bad)
+        return cls._from_state(state, (*warnings, *faults), bad, name)
 
     @classmethod
-    def _from_state(cls, state: dict[str, Any], warnings: tuple[str, ...], bad: str) -> "TrainedModel":
+    def _from_state(
+        cls, state: dict[str, Any], warnings: tuple[str, ...], bad: str, name: str | None
+    ) -> "TrainedModel":
+        try:
+            recipe = Recipe(**state["recipe"])
+        except (LookupError, TypeError, ValueError) as error:
+            raise _not_of_a_run(error) from error
+        _require_named(recipe.model, name)
         try:
             network, classes = state["network"], state["classes"]
             weights = state.get("model")
-            if weights is None:  # of a training under way: its best epoch, or where it stands
+            if weights is None:  # of an unfinished training
                 trainer = state["trainer"]
                 weights = trainer["best_state"] or trainer["model"]
             preprocessing = Preprocessing(**state["preprocessing"])
-            recipe = Recipe(**state["recipe"])
             data, domains = state["data"], state["domains"]
             scale = InputScale(**state["scale"])
             _require_scale(scale)
@@ -152,30 +172,31 @@ class TrainedModel:
             _require_names("classes", classes)
             _require_names("domains", domains)
             _require_data(data)
+            dims = network["dims"]
             make = partial(
                 make_network,
                 recipe,
-                require_shrinking("checkpoint", network["dims"]),
+                preprocessing.n,
                 len(classes),
-                n_channels=preprocessing.n if preprocessing.raw else None,
+                dims=require_shrinking("checkpoint", dims) if dims else (),
                 n_domains=max(1, len(domains)),
                 dtype={"float64": torch.float64, "float32": torch.float32}[network["dtype"]],
             )
-            # sizes that a file tells get memory only if its weights have them
-            _require_weights(weights, make(device="meta"))
+            if is_registered(recipe.model):
+                # memory is allocated only if the weights have the sizes that the file states
+                _require_weights(weights, make(device="meta"))
             model = make(device=next(iter(weights.values())).device)
+            _require_weights(weights, model)
             model.load_state_dict(weights)
         except (LookupError, TypeError, ValueError, RuntimeError, AttributeError) as error:
-            raise checkpoint.CheckpointError(
-                f"checkpoint: expected that of a run of spdnet train, got another: {error}"
-            ) from error
+            raise _not_of_a_run(error) from error
         common = (classes, preprocessing, recipe, data, domains, scale)
         return cls(model.eval(), *common, warnings, bad)
 
     def state(self) -> dict[str, Any]:
-        """Plain values and tensors for a checkpoint, without the weights."""
+        """Return the contents of a checkpoint except the weights."""
         return {
-            "network": {"dims": list(self.model.dims), "dtype": self.dtype},
+            "network": {"dims": list(dims_of(self.model)), "dtype": self.dtype},
             "classes": self.classes,
             "preprocessing": self.preprocessing.as_dict(),
             "data": self.data,
@@ -185,17 +206,16 @@ class TrainedModel:
         }
 
     def predict(self, X: ArrayLike, *, groups: ArrayLike | None = None) -> NDArray[numpy.str_]:
-        """The names of the most probable classes ``(N,)``.
+        """Return the names of the most probable classes ``(N,)``.
 
         Parameters
         ----------
         X : array, shape (N, n, n) or (N, channels, T)
-            Matrices or signals, as the run was trained on; what was done to them before training is
-            done here. Matrices that are not SPD are refused, or repaired if the run was trained
-            with ``bad = "repair"``.
+            Matrices or signals as in training; the same preprocessing is applied. Matrices that are
+            not SPD are an error, or repaired if the run was trained with ``bad = "repair"``.
         groups : array, shape (N,), optional
-            For ``tsmnet`` that was trained with groups: who or what each signal is from. Those that
-            training has not seen are adapted to, so give all signals of one at once.
+            Group of each signal, for a network that was trained with groups. The network adapts to
+            new groups: pass all signals of a group at once.
 
         Raises
         ------
@@ -207,23 +227,21 @@ class TrainedModel:
     def predict_proba(
         self, X: ArrayLike, *, groups: ArrayLike | None = None
     ) -> NDArray[numpy.float64]:
-        """Return probabilities ``(N, n_classes)`` in the order of ``classes``: see
-        :meth:`predict`.
-        """
+        """Return probabilities ``(N, n_classes)`` in the order of ``classes``."""
         matrices = self._matrices(X, groups)
         if (warning := self.scale_warning(matrices)) is not None:
             warn(f"predict: {warning}", stacklevel=2)
         return self.probabilities(matrices)
 
-    def scale_warning(self, matrices: Matrices) -> str | None:
-        """Return a message if data have another scale than the training data, else None."""
-        return self.scale.warning(matrices.tensor, signals=self.preprocessing.raw)
+    def scale_warning(self, matrices: Dataset) -> str | None:
+        """Return a message if the scale of data differs from that of the training data."""
+        return self.scale.warning(as_tensor(matrices.inputs), signals=self.preprocessing.raw)
 
-    def probabilities(self, matrices: Matrices) -> NDArray[numpy.float64]:
-        """Probabilities ``(N, n_classes)`` for data that are ready."""
+    def probabilities(self, matrices: Dataset) -> NDArray[numpy.float64]:
+        """Return probabilities ``(N, n_classes)`` for prepared data."""
         return self.logits(matrices).double().softmax(-1).numpy()
 
-    def _matrices(self, X: ArrayLike, groups: ArrayLike | None) -> Matrices:
+    def _matrices(self, X: ArrayLike, groups: ArrayLike | None) -> Dataset:
         values = as_array("predict", X)
         kind = "(N, channels, T)" if self.preprocessing.signals else "(N, n, n)"
         if values.ndim != 3:
@@ -236,41 +254,41 @@ class TrainedModel:
         if groups is None and self.domains:
             raise ValueError(
                 f"predict: expected groups of the {len(values)} signals, since the network was "
-                "trained with groups, got none; if all are of one new person, give groups = "
+                "trained with groups, got none; if all belong to one new group, pass groups = "
                 "['new'] * len(X)"
             )
         names = None if groups is None else _group_names(groups, len(values))
-        bad = "repair" if self.bad == "repair" else "refuse"  # a row for each
-        return prepare(LabelledArrays(values, groups=names), self.preprocessing, bad, self.dtype)
+        bad = "repair" if self.bad == "repair" else "refuse"  # one row per input
+        return prepare(Dataset(values, groups=names), self.preprocessing, bad, self.dtype)
 
     def codes(self, y: NDArray[Any]) -> NDArray[numpy.int64]:
-        """Labels as numbers; names that training did not know are an error."""
-        place = {name: i for i, name in enumerate(self.classes)}
-        unknown = sorted({str(label) for label in y} - set(place))
+        """Return labels as class indices; unknown labels are an error."""
+        index = {name: i for i, name in enumerate(self.classes)}
+        unknown = sorted({str(label) for label in y} - set(index))
         if unknown:
             raise ValueError(
                 f"data: expected the classes of the training, {_some(self.classes)}, got "
                 f"{_some(unknown)}"
             )
-        return numpy.array([place[str(label)] for label in y])
+        return numpy.array([index[str(label)] for label in y])
 
     @property
     def dtype(self) -> str:
-        """Of the weights, by name."""
+        """Name of the floating-point type of the weights."""
         return str(next(self.model.parameters()).dtype).removeprefix("torch.")
 
     @torch.no_grad()
-    def logits(self, matrices: Matrices) -> Tensor:
-        """``(N, n_classes)`` on the CPU.
+    def logits(self, matrices: Dataset) -> Tensor:
+        """Return the logits ``(N, n_classes)`` on the CPU.
 
         Raises
         ------
         FloatingPointError
-            They are not finite.
+            A logit is not finite.
         """
         model, inputs = self._ready(matrices)
-        with threads_for(model.dims[0]):
-            logits = in_pieces(model, *inputs).cpu()
+        with threads_for(self.size):
+            logits = run_in_chunks(model, *inputs).cpu()
         bad = matrices.index[~logits.isfinite().all(-1).numpy()]
         if len(bad):
             raise FloatingPointError(
@@ -279,24 +297,42 @@ class TrainedModel:
             )
         return logits
 
-    def spectra(self, matrices: Matrices) -> list[dict[str, Any]]:
-        """Eigenvalues of what comes out of each layer: median and band, a row for each."""
+    def spectra(self, matrices: Dataset) -> tuple[LayerSpectrum, ...]:
+        """Compute quantiles of the eigenvalues of the output of each layer."""
         model, inputs = self._ready(matrices)
-        with threads_for(model.dims[0]):
+        with threads_for(self.size):
             return layer_spectra(model, *(values[:] for values in inputs))
 
-    def _ready(self, matrices: Matrices) -> tuple[Network, list[Any]]:
-        """The network, which knows the domains of these data now, and what it is called with."""
+    def _ready(self, matrices: Dataset) -> tuple[torch.nn.Module, list[Any]]:
+        """Return the network, adapted to the domains of the data, and its inputs."""
         weight = next(self.model.parameters())
-        X = matrices.tensor.to(weight.device)  # prepare() has given them the dtype
+        X = as_tensor(matrices.inputs).to(weight.device)  # prepare() has set the dtype
         if not self.domains:
             return self.model, [X]
-        codes = torch.from_numpy(matrices.domain_codes(self.domains)).to(weight.device)
-        return adapted(self.model, X, codes), [X, codes]
+        codes = torch.from_numpy(matrices.group_codes(self.domains)).to(weight.device)
+        return get_trait(self.model, "adapt")(X, codes), [X, codes]
+
+
+def _not_of_a_run(error: Exception) -> checkpoint.CheckpointError:
+    return checkpoint.CheckpointError(
+        f"checkpoint: expected that of a run of spdnet train, got another: {error}"
+    )
+
+
+def _require_named(model: str, name: str | None) -> None:
+    """Raise an error unless a model that is not registered is named by the caller."""
+    if name is None and not is_registered(model):
+        raise ValueError(
+            f"run: expected the class of the network to be named, since the model {model!r} is not "
+            f"part of spdnet and a checkpoint does not import code by itself; give --model {model},"
+            " or TrainedModel.load(..., model=Class)"
+        )
+    if name not in (None, model):
+        raise ValueError(f"run: expected the model of the run, {model}, got {name}")
 
 
 def _bad_of(folder: RunFolder) -> str:
-    """What a run did with bad matrices; where nobody knows, they are refused."""
+    """Return how a run treated matrices that are not SPD; by default they are refused."""
     try:
         return folder.settings().bad
     except (OSError, ValueError, TypeError):
@@ -304,30 +340,30 @@ def _bad_of(folder: RunFolder) -> str:
 
 
 def _group_names(groups: ArrayLike, n: int) -> NDArray[Any]:
-    """Groups as in a file: text, or whole numbers."""
+    """Return groups as text or integers."""
     names = as_array("predict", groups, "groups")
     if names.shape != (n,):
         raise ValueError(f"predict: expected groups of shape ({n},), got {names.shape}")
     if names.dtype.kind == "O" and all(isinstance(name, str) for name in names):
-        names = names.astype(str)  # as the column of a table
-    if names.dtype.kind == "f" and are_whole(names).all():
+        names = names.astype(str)  # for example the column of a table
+    if names.dtype.kind == "f" and is_integer_valued(names).all():
         names = names.astype(numpy.int64)  # 1.0 is group 1
     if names.dtype.kind not in "biuU":
         raise TypeError(
-            f"predict: expected groups that are names or whole numbers, got dtype {names.dtype}"
+            f"predict: expected groups that are names or integers, got dtype {names.dtype}"
         )
     return names
 
 
 def _require_agreement(preprocessing: Preprocessing, recipe: Recipe, domains: Any) -> None:
-    """What is done to data is possible, and what the network takes."""
+    """Raise an error unless the preprocessing is valid and fits the network."""
     flags = (preprocessing.signals, preprocessing.raw, recipe.bias, recipe.log)
     if not all(isinstance(flag, bool) for flag in flags):
         raise TypeError("flags that are neither true nor false")
     require_count("checkpoint", "n", preprocessing.n)
     require_choice("checkpoint", "estimator", preprocessing.estimator, ESTIMATORS)
     require_number("checkpoint", "reg", preprocessing.reg, at_least=0)
-    if preprocessing.raw != recipe.takes_signals or (domains and not recipe.takes_signals):
+    if preprocessing.raw != recipe.takes_signals or (domains and not recipe.uses_domains):
         raise ValueError(f"signals or domains that {recipe.model} does not take")
 
 
@@ -344,7 +380,7 @@ def _require_names(what: str, names: Any) -> None:
 
 
 def _require_data(data: Any) -> None:
-    """The digest of the data, and numbers of the matrices in each part."""
+    """Raise an error unless there are a digest and the indices of each part."""
     indices = list(data["parts"].values())
     are_numbers = all(isinstance(i, Tensor) and i.dtype == torch.int64 for i in indices)
     if not isinstance(data["digest"], str) or not are_numbers:
@@ -353,8 +389,8 @@ def _require_data(data: Any) -> None:
         raise ValueError("parts of unknown names")
 
 
-def _require_weights(weights: Any, model: Network) -> None:
-    """The weights are tensors of the shapes that the network has, and finite."""
+def _require_weights(weights: Any, model: torch.nn.Module) -> None:
+    """Raise an error unless the weights have the shapes of the network and are finite."""
     expected = {name: value.shape for name, value in model.state_dict().items()}
     found = {name: value.shape for name, value in weights.items()}
     if found != expected:

@@ -8,25 +8,16 @@ from spdnet.training import Trainer
 
 
 class Terminated(KeyboardInterrupt):
-    """The process was asked to end by a signal; like Ctrl-C, but with another exit code."""
+    """Request of a signal to stop; like Ctrl-C, with another exit code."""
 
     exit_code = 143  # 128 + SIGTERM, as shells report it
 
 
 class StopRequest:
-    """A request to stop, made by a signal handler and read by training loops.
+    """Request to stop, made by a signal handler and read by training loops.
 
-    Outside of :meth:`deferred` a request raises :class:`Terminated` at once. Inside of it the
-    first request is noted, and a second one raises.
-
-    Examples
-    --------
-    >>> from spdnet.runs.watch import StopRequest
-    >>> stop = StopRequest()
-    >>> with stop.deferred():
-    ...     stop()
-    ...     stop.is_made
-    True
+    A request raises :class:`Terminated`, except that within :meth:`deferred` the first one only
+    sets ``is_made``.
     """
 
     def __init__(self) -> None:
@@ -69,6 +60,9 @@ class Watch:
 
     def say(self, text: str) -> None:
         """Show a message."""
+
+    def working(self, text: str) -> None:
+        """Show what is being computed, until the next message."""
 
     def file(self, done: int, total: int) -> None:
         """Count files read."""

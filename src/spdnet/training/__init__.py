@@ -1,4 +1,4 @@
-"""Training: recipes, the loop, checkpoints."""
+"""Training: recipes, the training loop, checkpoints."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
+    from spdnet.models.spdnet import choose_dims
     from spdnet.training import checkpoint
-    from spdnet.training.data import DiskTensor, LabelledMatrices
+    from spdnet.training.data import DiskTensor, Samples
     from spdnet.training.device import make_fabric
+    from spdnet.training.evaluation import evaluate
     from spdnet.training.graphs import GraphedStep
-    from spdnet.training.loop import Progress, Trainer, build, evaluate
-    from spdnet.training.network import Network, make_network
-    from spdnet.training.recipe import RECIPES, Recipe, choose_dims
+    from spdnet.training.loop import Trainer
+    from spdnet.training.network import build, make_network
+    from spdnet.training.progress import Progress
+    from spdnet.training.recipe import RECIPES, Recipe
     from spdnet.training.scale import InputScale
 
 __all__ = [
@@ -21,10 +24,9 @@ __all__ = [
     "Fabric",
     "GraphedStep",
     "InputScale",
-    "LabelledMatrices",
-    "Network",
     "Progress",
     "Recipe",
+    "Samples",
     "Trainer",
     "build",
     "checkpoint",
@@ -36,33 +38,28 @@ __all__ = [
 
 _HOMES = {
     "lightning_fabric": ("Fabric",),
-    "spdnet.training.data": ("DiskTensor", "LabelledMatrices"),
+    "spdnet.models.spdnet": ("choose_dims",),
+    "spdnet.training.checkpoint": (),
+    "spdnet.training.data": ("DiskTensor", "Samples"),
     "spdnet.training.device": ("make_fabric",),
+    "spdnet.training.evaluation": ("evaluate",),
     "spdnet.training.graphs": ("GraphedStep",),
-    "spdnet.training.loop": ("Progress", "Trainer", "build", "evaluate"),
-    "spdnet.training.network": ("Network", "make_network"),
-    "spdnet.training.recipe": ("RECIPES", "Recipe", "choose_dims"),
+    "spdnet.training.loop": ("Trainer",),
+    "spdnet.training.network": ("build", "make_network"),
+    "spdnet.training.progress": ("Progress",),
+    "spdnet.training.recipe": ("RECIPES", "Recipe"),
     "spdnet.training.scale": ("InputScale",),
+    "spdnet.training.seed": (),
 }
 
 
 def __getattr__(name: str) -> Any:
-    # when it is first asked for: who only wants a device does not wait for Fabric
-    if name in (
-        "checkpoint",
-        "data",
-        "device",
-        "graphs",
-        "loop",
-        "network",
-        "recipe",
-        "scale",
-        "seed",
-    ):
-        return import_module(f"spdnet.training.{name}")
+    # loaded on first use: Fabric takes a second to import
     for home, names in _HOMES.items():
         if name in names:
             return getattr(import_module(home), name)
+        if home == f"spdnet.training.{name}":
+            return import_module(home)
     raise AttributeError(f"module 'spdnet.training' has no attribute {name!r}")
 
 

@@ -1,4 +1,4 @@
-"""Checkpoints: written at one stroke, checked when read, and no code is ever run from them."""
+"""Checkpoints: written atomically, validated when read, without running code from them."""
 
 import hashlib
 import io
@@ -15,30 +15,30 @@ from torch import Tensor
 
 FORMAT = "spdnet checkpoint"
 VERSION = 1
-#: all that the pickle of a state names, besides the storages of tensors
+#: names in the pickle of a state, besides the storages of tensors
 _NAMES = {
     ("torch._utils", "_rebuild_tensor_v2"),
     ("torch._utils", "_rebuild_tensor_v3"),
     ("torch._utils", "_rebuild_parameter"),
     ("collections", "OrderedDict"),
 }
-#: a state in memory is at most so many times as large as its file, and then this
-_GROWTH, _ROOM = 8, 2**20
+#: limit of the memory of a state: a multiple of the size of its file, and a constant
+_GROWTH, _CONSTANT = 8, 2**20
 
 
 class CheckpointError(ValueError):
-    """A file that is not a whole checkpoint of this library."""
+    """File that is not a complete checkpoint of this library."""
 
 
 def save(state: dict[str, Any], path: str | Path) -> None:
-    """Write a state to a file; killed at any moment, the file holds the old state or the new one.
+    """Write a state to a file atomically.
 
     Parameters
     ----------
     state : dict
         Tensors, numbers, strings, None, and lists, tuples and dicts of them.
     path : path
-        The folder has to exist.
+        File in an existing folder.
 
     Examples
     --------
@@ -66,30 +66,21 @@ def save(state: dict[str, Any], path: str | Path) -> None:
 def load(path: str | Path, *, device: torch.device | str = "cpu") -> dict[str, Any]:
     """Read a state that :func:`save` wrote.
 
-    What the file says of itself is compared with what it is before anything is made of it: no name
-    in it but those of plain tensors is looked up, and none takes more memory than the file tells.
+    The file is inspected before it is loaded: only names of plain tensors are looked up, and sizes
+    are compared with the size of the file.
 
     Raises
     ------
     CheckpointError
-        The file is truncated, damaged, or something else; the message says which.
+        The file is truncated, damaged, or not a checkpoint.
     FileNotFoundError, PermissionError
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from spdnet.training import checkpoint
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     checkpoint.save({"epoch": 3}, f"{folder}/last.pt")
-    ...     checkpoint.load(f"{folder}/last.pt")
-    {'epoch': 3}
     """
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"checkpoint: expected a file at {path}, got none")
     try:
         with path.open("rb") as file, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch's own guesses at what a foreign file may be
+            warnings.simplefilter("ignore")  # guesses of torch about other files
             _inspect(file)
             file.seek(0)
             payload = torch.load(file, map_location=device, weights_only=True)
@@ -97,12 +88,12 @@ def load(path: str | Path, *, device: torch.device | str = "cpu") -> dict[str, A
         raise
     except (RuntimeError, EOFError, OSError, zipfile.BadZipFile, UnicodeDecodeError) as error:
         raise CheckpointError(
-            f"checkpoint: expected a whole checkpoint, but {path} is truncated or damaged; use an "
-            "earlier one"
+            f"checkpoint: expected a complete checkpoint, but {path} is truncated or damaged; use "
+            "an earlier one"
         ) from error
     except MemoryError:
         raise
-    except Exception as error:  # what a damaged pickle raises has no end
+    except Exception as error:  # a damaged pickle may raise anything
         raise CheckpointError(
             f"checkpoint: expected a file written by spdnet, but {path} is something else, or "
             "damaged; nothing in it was run"
@@ -117,9 +108,9 @@ def load(path: str | Path, *, device: torch.device | str = "cpu") -> dict[str, A
             f"{payload.get('version')!r}; use the version of spdnet that wrote it"
         )
     try:
-        _measure(payload, [_GROWTH * path.stat().st_size + _ROOM])
+        _measure(payload, [_GROWTH * path.stat().st_size + _CONSTANT])
         whole = payload.get("digest") == _digest(payload.get("state"))
-    except (TypeError, ValueError, RuntimeError):  # something that is never written
+    except (TypeError, ValueError, RuntimeError):  # types that are never written
         whole = False
     if not whole:
         raise CheckpointError(
@@ -130,22 +121,12 @@ def load(path: str | Path, *, device: torch.device | str = "cpu") -> dict[str, A
 
 
 class CheckpointFolder:
-    """The checkpoints of one training: the best, the last, and the one before it.
+    """Checkpoints of one training: the best, the last, and the one before it.
 
     Parameters
     ----------
     path : path
-        A folder; made when something is saved.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from spdnet.training.checkpoint import CheckpointFolder
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     checkpoints = CheckpointFolder(folder)
-    ...     checkpoints.save_last({"epoch": 3})
-    ...     checkpoints.any()
-    True
+        Folder, created when a checkpoint is saved.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -155,11 +136,11 @@ class CheckpointFolder:
         self.previous = self.path / "previous.pt"
 
     def any(self) -> bool:
-        """Whether a training can be gone on with."""
+        """Return whether there is a checkpoint to resume from."""
         return self.last.exists() or self.previous.exists()
 
     def save_last(self, state: dict[str, Any]) -> None:
-        """Write the last state; the one that it replaces is kept beside it."""
+        """Write the last state; the one before it is kept."""
         self.path.mkdir(parents=True, exist_ok=True)
         coming = self.path / "coming.pt"
         save(state, coming)
@@ -176,14 +157,19 @@ class CheckpointFolder:
     def load_last(
         self, *, device: torch.device | str = "cpu", needs: Iterable[str] = ()
     ) -> tuple[dict[str, Any], list[str]]:
-        """The newest whole state with the names it ``needs``, and what was wrong with newer ones.
+        """Load the newest complete state that has the names it ``needs``.
+
+        Returns
+        -------
+        tuple of dict and list of str
+            The state, and the errors in newer files.
 
         Raises
         ------
         CheckpointError
-            There are checkpoints, and none is whole.
+            No checkpoint is complete.
         FileNotFoundError
-            There are none.
+            There is no checkpoint.
         """
         found = [p for p in (self.last, self.previous) if p.exists()]
         if not found:
@@ -209,12 +195,12 @@ class CheckpointFolder:
         raise CheckpointError("; ".join(faults))
 
     def set_aside_last(self) -> None:
-        """Rename a damaged last state, so that it never takes the place of a whole one."""
+        """Rename a damaged last state, so that it does not replace a complete one."""
         self.last.replace(self.path / "damaged.pt")
 
 
 class _Inspector(pickle._Unpickler):
-    """Goes through a pickle without making anything of it: no name in it is looked up."""
+    """Unpickler that creates nothing and looks up no names."""
 
     def __init__(self, file: BinaryIO, sizes: dict[str, int]) -> None:
         super().__init__(file)
@@ -232,13 +218,13 @@ class _Inspector(pickle._Unpickler):
     def persistent_load(self, told: Any) -> Any:
         _, kind, key, _, count = told
         size = _storage(kind)().element_size() * count
-        if self.sizes.get(key) != size:  # torch may believe it, and read what is not its own
+        if self.sizes.get(key) != size:  # torch may trust it and read beyond
             raise RuntimeError(f"{count} numbers of {kind} in {self.sizes.get(key)} bytes")
         return _Nothing()
 
 
 class _Nothing:
-    """Stands for whatever a pickle would make."""
+    """Placeholder for the objects of a pickle."""
 
     def __init__(self, *args: Any) -> None:
         pass
@@ -248,14 +234,12 @@ class _Nothing:
 
 
 def _storage(name: str) -> Any:
-    """The class of a storage, such as ``FloatStorage``."""
+    """Return the class of a storage, such as ``FloatStorage``."""
     return getattr(torch, name, None) if name.endswith("Storage") else None
 
 
 def _inspect(file: BinaryIO) -> None:
-    """See that a file is a zip archive as torch writes it, which holds what it says, and plain
-    tensors at most.
-    """
+    """Raise an error unless a file is a zip archive as torch writes it, with plain tensors only."""
     size = file.seek(0, os.SEEK_END)
     if not zipfile.is_zipfile(file):
         file.seek(0)
@@ -276,32 +260,30 @@ def _inspect(file: BinaryIO) -> None:
                 _Inspector(io.BytesIO(archive.read(member)), sizes).load()
 
 
-def _measure(value: Any, room: list[int]) -> None:
-    """Take the size of a state from the room that there is: things may stand in it many times over,
-    or in themselves.
-    """
-    room[0] -= 8
+def _measure(value: Any, left: list[int]) -> None:
+    """Subtract the size of a state from a limit; objects may be repeated or contain themselves."""
+    left[0] -= 8
     if isinstance(value, Tensor):
         if value.layout != torch.strided or value.is_meta or value.is_quantized:
             raise TypeError(f"{value.layout}")
-        room[0] -= value.numel() * value.element_size()
+        left[0] -= value.numel() * value.element_size()
     elif isinstance(value, str):
-        room[0] -= len(value)
+        left[0] -= len(value)
     elif isinstance(value, int):
-        room[0] -= value.bit_length() // 8
-    if room[0] < 0:
+        left[0] -= value.bit_length() // 8
+    if left[0] < 0:
         raise ValueError("more than the file tells")
     if isinstance(value, dict):
         for key, item in value.items():
-            _measure(key, room)
-            _measure(item, room)
+            _measure(key, left)
+            _measure(item, left)
     elif isinstance(value, (list, tuple)):
         for item in value:
-            _measure(item, room)
+            _measure(item, left)
 
 
 def _digest(value: Any) -> str:
-    """SHA-256 of a state, of structure and contents."""
+    """Compute the SHA-256 of a state."""
     sha = hashlib.sha256()
     _feed(sha, value)
     return sha.hexdigest()
@@ -332,7 +314,7 @@ def _feed(sha: Any, value: Any) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make a rename durable; a no-op where folders cannot be opened."""
+    """Make a rename durable, where folders can be opened."""
     if os.name != "posix":
         return
     descriptor = os.open(folder, os.O_RDONLY)

@@ -1,4 +1,4 @@
-"""Where a training runs."""
+"""Devices and processes."""
 
 import logging
 import os
@@ -13,36 +13,32 @@ from spdnet.linalg.threads import one_thread
 if TYPE_CHECKING:
     from lightning_fabric import Fabric
 
-_SMALL = (
-    32  # below this size a second thread gains three percent, and loses much to other processes
-)
-_FEW = 8  # processes, which may be more than there are processors
+_SMALL = 32  # a second thread gains 3 % on smaller matrices, and loses much if others run
+_FEW = 8  # processes that are allowed even on fewer processors
 
 
 @contextmanager
 def threads_for(n: int) -> Iterator[None]:
-    """One thread for matrices so small that threads would only wait for each other.
+    """Use one thread for matrices of size ``n`` that are too small for several.
 
-    On a machine that is busy otherwise, two threads on 17 by 17 matrices were 200 times slower than
-    one. The number of threads is afterwards what it was.
+    On a busy machine, two threads on 17 by 17 matrices were 200 times slower than one.
     """
     with one_thread() if n < _SMALL else nullcontext():
         yield
 
 
 def under_torchrun() -> bool:
-    """Whether this process is one of several that ``torchrun`` has started."""
+    """Return whether ``torchrun`` has started several processes."""
     return "TORCHELASTIC_RUN_ID" in os.environ and int(os.environ.get("WORLD_SIZE", "1")) > 1
 
 
 def resolve_device(device: str = "auto") -> torch.device:
-    """The device of a name, which this machine has.
+    """Return the device of a name, or raise an error if the machine does not have it.
 
     Parameters
     ----------
     device : str
-        ``"auto"`` takes a CUDA device where there is one; otherwise ``"cpu"``, ``"cuda"``,
-        ``"cuda:1"``.
+        ``"cpu"``, ``"cuda"``, ``"cuda:1"``, or ``"auto"``: a CUDA device if there is one.
 
     Examples
     --------
@@ -75,16 +71,15 @@ def resolve_device(device: str = "auto") -> torch.device:
 
 
 def make_fabric(device: str = "auto", devices: int = 1) -> "Fabric":
-    """A Fabric for one device, or for several processes that train together.
+    """Construct a Fabric for one device, or for several processes.
 
     Parameters
     ----------
     device : str
-        ``"auto"`` takes a CUDA device where there is one; otherwise ``"cpu"``, ``"cuda"``,
-        ``"cuda:1"``.
+        ``"cpu"``, ``"cuda"``, ``"cuda:1"``, or ``"auto"``: a CUDA device if there is one.
     devices : int
-        Processes on this machine, each with a device, or with the CPU; they begin when
-        ``launch()`` is called. 0 for those that ``torchrun`` has started, on all machines.
+        Number of processes on this machine, started by ``launch()``. 0 for the processes that
+        ``torchrun`` has started.
 
     Examples
     --------
@@ -114,7 +109,7 @@ def make_fabric(device: str = "auto", devices: int = 1) -> "Fabric":
         own = 1 if where.index is None else [where.index]
         return Fabric(accelerator=where.type, devices=own)
     if hasattr(torch.autograd.graph, "set_warn_on_accumulate_grad_stream_mismatch"):
-        # Fabric makes the network parallel on a stream of its own, which costs nothing here
+        # harmless: Fabric wraps the network on another stream
         torch.autograd.graph.set_warn_on_accumulate_grad_stream_mismatch(False)
     nodes = 1
     if devices == 0:
@@ -125,21 +120,21 @@ def make_fabric(device: str = "auto", devices: int = 1) -> "Fabric":
 
 
 def leave(fabric: "Fabric") -> None:
-    """Part from the other processes, after the last thing that is done together."""
+    """Leave the process group."""
     if fabric.world_size > 1:
         torch.distributed.destroy_process_group()
 
 
 def _is_no_advice(record: logging.LogRecord) -> bool:
-    """Advice on the precision of matrix products is not for matrices that are decomposed."""
+    """Drop the advice to lower the precision of matrix products."""
     return "set_float32_matmul_precision" not in record.getMessage()
 
 
 def _meet(backend: str) -> None:
     """Join the processes that ``torchrun`` has started.
 
-    Each start has its own part of their common store: after a restart, the addresses of processes
-    that have died would be there still.
+    Each start has its own prefix in the common store, which still has the addresses of processes
+    that died before a restart.
     """
     if torch.distributed.is_initialized():
         return

@@ -1,54 +1,41 @@
-"""A training step as CUDA graphs: small kernels take longer to launch than to run."""
+"""Training steps as CUDA graphs, since small kernels take longer to launch than to run."""
 
 import math
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from spdnet.linalg.rectify import assuming_nothing_is_low
 from spdnet.nn import ReEig, SPDBatchNorm
+from spdnet.training.evaluation import unchecked
 
-_PATIENCE = 20  # steps without trying a shorter way, after it was wrong
+_PATIENCE = 20  # steps for which a violated assumption is not tried again
 
 
 class GraphedStep:
-    """Forward, backward and update of one training step, each launched at one stroke.
+    """Training step whose forward pass, backward pass and update are CUDA graphs.
 
-    A ReEig that clips nothing needs no eigenvectors, but in a graph it cannot look and decide. So
-    there are several graphs: the shortest assumes that nothing is clipped, the next that the first
-    ReEig alone clips, since orthonormal BiMaps keep eigenvalues above the threshold; each notes
-    whether that was true. If not, the batch is done again by the next one before anything is
-    updated; the last assumes nothing. The result is the same either way, within rounding.
+    A ReEig that clips nothing needs no eigenvectors, but a graph cannot branch. There are
+    therefore several graphs: the first assumes that no ReEig clips, the second that only the first
+    ReEig clips, since orthonormal BiMaps keep eigenvalues above the threshold, and the last
+    assumes nothing. If an assumption is violated, the next graph repeats the batch before the
+    weights are updated. The results agree up to rounding.
 
     The first call is an ordinary step. Afterwards the shapes are fixed.
 
     Parameters
     ----------
     model : Module
-        On a CUDA device, with ReEigs of an absolute threshold. Called as ``model(X, check=False)``.
+        Model on a CUDA device whose ReEigs have an absolute threshold.
     optimizer : Optimizer
         :class:`spdnet.optim.RiemannianSGD`, or :class:`spdnet.optim.RiemannianAdam` with
         ``capturable=True``.
     loss : callable
-        Of logits and targets, a scalar.
+        Function of logits and targets that returns a scalar.
     shown : callable, optional
-        Another scalar of logits and targets, to be given back instead of the loss.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from spdnet import SPDNet
-    >>> from spdnet.optim import RiemannianSGD
-    >>> from spdnet.training import GraphedStep
-    >>> if torch.cuda.is_available():
-    ...     model = SPDNet((6, 4, 2), 3, device="cuda")
-    ...     step = GraphedStep(model, RiemannianSGD(model.parameters(), lr=0.01))
-    ...     X, y = torch.eye(6, device="cuda").expand(8, 6, 6), torch.zeros(8, device="cuda").long()
-    ...     loss, correct = step(X, y)
+        Function whose value is returned instead of the loss.
     """
 
     def __init__(
@@ -65,33 +52,29 @@ class GraphedStep:
             if isinstance(layer, ReEig) and layer.share is not None:
                 raise ValueError(
                     f"GraphedStep: expected ReEigs with a number for eps, got {layer.eps!r}, which "
-                    "changes with every batch; take ordinary steps"
+                    "changes with every batch; use ordinary steps"
                 )
             if isinstance(layer, SPDBatchNorm):
                 raise ValueError(
-                    "GraphedStep: expected a network without batch normalisation, whose mean is an "
-                    "iteration that looks at its values; take ordinary steps"
+                    "GraphedStep: expected a network without batch normalization, whose mean is an "
+                    "iteration that depends on its values; use ordinary steps"
                 )
         self.model = model
+        self._unchecked = unchecked(model)
         self.optimizer = optimizer
         self.loss = loss
         self.shown = shown
         self._parameters = [p for p in parameters if p.requires_grad]
-        n_reeigs = sum(isinstance(layer, ReEig) for layer in model.modules())
-        #: as many ReEigs assume nothing, or all for None
-        self._assume_after = (0, 1, None) if n_reeigs > 1 else (0, None) if n_reeigs else (None,)
-        self._graphs: list[torch.cuda.CUDAGraph] = []  # captured when they are wanted
+        self._reeigs = [layer for layer in model.modules() if isinstance(layer, ReEig)]
+        #: for each graph, the number of ReEigs at the start of the network that may clip
+        self._may_clip = sorted({min(k, len(self._reeigs)) for k in (0, 1, len(self._reeigs))})
+        self._graphs: list[torch.cuda.CUDAGraph] = []  # captured when needed
         self._settled = self._wait = 0
 
     def __call__(self, X: Tensor, y: Tensor) -> tuple[float, int]:
-        """Take a step; the loss before it, and how many were classified correctly.
+        """Take a step; return the loss before it and the number of correct predictions.
 
-        The update is not taken if the loss is not finite, which is then given back in any case.
-
-        Parameters
-        ----------
-        X : Tensor, shape (B, n, n)
-        y : Tensor, shape (B,)
+        If the loss is not finite, the weights are not updated and the loss itself is returned.
         """
         if not self._graphs:
             return self._first(X, y)
@@ -99,9 +82,9 @@ class GraphedStep:
         self._y.copy_(y)
         for rate, group in zip(self._rates, self.optimizer.param_groups, strict=True):
             rate.fill_(group["lr"])
-        for i in range(self._settled if self._wait > 0 else 0, len(self._assume_after)):
+        for i in range(self._settled if self._wait > 0 else 0, len(self._may_clip)):
             if i == len(self._graphs):
-                self._capture(self._assume_after[i])
+                self._capture(self._may_clip[i])
             self._graphs[i].replay()
             violated, loss, shown, correct = self._found.tolist()
             if not violated:
@@ -117,31 +100,38 @@ class GraphedStep:
         self._X, self._y = X.clone(), y.clone()
         self._found = torch.zeros(4, dtype=torch.float64, device=X.device)
         self._violated = torch.zeros((), dtype=torch.bool, device=X.device)
-        self._gradients = [torch.zeros_like(p) for p in self._parameters]  # always at this place
+        self._gradients = [torch.zeros_like(p) for p in self._parameters]  # at a fixed address
         for p, g in zip(self._parameters, self._gradients, strict=True):
             p.grad = g
-        self._stream = torch.cuda.Stream()  # one for all: each has a workspace of cuBLAS
+        self._stream = (
+            torch.cuda.Stream()
+        )  # one for all graphs: each stream has a workspace of cuBLAS
         self._stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self._stream):
-            self._compute(None)
+            self._compute(len(self._reeigs))
             _, loss, shown, correct = self._found.tolist()
             if math.isfinite(loss):
-                self.optimizer.step()  # makes the state, too
+                self.optimizer.step()  # creates the state, too
         torch.cuda.current_stream().wait_stream(self._stream)
         self._pool = torch.cuda.graph_pool_handle()
         self._capture_update()
-        self._capture(self._assume_after[0])
+        self._capture(self._may_clip[0])
         return shown if math.isfinite(loss) else loss, int(correct)
 
-    def _compute(self, after: int | None) -> None:
-        """Gradients, and in ``_found``: whether the assumption was wrong, loss, its stand-in, hits.
+    def _compute(self, may_clip: int) -> None:
+        """Compute the gradients, and ``_found``: violated, loss, shown loss, correct predictions.
 
-        As many ReEigs as ``after`` assume nothing, or all for None.
+        The first ``may_clip`` ReEigs may clip; the others are assumed not to.
         """
         torch._foreach_zero_(self._gradients)
         self._violated.zero_()
-        with nullcontext() if after is None else assuming_nothing_is_low(self._violated, after):
-            logits = self.model(self._X, check=False)
+        try:
+            for reeig in self._reeigs[may_clip:]:
+                reeig.violated = self._violated
+            logits = self.model(self._X, **self._unchecked)
+        finally:
+            for reeig in self._reeigs:
+                reeig.violated = None
         loss = self.loss(logits, self._y)
         loss.backward()
         hits = (logits.argmax(-1) == self._y).sum()
@@ -150,10 +140,10 @@ class GraphedStep:
         found = (self._violated.double(), loss.double(), shown.double(), hits.double())
         self._found.copy_(torch.stack(found))
 
-    def _capture(self, after: int | None) -> None:
+    def _capture(self, may_clip: int) -> None:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=self._pool, stream=self._stream):
-            self._compute(after)
+            self._compute(may_clip)
         self._graphs.append(graph)
 
     def _capture_update(self) -> None:

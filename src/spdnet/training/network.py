@@ -1,147 +1,91 @@
-"""The network of a recipe, and what a training has to know about it."""
+"""Networks of a recipe."""
 
-import copy
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import torch
-from torch import Tensor
 
-from spdnet.manifolds import log_euclidean
-from spdnet.models import MultiBranchSPDNet, SPDNet, TSMNet
-from spdnet.nn import Center
-from spdnet.training.data import DiskTensor
+from spdnet.models.model import get_trait
+from spdnet.models.registry import find_model
+from spdnet.training.data import DiskTensor, Samples
 from spdnet.training.recipe import Recipe
-
-Network = SPDNet | MultiBranchSPDNet | TSMNet
-_PIECE = 1024
+from spdnet.training.seed import seeded
 
 
 def make_network(
     recipe: Recipe,
-    dims: Sequence[int],
+    n: int,
     n_classes: int,
     *,
-    n_channels: int | None = None,
+    dims: Sequence[int] | None = None,
     n_domains: int = 1,
     device: torch.device | str | None = None,
     dtype: torch.dtype | None = None,
-) -> Network:
-    """A new network with random weights.
+) -> torch.nn.Module:
+    """Construct the network of a recipe with random weights.
 
     Parameters
     ----------
     recipe : Recipe
-    dims : sequence of int
-        Sizes of the matrices; for TSMNet those of the covariance and after the BiMap.
-    n_classes : int
-    n_channels : int, optional
-        Of signals, for TSMNet.
-    n_domains : int
-        For TSMNet.
-    device, dtype : optional
-        Of weights and buffers.
+    n : int
+        Size of the matrices, or number of channels of signals.
+    dims : sequence of int, optional
+        Sizes of the matrices; chosen by the model if not given.
+    n_classes, n_domains, device, dtype
 
     Examples
     --------
     >>> from spdnet.training import RECIPES, make_network
-    >>> type(make_network(RECIPES["default"].changed(model="multibranch"), (6, 4), 3)).__name__
+    >>> type(make_network(RECIPES["default"].changed(model="multibranch"), 6, 3)).__name__
     'MultiBranchSPDNet'
     """
-    where: dict[str, Any] = {"device": device, "dtype": dtype}
-    if recipe.takes_signals:
-        require_two("TSMNet", dims)
-        if n_channels is None:
-            raise ValueError("TSMNet: expected signals, got matrices")
-        return TSMNet(
-            n_channels,
-            n_classes,
-            n_domains=n_domains,
-            spatial_filters=dims[0],
-            dim=dims[1],
-            eps=recipe.eps,
-            **where,
-        )
-    kind = SPDNet if recipe.model == "spdnet" else MultiBranchSPDNet
-    if not recipe.log:
-        where["log"] = False  # Recipe has seen to it that the model is SPDNet
-    return kind(
-        dims,
+    model = find_model(recipe.model)
+    return get_trait(model, "from_recipe")(
+        recipe,
+        n,
         n_classes,
-        eps=recipe.eps,
-        bias=recipe.bias,
-        center=recipe.center,
-        norm=recipe.norm,
-        head=recipe.head,
-        **where,
+        dims=get_trait(model, "choose_dims")(n) if dims is None else tuple(dims),
+        n_domains=n_domains,
+        device=device,
+        dtype=dtype,
     )
 
 
-def require_two(who: str, dims: Sequence[int]) -> None:
-    """The sizes of TSMNet."""
-    if len(dims) != 2:
-        raise ValueError(
-            f"{who}: expected two sizes in dims, of the covariance and after the BiMap, such as "
-            f"40,20, got {','.join(map(str, dims))}"
-        )
+def build(
+    recipe: Recipe,
+    dims: Sequence[int] | None,
+    n_classes: int,
+    train: Samples,
+    *,
+    n_domains: int | None = None,
+    seed: int = 0,
+) -> torch.nn.Module:
+    """Construct the network of a recipe and fit its buffers to the training data.
 
-
-def prepare_network(model: Network, X: Tensor | DiskTensor, weight: Tensor | None = None) -> None:
-    """Take from the training data what is not learnt: the centre, or the unit of signals."""
-    if isinstance(model, TSMNet):
-        model.calibrate(X[:])
-    elif model.center is None:
-        return
-    elif isinstance(X, DiskTensor):
-        _center_on_disk(model.center, X, weight)
-    else:
-        model.center.fit(X, weight)
-
-
-def _center_on_disk(center: Center, X: DiskTensor, weight: Tensor | None) -> None:
-    """The log-Euclidean mean of means of parts, weighted by their sizes, is the mean of all."""
-    if center.metric.name != "log_euclidean":
-        raise ValueError(
-            f"Center: expected the metric log_euclidean for matrices on disk, got "
-            f"{center.metric.name!r}, whose mean needs all of them at once"
-        )
-    means, sizes = [], []
-    weights = torch.ones(len(X), dtype=X.dtype) if weight is None else weight
-    for part, w in zip(X.split(_PIECE), weights.split(_PIECE), strict=True):
-        if w.sum() > 0:
-            means.append(log_euclidean.mean(part, w.to(part.device)))
-            sizes.append(w.sum())
-    center.fit(torch.stack(means), torch.stack(sizes).to(means[0].device))
-
-
-def in_pieces(
-    function: Callable[..., Tensor], *inputs: Tensor | DiskTensor, size: int = 256, **settings: Any
-) -> Tensor:
-    """What a network makes of many samples, some at a time, so that memory does not grow."""
-    parts = zip(*(values.split(size) for values in inputs), strict=True)
-    return torch.cat([function(*part, **settings) for part in parts])
-
-
-def adapted(model: Network, X: Tensor | DiskTensor, domain: Tensor | None) -> Network:
-    """The network, or a copy that knows the domains of ``X`` that training has not seen.
+    The random state of torch is restored.
 
     Parameters
     ----------
-    model : Network
-    X : Tensor, shape (N, ...)
-        All that there is of those domains; labels are not needed.
-    domain : Tensor, shape (N,), optional
-        Numbers from that of the domains in training on are new.
+    recipe, dims, n_classes
+        See :func:`make_network`.
+    train : Samples
+    n_domains : int, optional
+        That of the training data if not given.
+    seed : int
+        Random seed of the initial weights.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from spdnet.training import RECIPES, Samples, build
+    >>> train = Samples(torch.eye(4).repeat(6, 1, 1), torch.arange(6) % 2)
+    >>> build(RECIPES["default"], (4, 3), 2, train)(train.X).shape
+    torch.Size([6, 2])
     """
-    if domain is None or not isinstance(model, TSMNet):
-        return model
-    seen = set(model.norm.num_batches_tracked.nonzero()[:, 0].tolist())
-    new = [d for d in domain.unique().tolist() if d not in seen]
-    if not new:
-        return model
-    model = copy.deepcopy(model)
-    while model.norm.n_domains <= new[-1]:
-        model.norm.add_domain()
-    for d in new:
-        model.refit(X[domain == d], d, check=False)
+    if n_domains is None:
+        n_domains = 1 if train.domain is None else int(train.domain.max()) + 1
+    n, dtype = train.X.shape[1], train.X.dtype
+    with seeded(seed):
+        model = make_network(recipe, n, n_classes, dims=dims, n_domains=n_domains, dtype=dtype)
+    model.to("cpu" if isinstance(train.X, DiskTensor) else train.X.device)
+    get_trait(model, "fit_buffers")(train.X, train.weight)
     return model

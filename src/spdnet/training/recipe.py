@@ -1,18 +1,17 @@
-"""Recipes: all settings of a training under one name."""
+"""Recipes: named sets of hyperparameters."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import torch
 
-from spdnet._checks import require_count
+from spdnet.models.model import get_trait
+from spdnet.models.registry import class_name, find_model, is_registered
 from spdnet.optim import RiemannianAdam, RiemannianSGD
-from spdnet.options.option import RECIPE_NAMES, check_options, document, options
+from spdnet.options.option import NETWORK, RECIPE_NAMES, check_options, document, options
 from spdnet.options.recipe import RecipeOptions
-
-#: classes of the networks
-MODELS = {"spdnet": "SPDNet", "multibranch": "MultiBranchSPDNet", "tsmnet": "TSMNet"}
+from spdnet.options.run import RunOptions
 
 
 @document()
@@ -46,17 +45,14 @@ class Recipe(RecipeOptions):
         for name in options(self):
             if getattr(self, name) == "none":
                 object.__setattr__(self, name, None)
-        if not self.log and (self.model, self.head) != ("spdnet", "linear"):
+        if not self.log and self.head != "linear":
             raise ValueError(
-                f"{who}: expected model='spdnet' and head='linear' without LogEig, got "
-                f"model={self.model!r}, head={self.head!r}"
+                f"{who}: expected head='linear' without LogEig, got head={self.head!r}"
             )
-        own = (self.center, self.norm, self.head)
-        if self.takes_signals and own != (None, None, "linear"):
-            raise ValueError(
-                f"{who}: expected no center, no norm and head='linear' with model='tsmnet', which "
-                f"has its own, got center={self.center!r}, norm={self.norm!r}, head={self.head!r}"
-            )
+        if is_registered(self.model):
+            neutral = {n: o.neutral for n, o in options(self).items() if o.neutral is not ...}
+            values = {name: getattr(self, name) for name in neutral}
+            require_taken(who, self.model, {n: v for n, v in values.items() if v != neutral[n]})
         if self.optimizer == "adam" and self.momentum:
             raise ValueError(
                 f"{who}: expected momentum = 0 with optimizer='adam', which has its own, got "
@@ -64,38 +60,47 @@ class Recipe(RecipeOptions):
             )
 
     def changed(self, **settings: Any) -> "Recipe":
-        """Return the recipe with other settings, where they are not None.
+        """Return the recipe with other settings; None keeps a value, ``"none"`` sets None.
 
-        ``center="none"`` does not centre, ``norm="none"`` does not normalise.
+        Hyperparameters that a registered model does not have are an error.
         """
         unknown = set(settings) - {field.name for field in fields(self)}
         if unknown:
             raise TypeError(f"Recipe: expected settings of a recipe, got {sorted(unknown)}")
         given = {name: value for name, value in settings.items() if value is not None}
-        if given.get("model", self.model) == "tsmnet":
-            given.setdefault("center", None)  # that of the recipe is for matrices
+        model = given.get("model", self.model)
+        if is_registered(model):
+            require_taken("Recipe", model, given)
+            for name in NETWORK_OPTIONS.keys() - given.keys() - set(taken(model)) - {"dims"}:
+                found = NETWORK_OPTIONS[name]
+                if found.neutral is not ... and getattr(self, name) in found.recipes.values():
+                    given[name] = found.neutral  # the value of the recipe is for other models
         return replace(self, **given)
 
     @property
     def takes_signals(self) -> bool:
         """Whether the network takes signals ``(N, channels, T)`` instead of matrices."""
-        return self.model == "tsmnet"
+        return bool(get_trait(find_model(self.model), "takes") == "signals")
+
+    @property
+    def uses_domains(self) -> bool:
+        """Whether the network uses domains."""
+        return bool(get_trait(find_model(self.model), "uses_domains"))
 
     @property
     def network(self) -> str:
-        """The network in words, such as ``SPDNet, norm brooks``."""
+        """Description of the network, such as ``SPDNet, norm brooks``."""
+        text = class_name(self.model)
+        if not is_registered(self.model):
+            return text
         norm = "" if self.norm is None else f", norm {self.norm}"
         head = "" if self.head == "linear" else f", head {self.head}"
-        return MODELS[self.model] + norm + head + ("" if self.log else ", no LogEig")
-
-    def choose_dims(self, n: int) -> tuple[int, ...]:
-        """Sizes of the matrices for data of ``n`` features or channels: see the function."""
-        return (40, 20) if self.takes_signals else choose_dims(n)
+        return text + norm + head + ("" if self.log else ", no LogEig")
 
     def make_optimizer(
         self, params: Iterable[torch.nn.Parameter], *, capturable: bool = False
     ) -> torch.optim.Optimizer:
-        """The optimiser of the recipe; with ``capturable`` for steps in a CUDA graph."""
+        """Construct the optimizer; with ``capturable``, for steps in a CUDA graph."""
         if self.optimizer == "adam":
             return RiemannianAdam(
                 params, lr=self.lr, weight_decay=self.weight_decay, capturable=capturable
@@ -105,36 +110,41 @@ class Recipe(RecipeOptions):
         )
 
 
-#: "paper" has the settings of the paper, and the gradient of the released code: Eq. 7 as printed
-#: is another
+#: options of the network, which not all models have
+NETWORK_OPTIONS = {
+    name: found
+    for name, found in options(RunOptions).items()
+    if found.panel == NETWORK and name not in ("model", "recipe")
+}
+
+
+def require_taken(who: str, model: str, given: Mapping[str, Any]) -> None:
+    """Raise an error if a given hyperparameter of the network is not one of the model.
+
+    None stands for a value that was not given. The model is registered or has been imported.
+    """
+    names = taken(model)
+    for name, value in given.items():
+        found = NETWORK_OPTIONS.get(name)
+        if found is None or name in names or value is None:
+            continue
+        if value != ("none" if found.neutral is None else found.neutral):
+            has = f"has only {', '.join(names)}" if names else "has none of the network's options"
+            raise ValueError(
+                f"{who}: expected no {name} with model={model!r}, which {has}, got {name}="
+                f"{value!r}; leave it out"
+            )
+
+
+def taken(model: str) -> tuple[str, ...]:
+    """Return the hyperparameters of the network that a model has."""
+    names: tuple[str, ...] = get_trait(find_model(model), "hyperparameters")
+    return names
+
+
+#: Recipes by name. "paper" has the settings of the paper, and the gradient of the released code,
+#: which differs from Eq. 7 as printed.
 RECIPES = {
     recipe: Recipe(**{name: found.recipes[recipe] for name, found in options(Recipe).items()})
     for recipe in RECIPE_NAMES
 }
-
-
-def choose_dims(n: int, n_bimaps: int = 2) -> tuple[int, ...]:
-    """Sizes of the matrices from input to LogEig, for data of size ``n``.
-
-    Matrices of up to 64 keep their size; larger ones shrink to 64 in equal ratios, because the
-    logarithm of a larger matrix has more entries than a linear classifier makes use of. A square
-    BiMap commutes with the logarithm: where no ReEig between them clips, such a network is a linear
-    classifier on logarithms.
-
-    Parameters
-    ----------
-    n : int
-    n_bimaps : int
-        None of them: the input alone.
-
-    Examples
-    --------
-    >>> from spdnet.training import choose_dims
-    >>> choose_dims(17)
-    (17, 17, 17)
-    >>> choose_dims(400), choose_dims(400, 3)
-    ((400, 160, 64), (400, 217, 118, 64))
-    """
-    require_count("choose_dims", "n", n)
-    ratio = min(n, 64) / n
-    return n, *(round(n * ratio ** (i / n_bimaps)) for i in range(1, n_bimaps + 1))

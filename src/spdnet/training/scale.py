@@ -7,8 +7,8 @@ from torch import Tensor
 
 from spdnet.training.data import DiskTensor
 
-_PIECE = 4096  # samples at a time
-_FAR = 3.0  # decades outside of the training range; centimetres and metres differ by 4
+_CHUNK = 4096
+_FAR = 3.0  # decades outside of the training range; centimeters and meters differ by 4
 
 
 @dataclass(frozen=True)
@@ -42,14 +42,7 @@ class InputScale:
 
     @classmethod
     def of(cls, X: Tensor | DiskTensor, *, signals: bool = False) -> "InputScale":
-        """Measure training samples.
-
-        Parameters
-        ----------
-        X : Tensor or DiskTensor, shape (N, n, n) or (N, channels, T)
-        signals : bool
-            Whether ``X`` are signals instead of matrices.
-        """
+        """Measure training samples, which are matrices or signals."""
         values = _log_variance(X, signals)
         return cls(values.min().item(), values.median().item(), values.max().item())
 
@@ -74,11 +67,12 @@ class InputScale:
 
 
 def _log_variance(X: Tensor | DiskTensor, signals: bool) -> Tensor:
-    """Base-10 logarithm of the mean variance of each sample; zero samples count as the smallest
-    positive number.
+    """Compute the base-10 logarithm of the mean variance of each sample.
+
+    Zero samples count as the smallest positive number.
     """
     parts = []
-    for part in X.split(_PIECE):
+    for part in X.split(_CHUNK):
         part = part.detach()
         squares = part.double().square() if signals else part.diagonal(dim1=-2, dim2=-1).double()
         parts.append(squares.flatten(1).mean(-1).cpu())

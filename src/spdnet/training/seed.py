@@ -1,4 +1,4 @@
-"""Random numbers that a seed alone decides."""
+"""Random numbers that depend on a seed alone."""
 
 import threading
 from collections.abc import Iterator
@@ -6,15 +6,15 @@ from contextlib import contextmanager
 
 import torch
 
-_alone = threading.RLock()
+_lock = threading.RLock()
 
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Torch's own generator from a seed on; afterwards it stands where it stood.
+    """Seed the global generator of torch, and restore it afterwards.
 
-    Layers draw their weights from that generator, which all threads share: one thread at a time.
+    All threads share that generator, so that one thread runs at a time.
     """
-    with _alone, torch.random.fork_rng():
+    with _lock, torch.random.fork_rng():
         torch.manual_seed(seed)
         yield

@@ -261,10 +261,6 @@ def test_videos_equal_images(pillow, tmp_path, clip):
     for settings in ({}, {"size": (7, 9)}, {"equalized": False}):
         expected = read_images(tmp_path / "a", **settings)
         np.testing.assert_array_equal(read_video(tmp_path / "a.avi", **settings), expected)
-        thirds = read_video(tmp_path / "a.avi", every=3, **settings)
-        np.testing.assert_array_equal(thirds, expected[::3])
-    with pytest.raises(ValueError, match="every of at least 1, got 0"):
-        read_video(tmp_path / "a.avi", every=0)
 
 
 def test_truncated_videos(pillow, tmp_path, clip):
@@ -365,14 +361,11 @@ def test_unseen_points_are_interpolated(tmp_path, markers):
 def test_markers_never_seen(tmp_path, markers):
     file = tmp_path / "a.c3d"
     write_c3d(file, markers, unseen=[(t, 1) for t in range(6)])
-    with pytest.raises(DataError, match="none of RIGHT; drop_unseen=True"):
+    with pytest.raises(DataError, match="none of RIGHT; remove"):
         read_c3d(file)
-    positions, names = read_c3d(file, drop_unseen=True)
-    np.testing.assert_array_equal(positions, markers[:, [0, 2]])
-    assert names == ["LEFT", "TOP"]
     write_c3d(file, markers, unseen=[(t, m) for t in range(6) for m in range(3)])
     with pytest.raises(DataError, match="LEFT, RIGHT, TOP"):
-        read_c3d(file, drop_unseen=True)
+        read_c3d(file)
 
 
 def test_damaged_c3d(tmp_path):

@@ -62,7 +62,7 @@ def test_files_are_found_at_any_depth(tmp_path):
         ({"names": ["a.exe", *NAMES[1:]]}, "below one folder"),
         ({"sets": (1, 1, 3, 2)}, "got 3"),
         ({"labels": (1, 2)}, "4, 2 and 4"),
-        ({"labels": (1, 1, np.nan, 2)}, "numbers"),
+        ({"labels": (1, 1, np.nan, 2)}, "integers"),
     ],
 )
 def test_bad_indices(tmp_path, change, message):

@@ -11,7 +11,8 @@ from scipy.io import loadmat, savemat
 from scipy.sparse import csc_array
 
 from spdnet.data.errors import DataError
-from spdnet.data.io.matlab import load_mat, reader
+from spdnet.data.io import matlab as reader
+from spdnet.data.io.matlab import load_mat
 from tests.cases import REAL_DATA
 
 REAL = REAL_DATA / "spddb_afew_train_spd400_int_histeq.mat"

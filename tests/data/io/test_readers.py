@@ -5,7 +5,7 @@ import pytest
 from scipy.io import savemat
 
 from spdnet.data import DataError, read
-from spdnet.data.io.readers import with_groups
+from spdnet.data.io.readers import _with_groups as with_groups
 from spdnet.data.sources import matrix_sources
 from tests.cases import random_spd
 
@@ -26,12 +26,12 @@ def test_npz(tmp_path):
     assert data.y.tolist() == Y.tolist()
     assert data.split.tolist() == split.tolist()
     assert data.groups.tolist() == list(range(6))
-    assert data.are_matrices
+    assert data.is_matrices
     assert len(data) == 6
     bare = read(save(tmp_path / "b.npz", X=np.ones((6, 3, 50)), y=np.arange(6)))
     assert bare.split is None
     assert bare.groups is None
-    assert not bare.are_matrices
+    assert not bare.is_matrices
 
 
 def test_npy_with_labels(tmp_path):
@@ -235,11 +235,11 @@ def test_bad_files(tmp_path, case):
 
 def test_labels_may_be_missing_or_ignored(tmp_path):
     path = save(tmp_path / "a.npz", X=X, y=np.full(6, np.nan))
-    assert read(path, labelled=False).y is None
+    assert read(path, labeled=False).y is None
     with pytest.raises(DataError, match="such as nan"):
-        read(path, labelled=None)
-    assert read(save(tmp_path / "b.npz", X=X), labelled=None).y is None
-    assert read(save(tmp_path / "c.npz", X=X, y=Y), labelled=None).y.tolist() == Y.tolist()
+        read(path, labeled=None)
+    assert read(save(tmp_path / "b.npz", X=X), labeled=None).y is None
+    assert read(save(tmp_path / "c.npz", X=X, y=Y), labeled=None).y.tolist() == Y.tolist()
 
 
 def test_names_that_are_no_text_and_matrices_of_one_entry(tmp_path):
@@ -270,7 +270,7 @@ def test_folder_of_tables(tmp_path, suffix):
         i = int(name.split("/")[1].split(".")[0])
         assert label == Y[i]
         np.testing.assert_array_equal(values, SIGNALS[i])
-    assert read(tables(tmp_path / "m", X, suffix)).are_matrices
+    assert read(tables(tmp_path / "m", X, suffix)).is_matrices
 
 
 def test_folders_of_parts_with_capitals_and_headers(tmp_path):
@@ -334,7 +334,7 @@ def test_a_folder_says_what_it_holds_instead(tmp_path):
     np.save(tmp_path / "1.npy", X[0])
     with pytest.raises(DataError, match=r"got 1 .npy file in no folder of a class$"):
         read(tmp_path)
-    data = read(tmp_path, labelled=False)
+    data = read(tmp_path, labeled=False)
     assert len(data) == 1
     assert data.notes == ("not read: 3 .edf files",)
 
@@ -427,7 +427,7 @@ def test_groups_from_a_file(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"groups at .*shrt.txt, got none; did you mean"):
         with_groups(data, tmp_path / "shrt.txt")
     np.save(tmp_path / "real.npy", np.linspace(0, 1, 6))
-    with pytest.raises(DataError, match="names or whole numbers in groups"):
+    with pytest.raises(DataError, match="names or integers in groups"):
         with_groups(data, tmp_path / "real.npy")
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import spdnet.runs.report
-from spdnet.paper import Reproduction, ReproductionFolder, reproduce
+from spdnet.paper import Reproduction, ReproductionFolder, reproduce, write_reproduction
+from spdnet.paper import figures as paper_figures
 from spdnet.runs import Comparison, ComparisonFolder, RunFolder, Settings, compare, train
-from spdnet.paper import write_reproduction
 from spdnet.runs.report import figures, make_comparison, make_page
 from tests.runs.test_train import file_of
 
@@ -113,8 +113,9 @@ def no_figures(monkeypatch):
     """Pages without figures, which refuse much and take long."""
     for name in ("confusion", "spectrum", "repeats"):
         monkeypatch.setattr(figures, name, lambda *_: "")
-    for name in ("comparison", "beside_the_paper", "training_curves", "verification"):
-        monkeypatch.setattr(figures, name, lambda *_: None)
+    monkeypatch.setattr(figures, "comparison", lambda *_: None)
+    for name in ("beside_the_paper", "training_curves", "verification"):
+        monkeypatch.setattr(paper_figures, name, lambda *_: None)
     monkeypatch.setattr(figures, "learning_curves", lambda *_: [])
 
 
@@ -131,9 +132,9 @@ def test_every_value_is_escaped_or_refused(folder, no_figures, name):
             shown.add(path[-1])
     expected = {
         "environment.json": {"command", "started", "torch"},
-        "run": {"best_epoch", "network", "data", 0},
-        "repeats": {"network", "data", 0},
-        "comparison": {"title", "protocol", "repeats"},
+        "run": {"network", "data", "class"},
+        "repeats": {"network", "data", "structure"},
+        "comparison": {"title", "protocol", "data", "bad"},
         "reproduction": {"title", "what", "seed"},
     }
     assert expected["environment.json" if name == "environment.json" else folder.name] <= shown

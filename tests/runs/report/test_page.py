@@ -70,8 +70,8 @@ def test_the_page_is_whole_and_needs_nothing(folder):
 
 def test_it_says_what_was_found(folder):
     found, page = folder.results(), make_page(folder)
-    assert f"{100 * found['parts']['test']['accuracy']:.2f} %" in page
-    assert f"{100 * found['baseline']['accuracy']['test']:.2f} %" in page
+    assert f"{100 * found.parts['test'].accuracy:.2f} %" in page
+    assert f"{100 * found.baseline.accuracy['test']:.2f} %" in page
     for text in (
         "Learning curves",
         "Confusion",
@@ -86,8 +86,8 @@ def test_it_says_what_was_found(folder):
         "SPDNet: 5 → 4 → 3",
     ):
         assert text in page
-    for row in found["per_class"]:
-        assert row["class"] in (EVIL, "$x^2$ & co", "long " * 12)
+    for row in found.per_class:
+        assert row.label in (EVIL, "$x^2$ & co", "long " * 12)
 
 
 def test_names_are_escaped(folder):
@@ -108,7 +108,7 @@ def test_repeats_and_what_is_missing(tmp_path):
     assert "log-Euclidean logistic" not in page
     assert (run.of_seed(1).report_file).is_file()
     run.results_file.unlink()
-    with pytest.raises(FileNotFoundError, match="spdnet train --resume goes on"):
+    with pytest.raises(FileNotFoundError, match="spdnet train --resume continues"):
         make_page(run)
     run.results_file.write_text("{")
     with pytest.raises(ValueError, match="it is damaged"):

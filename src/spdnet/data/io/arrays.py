@@ -1,4 +1,4 @@
-"""Arrays in numpy's files, read without trusting what the files say of themselves."""
+"""Reading of ``.npy`` and ``.npz`` files with checks of everything they declare."""
 
 import math
 import os
@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from spdnet.data.errors import DataError
 from spdnet.data.io.files import PACKED, is_bomb
 
-#: bytes of an array that may be packed as well as can be, as names of groups are
+#: size up to which an array may have any compression ratio, as names of groups do
 HARMLESS = 2**28
-_BLOCK = 2**24  # bytes that are read at a time
-_MANY = 100  # arrays whose names and shapes a message looks at
+_BLOCK = 2**24  # bytes per read
+_MANY = 100  # arrays that error messages consider
 _HEADERS = {
     (1, 0): numpy.lib.format.read_array_header_1_0,
     (2, 0): numpy.lib.format.read_array_header_2_0,
@@ -26,40 +26,33 @@ _HEADERS = {
 
 
 def read_npy(file: str | Path | BinaryIO, name: str | None = None) -> NDArray[Any]:
-    """The array of a ``.npy`` file.
-
-    Parameters
-    ----------
-    file : path or binary file
-    name : str, optional
-        What messages call it.
+    """Read a ``.npy`` file; ``name`` is used in messages.
 
     Raises
     ------
     DataError
-        The file is damaged, declares more than it holds, or holds Python objects: nothing in it is
-        run.
-    FileNotFoundError, PermissionError, IsADirectoryError
+        The file is damaged, declares more data than it has, or holds Python objects, which are
+        never loaded.
     """
     name = str(file) if name is None else name
     if isinstance(file, str | Path):
         with Path(file).open("rb") as handle:
             return read_npy(handle, name)
-    with refusing(name), _naming("it", name):
+    with converting_errors(name), _naming("it", name):
         size = file.seek(0, os.SEEK_END)
         file.seek(0)
         return _read(file, size)
 
 
 def names_in(path: str | Path) -> list[str]:
-    """The arrays of a ``.npz`` file, by name."""
+    """Return the names of the arrays in a ``.npz`` file."""
     with _archive(path) as archive:
         found = archive.namelist()
     return [name.removesuffix(".npy") for name in found if name.endswith(".npy")]
 
 
 def shapes_in(path: str | Path) -> dict[str, tuple[int, ...]]:
-    """The first arrays of a ``.npz`` file, with the shapes they declare, if any."""
+    """Return the declared shapes of the first arrays of a ``.npz`` file."""
     shapes: dict[str, tuple[int, ...]] = {}
     with _archive(path) as archive:
         for info in archive.infolist()[:_MANY]:
@@ -72,15 +65,10 @@ def shapes_in(path: str | Path) -> dict[str, tuple[int, ...]]:
 
 
 def read_npz(path: str | Path, names: Iterable[str]) -> dict[str, NDArray[Any]]:
-    """Those of some arrays that a ``.npz`` file holds.
+    """Read those of the named arrays that a ``.npz`` file has.
 
-    What it declares is compared with what it is, before there is memory for it: an array takes at
-    most 100 times the bytes that it is packed in, once it is large.
-
-    Raises
-    ------
-    DataError
-        See :func:`read_npy`.
+    Sizes are checked before memory is allocated: a large array may be compressed to a hundredth of
+    its size at most. Errors are those of :func:`read_npy`.
     """
     found = {}
     with _archive(path) as archive:
@@ -90,7 +78,7 @@ def read_npz(path: str | Path, names: Iterable[str]) -> dict[str, NDArray[Any]]:
                 continue
             info = archive.getinfo(f"{name}.npy")
             if info.compress_type not in PACKED:
-                raise ValueError(f"{name} packed in a way of its own")
+                raise ValueError(f"{name} with an unusual compression method")
             if info.compress_size > size or is_bomb(info.file_size, info.compress_size, HARMLESS):
                 raise DataError(
                     f"read: expected {name} in {path} to be what it seems, got {info.file_size} "
@@ -99,18 +87,18 @@ def read_npz(path: str | Path, names: Iterable[str]) -> dict[str, NDArray[Any]]:
                 )
             with archive.open(info) as file, _naming(name, path):
                 found[name] = _read(file, info.file_size)
-                if file.read(1):  # the end is where the sum of the bytes is checked
+                if file.read(1):  # zipfile checks the CRC at the end
                     raise ValueError(f"more bytes than {name} has")
     return found
 
 
 def read_header(file: Any) -> tuple[tuple[int, ...], bool, numpy.dtype[Any]]:
-    """Shape, whether it is in columns, and type of the array that begins here."""
+    """Read the header of an array: shape, column-major order, dtype."""
     version = numpy.lib.format.read_magic(file)
     if version not in _HEADERS:
         raise ValueError(f"version {version}, which is for tables")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of headers that Python 2 wrote
+        warnings.simplefilter("ignore")  # about headers that Python 2 wrote
         shape, by_column, dtype = _HEADERS[version](file)
     shape = tuple(map(int, shape))
     if min(shape, default=0) < 0:
@@ -123,12 +111,12 @@ def read_header(file: Any) -> tuple[tuple[int, ...], bool, numpy.dtype[Any]]:
 
 
 class _ObjectsError(ValueError):
-    """An array of Python objects, as pandas makes of text."""
+    """An array of Python objects, to which pandas converts text."""
 
 
 @contextmanager
 def _naming(array: str, file: Any) -> Iterator[None]:
-    """The array that holds Python objects, and what to save instead."""
+    """Convert the error about Python objects into advice."""
     try:
         yield
     except _ObjectsError as error:
@@ -141,16 +129,9 @@ def _naming(array: str, file: Any) -> Iterator[None]:
         ) from error
 
 
-def are_whole(values: NDArray[Any]) -> NDArray[numpy.bool_]:
-    """Which numbers can count something: beyond 2^53, real ones are too coarse for it."""
-    with numpy.errstate(all="ignore"):  # of NaN in damaged files
-        numbers = values.astype(numpy.float64)
-        return (numpy.abs(numbers) < 2**53) & (numbers == numpy.round(numbers))
-
-
 @contextmanager
-def refusing(name: Any) -> Iterator[None]:
-    """All that zipfile, its unpackers and numpy raise on damaged bytes, as our error."""
+def converting_errors(name: Any) -> Iterator[None]:
+    """Convert everything that zipfile and numpy raise on damaged files to DataError."""
     try:
         yield
     except (DataError, MemoryError, FileNotFoundError, PermissionError, IsADirectoryError):
@@ -164,23 +145,27 @@ def refusing(name: Any) -> Iterator[None]:
 
 @contextmanager
 def _archive(path: str | Path) -> Iterator[zipfile.ZipFile]:
-    with refusing(path), Path(path).open("rb") as handle, zipfile.ZipFile(handle) as archive:
+    with (
+        converting_errors(path),
+        Path(path).open("rb") as handle,
+        zipfile.ZipFile(handle) as archive,
+    ):
         yield archive
 
 
 def _read(file: Any, size: int) -> NDArray[Any]:
-    """The array that begins here, of a file of so many bytes."""
+    """Read the array that starts here in a file of ``size`` bytes."""
     shape, by_column, dtype = read_header(file)
-    count = math.prod(shape)  # without the limits of numpy's integers
+    count = math.prod(shape)  # Python integers do not overflow
     there = size - file.tell()
     if count * dtype.itemsize > there:
         raise ValueError(f"shape {shape} of {dtype}, which are {there} bytes")
     X = numpy.empty(count, dtype)
-    room, done = X.view(numpy.uint8) if count else numpy.empty(0, numpy.uint8), 0
-    while done < len(room):
-        got = file.readinto(room[done : done + _BLOCK].data)
+    data, done = X.view(numpy.uint8) if count else numpy.empty(0, numpy.uint8), 0
+    while done < len(data):
+        got = file.readinto(data[done : done + _BLOCK].data)
         if not got:
-            raise EOFError(f"the end after {done} of {len(room)} bytes")
+            raise EOFError(f"the end after {done} of {len(data)} bytes")
         done += got
     X = X.reshape(shape, order="F" if by_column else "C")
     return X.astype(dtype.newbyteorder("="), copy=False)

@@ -1,4 +1,4 @@
-"""Files below a folder or in an archive, read without trusting their names."""
+"""Files in a folder or a zip archive, with checks of names and sizes."""
 
 import os
 import stat
@@ -10,32 +10,32 @@ from pathlib import Path, PureWindowsPath
 
 from spdnet.data.errors import DataError
 
-#: an archive may not hold a larger file
+#: largest file in an archive
 MAX_FILE = 2**30
-#: nor one that shrank more than this, once it is large
+#: largest compression ratio of a file above _SMALL bytes
 MAX_RATIO = 100
 _SMALL = 2**24
-#: ways to pack: others take as much memory as the file likes
+#: compression methods; others do not bound their memory
 PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
 @dataclass(frozen=True)
 class Files:
-    """What lies below a folder, or in a zip archive.
+    """The files of a folder or of a zip archive.
 
     Attributes
     ----------
     root : Path
         The folder or the archive.
     members : dict
-        By the folders and the name of each file, how the archive calls it; empty for a folder's.
+        From the parts of each path to its name in the archive, which is empty in a folder.
     """
 
     root: Path
     members: dict[tuple[str, ...], str]
 
     def ending_with(self, *suffixes: str) -> list[tuple[str, ...]]:
-        """Those with certain suffixes, whatever their case, in order; hidden ones do not count."""
+        """Return the files with these suffixes in any case, sorted, without hidden ones."""
         return sorted(
             parts
             for parts in self.members
@@ -45,20 +45,18 @@ class Files:
         )
 
     def stamp(self, parts: tuple[str, ...]) -> str:
-        """Changes when the file does."""
+        """Return text that changes when the file does."""
         if self.root.is_dir():
             return stamp_of(self.root.joinpath(*parts))
         info = self._archive.getinfo(self.members[parts])
         return f"{info.file_size} {info.CRC}"
 
     def find(self, end: tuple[str, ...]) -> tuple[str, ...] | None:
-        """The file whose path ends so, whatever the case; the one that is least deep."""
-        wanted = tuple(part.lower() for part in end)
-        return self._ends.get(wanted)
+        """Return the file whose path ends so, in any case; the least deep of several."""
+        return self._ends.get(tuple(part.lower() for part in end))
 
     @cached_property
     def _ends(self) -> dict[tuple[str, ...], tuple[str, ...]]:
-        """By every end of a path, in small letters, its file."""
         ends: dict[tuple[str, ...], tuple[str, ...]] = {}
         for parts in sorted(self.members, key=len):
             small = tuple(part.lower() for part in parts)
@@ -68,18 +66,17 @@ class Files:
 
     @cached_property
     def _archive(self) -> zipfile.ZipFile:
-        """The archive, opened once: its table of contents may be long."""
-        return zipfile.ZipFile(self.root)
+        return zipfile.ZipFile(self.root)  # once: the table of contents may be long
 
     def read(self, parts: tuple[str, ...]) -> bytes:
-        """The bytes of a file."""
+        """Read a file."""
         if self.root.is_dir():
             return self.root.joinpath(*parts).read_bytes()
         try:
             return self._archive.read(self.members[parts])
         except MemoryError:
             raise
-        except Exception as error:  # of zipfile, and of each way to unpack
+        except Exception as error:  # zipfile and its decompressors raise many types
             raise DataError(
                 f"read: expected a whole archive, but {'/'.join(parts)} in {self.root} is damaged: "
                 f"{error}"
@@ -87,18 +84,14 @@ class Files:
 
 
 def open_files(path: str | Path) -> Files:
-    """The files of a folder, or of a zip archive.
-
-    Nothing is unpacked. An archive is refused with names that lead out of it, links, passwords,
-    two files of one name, or bombs.
-
-    Parameters
-    ----------
-    path : path
+    """List the files of a folder or a zip archive; nothing is unpacked.
 
     Raises
     ------
-    DataError, FileNotFoundError
+    DataError
+        The archive is damaged, or has names that lead out of it, links, passwords, two files of
+        one name, or bombs.
+    FileNotFoundError
     """
     path = Path(path)
     if path.is_dir():
@@ -113,33 +106,30 @@ def open_files(path: str | Path) -> Files:
             return Files(path, _members(archive, path))
     except (DataError, PermissionError, MemoryError):
         raise
-    except Exception as error:  # zipfile has many names for damage
+    except Exception as error:  # zipfile raises many types
         raise DataError(
             f"read: expected a folder or a zip archive, but {path} is neither, or damaged: {error}"
         ) from error
 
 
 def is_bomb(size: int, packed: int, harmless: int = _SMALL) -> bool:
-    """Whether so many bytes are too many to come from so few, and more than is harmless."""
+    """Return True for a suspicious compression ratio, above a size that is harmless."""
     return size > harmless and size > MAX_RATIO * max(1, packed)
 
 
 def stamp_of(path: Path) -> str:
-    """Changes when a file, or what a folder lists, does."""
+    """Return text that changes when a file or the list of a folder does."""
     about = path.stat()
     return f"{path.resolve()} {about.st_size} {about.st_mtime_ns}"
 
 
 def text(name: str) -> str:
-    r"""Render a file name as text that can be written anywhere.
-
-    Bytes that are not UTF-8 are written as Python escapes such as ``\xe9``.
-    """
+    r"""Return a file name as valid text, with escapes such as ``\xe9`` for other bytes."""
     return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
 def require_distinct(who: str, names: Iterable[str]) -> None:
-    """Refuse different names that :func:`text` renders alike."""
+    """Raise an error if :func:`text` maps different names to the same text."""
     seen: dict[str, str] = {}
     for name in names:
         other = seen.setdefault(text(name), name)
@@ -151,8 +141,8 @@ def require_distinct(who: str, names: Iterable[str]) -> None:
 
 
 def safe_parts(name: str) -> tuple[str, ...] | None:
-    """The folders and the file of a path, whichever slashes it has; None if it leads elsewhere."""
-    pure = PureWindowsPath(name)  # takes both slashes
+    """Split a path at both kinds of slashes; return None if it leads out of its folder."""
+    pure = PureWindowsPath(name)  # accepts both slashes
     parts = tuple(p for p in pure.parts if p != ".")
     if pure.drive or pure.root or ".." in parts or not parts or "\0" in name:
         return None
@@ -173,7 +163,7 @@ def _members(archive: zipfile.ZipFile, path: Path) -> dict[tuple[str, ...], str]
         elif info.flag_bits & 1:
             fault = "a password"
         elif info.compress_type not in PACKED:
-            fault = "a file that is packed in a way of its own"
+            fault = "an unusual compression method"
         elif info.file_size > MAX_FILE or is_bomb(info.file_size, info.compress_size):
             fault = f"{info.file_size} bytes packed in {info.compress_size}"
         else:

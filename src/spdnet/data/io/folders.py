@@ -1,64 +1,62 @@
-"""Folders of classes, with one matrix or recording in each file."""
+"""Folders of classes, with one matrix or recording per file."""
 
 import io
-from collections.abc import Callable, Collection, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy
 from numpy.typing import NDArray
 
+from spdnet.data.dataset import SPLITS
 from spdnet.data.errors import DataError
 from spdnet.data.io.arrays import read_npy
 from spdnet.data.io.files import require_distinct, text
 from spdnet.data.io.matlab import load_mat
 from spdnet.data.io.tables import LARGEST, parse_table
 from spdnet.data.io.tables import SUFFIXES as TABLES
-from spdnet.data.io.unread import is_hidden, kinds_of, of_one_kind, on_the_rest
+
+#: suffixes of data files; of the groups that are present, the first is read
+KINDS = ((".npy", ".mat"), (".csv", ".tsv"), (".txt",))
+#: the same in messages
+READABLE = ".npy, .mat, .csv, .tsv or .txt"
+_SKELETON = ".asf"  # read together with motions
+_SHOWN = 4
+
+Parts = tuple[str, ...]
 
 
 def read_folder(
-    folder: Path,
-    splits: Sequence[str],
-    labelled: bool | None,
-    on_file: Callable[[int, int], None] | None,
+    folder: Path, labeled: bool | None, on_file: Callable[[int, int], None] | None
 ) -> dict[str, Any]:
-    """The arrays of a folder, and notes on it, by the names that ``LabelledArrays`` has.
-
-    Parameters
-    ----------
-    folder : Path
-    splits : sequence of str
-        Folders that are parts of the data, in small letters, in the order in which they are read.
-    labelled : bool or None
-        Whether there must be folders of classes.
-    on_file : callable, optional
-        Called with the number of files read and their total.
-    """
+    """Read the fields of a :class:`Dataset` from a folder: see :func:`spdnet.data.read`."""
     everything = sorted(p.relative_to(folder).parts for p in folder.rglob("*") if p.is_file())
     require_distinct("read", (part for parts in everything for part in parts))
     present = {p.name: p.name.lower() for p in folder.iterdir() if p.is_dir()}
-    present = {name: part for name, part in present.items() if part in splits}
+    present = {name: part for name, part in present.items() if part in SPLITS}
     if not _are_parts(everything, present):
         present = {}
     depth = 3 if present else 2  # part, class, file
     inside = [parts for parts in everything if not present or parts[0] in present]
-    found = of_one_kind(parts for parts in inside if len(parts) == depth)
-    found.sort(key=lambda parts: splits.index(present[parts[0]]) if present else 0)
+    found = data_files(parts for parts in inside if len(parts) == depth)
+    found.sort(key=lambda parts: SPLITS.index(present[parts[0]]) if present else 0)
     if present:
         _require_nothing_beside(folder, everything, found, present)
     with_classes = bool(found)
     if found:
-        notes = on_the_rest("read", everything, found, {parts[:-1] for parts in found})
-    elif not labelled:
+        notes = unread_notes("read", everything, found, {parts[:-1] for parts in found})
+    elif not labeled:
         present = {}
-        found = of_one_kind(parts for parts in everything if len(parts) == 1)
-        rest = [parts for parts in set(everything) - set(found) if not is_hidden(parts)]
-        notes = [f"not read: {kinds_of(rest)}"] if rest else []
+        found = data_files(parts for parts in everything if len(parts) == 1)
+        rest = [parts for parts in set(everything) - set(found) if not _is_hidden(parts)]
+        notes = [f"not read: {count_by_suffix(rest)}"] if rest else []
     if not found:
+        loose = data_files(parts for parts in everything if len(parts) == 1)
+        instead = f"{count_by_suffix(loose)} in no folder of a class" if loose else ""
         raise DataError(
             f"read: expected files {folder}/<class>/*.npy or *.mat, or *.csv, *.tsv or *.txt of "
-            f"numbers, also below train, val and test, got {_instead(everything)}"
+            f"numbers, also below train, val and test, got {instead or count_by_suffix(everything)}"
         )
     return {
         "X": _stacked([folder.joinpath(*parts) for parts in found], on_file),
@@ -69,30 +67,19 @@ def read_folder(
     }
 
 
-def _are_parts(everything: list[tuple[str, ...]], present: Collection[str]) -> bool:
-    """Whether folders of such names are parts; a class, too, may be called Test."""
+def _are_parts(everything: list[Parts], present: Collection[str]) -> bool:
+    """Return True if such folders are parts; a class may be called Test, too."""
     if any(len(parts) == 3 and parts[0] in present for parts in everything):
         return True
-    named = {p[0] for p in of_one_kind(p for p in everything if len(p) == 2)}
+    named = {p[0] for p in data_files(p for p in everything if len(p) == 2)}
     return not (named & set(present) and named - set(present))
 
 
-def _instead(everything: list[tuple[str, ...]]) -> str:
-    """What a folder holds that cannot be read."""
-    if loose := of_one_kind(parts for parts in everything if len(parts) == 1):
-        return f"{kinds_of(loose)} in no folder of a class"
-    return kinds_of(everything)
-
-
 def _require_nothing_beside(
-    folder: Path,
-    everything: list[tuple[str, ...]],
-    found: list[tuple[str, ...]],
-    present: dict[str, str],
+    folder: Path, everything: list[Parts], found: list[Parts], present: dict[str, str]
 ) -> None:
-    """Data beside the parts of a data set would be lost."""
     others = [parts for parts in everything if len(parts) > 1 and parts[0] not in present]
-    kind = of_one_kind([*found, *others])
+    kind = data_files([*found, *others])
     beside = list(dict.fromkeys(text(p[0]) for p in kind if p[0] not in present))
     if beside:
         raise DataError(
@@ -102,23 +89,23 @@ def _require_nothing_beside(
 
 
 def _stacked(files: list[Path], on_file: Callable[[int, int], None] | None) -> NDArray[Any]:
-    """The matrices of files, all of one shape."""
     matrices: list[NDArray[Any]] = []
     for i, file in enumerate(files, 1):
-        matrices.append(read_matrix(file))
+        with file.open("rb") as handle:
+            limit = LARGEST + 1 if file.suffix.lower() in TABLES else -1
+            matrices.append(parse_matrix(handle.read(limit), str(file)))
         shape, first = matrices[-1].shape, matrices[0].shape
         if shape != first:
             raise DataError(
                 f"read: expected matrices of one shape, {first} as in {files[0]}, got {shape} in "
-                f"{file}{_unequal(first, shape)}"
+                f"{file}{_hint_unequal(first, shape)}"
             )
         if on_file is not None:
             on_file(i, len(files))
     return numpy.stack(matrices)
 
 
-def _unequal(first: tuple[int, ...], shape: tuple[int, ...]) -> str:
-    """What to do with recordings of unequal length."""
+def _hint_unequal(first: tuple[int, ...], shape: tuple[int, ...]) -> str:
     for of, same, axis in (("signals", 0, "channels"), ("sequences", 1, "frames")):
         if first[same] == shape[same]:
             return (
@@ -128,23 +115,9 @@ def _unequal(first: tuple[int, ...], shape: tuple[int, ...]) -> str:
     return ""
 
 
-def read_matrix(file: Path) -> NDArray[Any]:
-    """The single matrix of a file."""
-    if file.suffix.lower() in TABLES:
-        with file.open("rb") as handle:
-            return matrix_of(handle.read(LARGEST + 1), str(file))
-    return matrix_of(file.read_bytes(), str(file))
-
-
-def matrix_of(data: bytes, name: str) -> NDArray[Any]:
-    """The single matrix of a ``.npy``, ``.mat`` or text file that has been read.
-
-    Parameters
-    ----------
-    data : bytes
-    name : str
-        Of the file: its suffix tells the format.
-    """
+def parse_matrix(data: bytes, name: str) -> NDArray[Any]:
+    """Return the single matrix of a ``.npy``, ``.mat`` or text file, by the suffix of its name."""
+    matrix: Any
     if name.lower().endswith(".npy"):
         matrix = read_npy(io.BytesIO(data), name)
     elif name.lower().endswith(TABLES):
@@ -166,3 +139,81 @@ def matrix_of(data: bytes, name: str) -> NDArray[Any]:
     if matrix.dtype.kind not in "biufc":
         raise DataError(f"read: expected a matrix of numbers in {name}, got {matrix.dtype}")
     return matrix
+
+
+def _is_hidden(parts: Parts) -> bool:
+    return "__MACOSX" in parts or any(part.startswith(".") for part in parts)
+
+
+def data_files(files: Iterable[Parts]) -> list[Parts]:
+    """Return the files of the first kind that is present, sorted.
+
+    Tables of text count only if there are no arrays, beside which they are often notes. A table in
+    no folder counts only if no table is in a folder.
+    """
+    seen = [parts for parts in files if not _is_hidden(parts)]
+    for suffixes in KINDS:
+        found = sorted(parts for parts in seen if parts[-1].lower().endswith(suffixes))
+        in_folders = [parts for parts in found if len(parts) > 1]
+        if found:
+            return in_folders if in_folders and suffixes[0] in TABLES else found
+    return []
+
+
+def count_by_suffix(files: Iterable[Parts]) -> str:
+    """Return counts such as ``20 .xyz files``."""
+    count = Counter(_suffix(parts[-1]) for parts in files if not _is_hidden(parts))
+    order = sorted(count.items(), key=lambda item: (-item[1], item[0]))
+    shown = [f"{n} {suffix or 'unnamed'} file{'s' * (n > 1)}" for suffix, n in order[:_SHOWN]]
+    more = ["others"] if len(count) > _SHOWN else []
+    return ", ".join(shown + more) or "none"
+
+
+def unread_notes(
+    who: str, files: Iterable[Parts], used: Collection[Parts], classes: Iterable[Parts]
+) -> list[str]:
+    """Return notes on files that are not read.
+
+    ``used`` are the files or folders that are read, and ``classes`` the folders of the classes. A
+    folder beside them that holds files, none of which is read, is an error.
+    """
+    known, whole = set(classes), set(used)
+    taken = {parts[:n] for parts in whole for n in range(1, len(parts) + 1)}
+    above = {folder[:-1] for folder in known}
+    rest = [
+        parts
+        for parts in files
+        if not _is_hidden(parts)
+        and not {parts, parts[:-1]} & whole
+        and not parts[-1].lower().endswith(_SKELETON)
+    ]
+    lost: dict[Parts, list[Parts]] = {}
+    for parts in rest:
+        for parent in above:
+            folder = parts[: len(parent) + 1]
+            if len(parts) > len(folder) and folder[:-1] == parent and folder not in taken:
+                lost.setdefault(folder, []).append(parts)
+    for folder, inside in sorted(lost.items()):
+        advice = f"save them as {READABLE}, or move the folder away"
+        if data_files(inside):
+            suffix = min(_suffix(parts[-1]) for parts in whole) or ".npy"
+            advice = f"save all as files of one kind, such as {suffix}, in folders alike"
+        raise DataError(
+            f"{who}: expected files that can be read in every folder of a class, got "
+            f"{count_by_suffix(inside)} in {text('/'.join(folder))}; {advice}"
+        )
+    suffixes = tuple(suffix for kind in KINDS for suffix in kind)
+    worth = [
+        parts
+        for parts in rest
+        if parts[-1].lower().endswith(suffixes)
+        or any(parts[:n] in known for n in range(1, len(parts)))
+    ]
+    if not worth:
+        return []
+    return [f"not read: {count_by_suffix(worth)}, such as {text('/'.join(min(worth)))}"]
+
+
+def _suffix(name: str) -> str:
+    _, point, end = name.rpartition(".")
+    return text(f".{end.lower()}") if point and len(end) <= 8 else ""

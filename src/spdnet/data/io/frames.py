@@ -1,4 +1,4 @@
-"""Frames of images and videos, before covariances."""
+"""Gray frames from images and videos."""
 
 import re
 import warnings
@@ -16,24 +16,18 @@ _MOST_PIXELS = 2**26  # of a frame: 8192 by 8192
 
 
 def equalize(images: NDArray[Any]) -> NDArray[Any]:
-    """Spread the grey levels of each image over 0 to 255.
+    """Equalize the histogram of each image.
 
     With ``C(v)`` the number of pixels at or below level ``v`` and ``v0`` the lowest level present,
 
-    ``v -> round(255 (C(v) - C(v0)) / (C(255) - C(v0)))``,
+    ``v -> round(255 (C(v) - C(v0)) / (C(255) - C(v0)))``.
 
-    so that the lowest level goes to 0 and the highest to 255; an image of a single level is
-    returned as it is. ``PIL.ImageOps.equalize`` counts the pixels below ``v`` and takes whole
-    numbers of pixels a step, ``histeq`` of MATLAB aims at 64 levels: much the same in large
-    images, never bit for bit.
+    An image of a single level is returned unchanged. ``PIL.ImageOps.equalize`` and MATLAB's
+    ``histeq`` give similar, not identical, results.
 
     Parameters
     ----------
     images : array of uint8, shape (..., h, w)
-
-    Returns
-    -------
-    array of uint8, shape (..., h, w)
 
     Examples
     --------
@@ -44,12 +38,12 @@ def equalize(images: NDArray[Any]) -> NDArray[Any]:
     if images.dtype != numpy.uint8 or images.ndim < 2:
         raise ValueError(
             f"equalize: expected uint8 images of shape (..., h, w), got {images.dtype} of shape "
-            f"{images.shape}; scale grey levels to 0 to 255 first"
+            f"{images.shape}; scale gray levels to 0 to 255 first"
         )
     if not images.size:
         return images.copy()
     levels = images.reshape(-1, images.shape[-2] * images.shape[-1])
-    own = levels + 256 * numpy.arange(len(levels))[:, None]  # a histogram for each image
+    own = levels + 256 * numpy.arange(len(levels))[:, None]  # one histogram per image
     counts = numpy.bincount(own.ravel(), minlength=256 * len(levels)).reshape(-1, 256)
     above = counts.cumsum(1) - numpy.take_along_axis(counts, levels.min(1, keepdims=True), 1)
     table = numpy.rint(255 * above.clip(0) / above[:, -1:].clip(1)).astype(numpy.uint8)
@@ -60,28 +54,11 @@ def equalize(images: NDArray[Any]) -> NDArray[Any]:
 def read_images(
     folder: str | Path, *, size: tuple[int, int] = (20, 20), equalized: bool = True
 ) -> NDArray[Any]:
-    """The images of one folder as frames: turned to grey, resized, and only then equalised.
+    """Read the images of a folder as frames: gray, resized, then equalized.
 
-    Names are in natural order: ``frame2`` before ``frame10``; hidden files are passed over.
-    Transparency and marks of orientation are ignored, 16 bits become 8, and of a file with
-    several pages the first one counts.
-
-    Parameters
-    ----------
-    folder : path
-    size : pair of int
-        Height and width of the frames.
-    equalized : bool
-        Whether :func:`equalize` is applied.
-
-    Returns
-    -------
-    array, shape (T, h * w)
-        From 0 to 1, row by row.
-
-    Raises
-    ------
-    DataError
+    Return values from 0 to 1 of shape ``(T, h * w)``, with ``size = (h, w)``. Names are in natural
+    order: ``frame2`` before ``frame10``. Transparency and orientation tags are ignored, 16 bits
+    become 8, and the first page of several is read.
     """
     _check_size("read_images", size)
     files = [p for p in Path(folder).glob("*") if p.suffix.lower() in IMAGE_SUFFIXES]
@@ -91,11 +68,11 @@ def read_images(
             from PIL import Image
 
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of marks that are damaged, beside the image
+                warnings.simplefilter("ignore")  # about damaged tags
                 warnings.simplefilter("error", Image.DecompressionBombWarning)
-                # Pillow knows more formats, some of which run programs
+                # some of Pillow's other formats run programs
                 with Image.open(file, formats=("PNG", "JPEG", "BMP", "PPM", "TIFF")) as image:
-                    images.append(_resized(_grey(image), size))
+                    images.append(_resized(_gray(image), size))
     if not images:
         raise DataError(
             f"read_images: expected images ({', '.join(IMAGE_SUFFIXES)}) in {folder}, got none"
@@ -104,33 +81,14 @@ def read_images(
 
 
 def read_video(
-    file: str | Path, *, size: tuple[int, int] = (20, 20), equalized: bool = True, every: int = 1
+    file: str | Path, *, size: tuple[int, int] = (20, 20), equalized: bool = True
 ) -> NDArray[Any]:
-    """The frames of a video: grey, resized, then equalised, as by :func:`read_images`.
+    """Read the frames of a video: see :func:`read_images`.
 
-    One frame at a time is held in full size. A video that was cut short gives the frames before
-    the cut if its format allows. Files that only name other files or addresses are refused.
-
-    Parameters
-    ----------
-    file : path
-    size, equalized
-        As of :func:`read_images`.
-    every : int
-        One frame in so many is kept, beginning with the first.
-
-    Returns
-    -------
-    array, shape (T, h * w)
-        From 0 to 1, row by row.
-
-    Raises
-    ------
-    DataError
+    One frame at a time is held in full size. A truncated video gives the frames before the end if
+    its format allows. Playlists, which refer to other files, are refused.
     """
     _check_size("read_video", size)
-    if every < 1:
-        raise ValueError(f"read_video: expected every of at least 1, got {every}")
     images = []
     with decoding("read_video: expected a video", file, "video"):
         import av
@@ -141,14 +99,13 @@ def read_video(
             Path(file).open("rb") as handle,
             av.open(handle, "r", container_options=alone) as video,
         ):
-            # a header may tell of frames that no memory holds
+            # a header may declare frames that exceed memory
             video.streams.video[0].codec_context.options = {"max_pixels": str(_MOST_PIXELS)}
-            for i, frame in enumerate(video.decode(video=0)):
-                if i % every == 0:
-                    grey = Image.fromarray(frame.to_ndarray(format="gray"))
-                    images.append(_resized(grey, size))
+            for frame in video.decode(video=0):
+                gray = Image.fromarray(frame.to_ndarray(format="gray"))
+                images.append(_resized(gray, size))
     if not images:
-        raise DataError(f"read_video: expected frames in {file}, got none; it may be cut short")
+        raise DataError(f"read_video: expected frames in {file}, got none; it may be truncated")
     return _flat(images, equalized)
 
 
@@ -158,30 +115,29 @@ def _check_size(who: str, size: tuple[int, int]) -> None:
 
 
 def _natural(path: Path) -> tuple[list[int | str], str]:
-    """Numbers in names by value: every second piece is one."""
     pieces = re.split("([0-9]+)", path.name.lower())
     return [int(text) if i % 2 else text for i, text in enumerate(pieces)], path.name
 
 
-def _grey(image: Any) -> Any:
-    """A Pillow image with grey levels from 0 to 255, of 8 bits or real numbers."""
+def _gray(image: Any) -> Any:
+    """Convert a Pillow image to gray levels from 0 to 255."""
     from PIL import Image
 
-    if image.mode.startswith("I"):  # 16 bits, which Pillow would cut off at 255
+    if image.mode.startswith("I"):  # 16 bits, which Pillow would clip at 255
         values = numpy.asarray(image)
         if values.min() < 0 or values.max() > 65535:
             raise ValueError(f"levels from {values.min()} to {values.max()}, not of 16 bits")
         return Image.fromarray((values / 257).astype(numpy.float32))
     if image.mode == "F":
-        raise ValueError("real numbers instead of grey levels or colours")
-    # Pillow warns of transparent colours of a palette that are not made RGBA first
+        raise ValueError("real numbers instead of gray levels or colors")
+    # Pillow warns about transparent palettes that are not converted to RGBA first
     return (image.convert("RGBA") if "transparency" in image.info else image).convert("L")
 
 
-def _resized(grey: Any, size: tuple[int, int]) -> NDArray[Any]:
+def _resized(gray: Any, size: tuple[int, int]) -> NDArray[Any]:
     from PIL import Image
 
-    small = grey.resize(size[::-1], Image.Resampling.BILINEAR)  # over all pixels: no aliasing
+    small = gray.resize(size[::-1], Image.Resampling.BILINEAR)  # averages over all pixels
     return numpy.rint(numpy.asarray(small)).astype(numpy.uint8)
 
 

@@ -1,4 +1,4 @@
-"""Data sets of many files with an index in MATLAB's format, as SPDNet's authors publish them."""
+"""Index files of the SPD data sets that the authors of SPDNet publish."""
 
 import re
 from dataclasses import dataclass
@@ -8,29 +8,20 @@ from typing import Any
 import numpy
 from numpy.typing import NDArray
 
+from spdnet.data.dataset import is_integer_valued
 from spdnet.data.errors import DataError
-from spdnet.data.io.arrays import are_whole
 from spdnet.data.io.files import safe_parts
 from spdnet.data.io.matlab import load_mat
 
-#: numbers of the index, and the parts they stand for
+#: numbers in the index and the parts they stand for
 _SETS = {1: "train", 2: "test"}
 
 
 @dataclass(frozen=True)
 class Index:
-    """What an index says of its files.
+    """Files of an index, by the parts of their paths, with classes from 1, parts and groups.
 
-    Attributes
-    ----------
-    files : list of tuple of str
-        The path of each, folder by folder.
-    y : array of int, shape (N,)
-        Classes from 1.
-    split : array of str, shape (N,)
-        ``train`` or ``test``.
-    groups : array of str, shape (N,)
-        The video that a clip was cut from: its path without the number of the clip.
+    The group of a clip is its path without the number of the clip.
     """
 
     files: list[tuple[str, ...]]
@@ -46,19 +37,8 @@ def read_index(path: str | Path | bytes, name: str | None = None) -> Index:
     r"""Read an index of the authors' SPD data sets.
 
     It is a struct with ``spd.name`` (paths such as ``train\1\10_2.mat``), ``spd.label`` and
-    ``spd.set`` (1 for training, 2 for testing).
-
-    Parameters
-    ----------
-    path : path or bytes
-        A ``.mat`` file, or what it holds.
-    name : str, optional
-        What messages call it.
-
-    Raises
-    ------
-    DataError
-        The file is no such index, or names files outside of its folder.
+    ``spd.set`` (1 for training, 2 for testing). ``path`` is a ``.mat`` file or its contents, and
+    ``name`` is used in messages. Names that lead out of the folder are refused.
     """
     structs = load_mat(path, name).values()
     if name is None:
@@ -76,10 +56,8 @@ def read_index(path: str | Path | bytes, name: str | None = None) -> Index:
             f"read_index: expected a name, a label and a set of each file in {name}, got "
             f"{len(names)}, {len(labels)} and {len(sets)}"
         )
-    if not all(v.dtype.kind in "iuf" and are_whole(v).all() for v in (labels, sets)):
-        raise DataError(
-            f"read_index: expected whole numbers as labels and sets in {name}, got others"
-        )
+    if not all(v.dtype.kind in "iuf" and is_integer_valued(v).all() for v in (labels, sets)):
+        raise DataError(f"read_index: expected integers as labels and sets in {name}, got others")
     unknown = sorted({int(s) for s in sets} - set(_SETS))
     if unknown:
         raise DataError(f"read_index: expected sets 1 and 2 in {name}, got {unknown[0]}")
@@ -93,7 +71,6 @@ def read_index(path: str | Path | bytes, name: str | None = None) -> Index:
 
 
 def _parts(file: Any, index: str) -> tuple[str, ...]:
-    """The folders and the file of a path."""
     parts = safe_parts(file) if isinstance(file, str) else None
     if parts is None or not parts[-1].lower().endswith(".mat"):
         raise DataError(

@@ -1,4 +1,4 @@
-"""Motion capture in Acclaim files: skeletons (.asf) and motions (.amc) to positions of joints."""
+"""Joint positions from Acclaim files of motion capture: skeletons (.asf) and motions (.amc)."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -10,24 +10,12 @@ from numpy.typing import NDArray
 
 _AXES = {"x": 0, "y": 1, "z": 2}
 _ORDER = {kind + axis for kind in "TR" for axis in "XYZ"}
-#: joints of all frames together, at most: bones that never turn take no place in a file
-_MOST = 2**24
+_MOST = 2**24  # positions in all frames: bones that never turn take no bytes of a file
 
 
 @dataclass(frozen=True)
 class Bone:
-    """One bone of a skeleton.
-
-    Parameters
-    ----------
-    name : str
-    offset : array, shape (3,)
-        From its beginning to its end, in the position of rest.
-    axis : array, shape (3, 3)
-        Rotation of its own axes, about which it turns.
-    dof : sequence of str
-        Its freedoms in the order of the motion file, such as ``rx``.
-    """
+    """Bone of a skeleton: its vector at rest, rotation axes ``(3, 3)`` and degrees of freedom."""
 
     name: str
     offset: NDArray[Any]
@@ -37,20 +25,10 @@ class Bone:
 
 @dataclass(frozen=True)
 class Skeleton:
-    """Bones and how they hang together.
+    """Tree of bones, by name, each of which starts at the end of its parent or at ``root``.
 
-    Parameters
-    ----------
-    bones : dict of Bone
-        In the order of the file.
-    parent : dict of str
-        The name of the bone, or ``root``, at whose end each one begins.
-    order : sequence of str
-        Of the numbers of the root, such as ``TX TY TZ RX RY RZ``.
-    degrees : bool
-        Whether angles are in degrees; a motion may say otherwise of its own.
-    unit : float
-        By which lengths in files are divided.
+    ``order`` is that of the root's values, such as ``TX TY TZ RX RY RZ``; ``unit`` divides all
+    lengths.
     """
 
     bones: dict[str, Bone]
@@ -61,16 +39,16 @@ class Skeleton:
 
     @property
     def joints(self) -> list[str]:
-        """The root, then the bones whose ends the joints are, parents before children."""
+        """The root, then the bones at whose ends the joints are, in the order of the file."""
         names, children = ["root"], self.children
-        for name in names:  # grows while it is read
+        for name in names:  # grows during the loop
             names += children.get(name, [])
         known = set(names)
         return ["root", *(name for name in self.bones if name in known)]
 
     @property
     def children(self) -> dict[str, list[str]]:
-        """The bones that begin at the end of each one, or at the root."""
+        """The bones that start at the end of each bone, or at the root."""
         found: dict[str, list[str]] = {}
         for child, parent in self.parent.items():
             found.setdefault(parent, []).append(child)
@@ -78,18 +56,12 @@ class Skeleton:
 
 
 def read_asf(path: str | Path) -> Skeleton:
-    """Read a skeleton.
-
-    Lengths are divided by the unit of the file, as the parsers of the databases do.
-
-    Parameters
-    ----------
-    path : path
+    """Read a skeleton; lengths are divided by the unit of the file.
 
     Raises
     ------
     ValueError
-        The file is no skeleton.
+        The file is not a skeleton.
     """
     path = Path(path)
     sections = _sections(path)
@@ -122,56 +94,44 @@ def read_asf(path: str | Path) -> Skeleton:
 
 
 def read_amc(path: str | Path, skeleton: Skeleton) -> NDArray[Any]:
-    """Positions of the joints of a skeleton in motion.
-
-    Parameters
-    ----------
-    path : path
-        Of an ``.amc`` file.
-    skeleton : Skeleton
-        Whose file it belongs to.
+    """Return the positions of the joints of a skeleton in motion.
 
     Returns
     -------
     array, shape (frames, joints, 3)
-        The root first, then the ends of the bones: see :attr:`Skeleton.joints`.
+        In the order of :attr:`Skeleton.joints`.
 
     Raises
     ------
     ValueError
-        The file is no motion of this skeleton.
+        The file is not a motion of this skeleton.
     """
     path = Path(path)
     values = _motion(path, skeleton)
     header = _sections(path)
     degrees = "radians" not in header and ("degrees" in header or skeleton.degrees)
     T = len(values["root"])
-    place = {name: i for i, name in enumerate(skeleton.joints)}
-    if T * len(place) > _MOST:
+    joint = {name: i for i, name in enumerate(skeleton.joints)}
+    if T * len(joint) > _MOST:
         raise ValueError(
             f"read_amc: expected at most {_MOST} joints in all frames of {path}, got {T} frames of "
-            f"{len(place)}; cut it"
+            f"{len(joint)}; cut it"
         )
-    positions = numpy.zeros((T, len(place), 3))
-    turned: dict[str, NDArray[Any]] = {}
+    positions = numpy.zeros((T, len(joint), 3))
     columns = dict(zip(skeleton.order, values["root"].T, strict=True))
     positions[:, 0] = numpy.stack([columns[f"T{a}"] for a in "XYZ"], -1) / skeleton.unit
-    turned["root"] = _rotation(
-        {name[1].lower(): column for name, column in columns.items() if name[0] == "R"},
-        T,
-        degrees,
-    )
-    waiting, children = ["root"], skeleton.children
-    for name in waiting:  # grows while it is read
+    angles = {name[1].lower(): column for name, column in columns.items() if name[0] == "R"}
+    turned = {"root": _rotation(angles, T, degrees)}
+    names, children = ["root"], skeleton.children
+    for name in names:  # grows during the loop
         for child in children.get(name, []):
             bone = skeleton.bones[child]
             own_values = values.get(child, numpy.zeros((T, 0)))
             angles = dict(zip((d[1] for d in bone.dof), own_values.T, strict=True))
             own = _rotation(angles, T, degrees)
-            R = turned[name] @ bone.axis @ own @ bone.axis.T
-            turned[child] = R
-            positions[:, place[child]] = positions[:, place[name]] + R @ bone.offset
-            waiting.append(child)
+            turned[child] = R = turned[name] @ bone.axis @ own @ bone.axis.T
+            positions[:, joint[child]] = positions[:, joint[name]] + R @ bone.offset
+            names.append(child)
     return positions
 
 
@@ -193,7 +153,6 @@ def _bone(lines: list[list[str]], unit: float, degrees: bool) -> Bone:
 
 
 def _number(word: str) -> float:
-    """A number that lengths and angles can have."""
     value = float(word)
     if not abs(value) < 1e100:
         raise ValueError(f"the number {word}")
@@ -201,7 +160,7 @@ def _number(word: str) -> float:
 
 
 def _rotation(angles: dict[str, NDArray[Any]], T: int, degrees: bool) -> NDArray[Any]:
-    """Rotations ``(T, 3, 3)`` about fixed axes, first x, then y, then z."""
+    """Return rotations ``(T, 3, 3)`` about fixed axes: first x, then y, then z."""
     R = numpy.broadcast_to(numpy.eye(3), (T, 3, 3))
     for axis in "xyz":
         if axis in angles:
@@ -219,7 +178,7 @@ def _rotation(angles: dict[str, NDArray[Any]], T: int, degrees: bool) -> NDArray
 
 
 def _sections(path: Path) -> dict[str, list[list[str]]]:
-    """The words of each line, below the ``:name`` that they follow."""
+    """Return the words of each line by the ``:name`` of their section."""
     sections: dict[str, list[list[str]]] = {}
     current: list[list[str]] = []
     for line in path.read_text(encoding="latin-1").splitlines():
@@ -232,7 +191,7 @@ def _sections(path: Path) -> dict[str, list[list[str]]]:
 
 
 def _blocks(lines: list[list[str]]) -> list[list[list[str]]]:
-    """What stands between ``begin`` and ``end``."""
+    """Return the lines between each ``begin`` and ``end``."""
     starts = [i for i, line in enumerate(lines) if line[0] == "begin"]
     return [
         [line for line in lines[a + 1 : b] if line[0] != "end"]
@@ -241,7 +200,7 @@ def _blocks(lines: list[list[str]]) -> list[list[list[str]]]:
 
 
 def _motion(path: Path, skeleton: Skeleton) -> dict[str, NDArray[Any]]:
-    """The numbers of each bone ``(frames, freedoms)``."""
+    """Return the values of each bone ``(frames, degrees of freedom)``."""
     widths = {name: len(bone.dof) for name, bone in skeleton.bones.items() if bone.dof}
     widths["root"] = len(skeleton.order)
     columns: dict[str, list[list[float]]] = {name: [] for name in widths}

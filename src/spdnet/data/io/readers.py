@@ -1,9 +1,9 @@
-"""Labelled matrices and signals from files: ``.npz``, ``.npy`` with labels, folders of classes."""
+"""Data sets from files: ``.npz``, ``.npy`` with labels, folders of classes."""
 
 import difflib
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -11,17 +11,18 @@ from typing import Any
 import numpy
 from numpy.typing import NDArray
 
-from spdnet._checks import bands_hint
+from spdnet._checks import bands_hint, did_you_mean
+from spdnet.data.dataset import SPLITS, Dataset, is_integer_valued
+from spdnet.data.digits import EMBEDDED
 from spdnet.data.errors import DataError
-from spdnet.data.io.arrays import are_whole, names_in, read_npy, read_npz, shapes_in
+from spdnet.data.io.arrays import names_in, read_npy, read_npz, shapes_in
 from spdnet.data.io.files import text
 from spdnet.data.io.folders import read_folder
 from spdnet.data.store import StoredArray, open_stored
 
-SPLITS = ("train", "val", "test")
-#: matrices of more bytes than this stay in their file, where they can
+#: larger arrays of matrices, in bytes, stay on disk if possible
 IN_MEMORY = 2**28
-_BESIDE = 1000  # files that are looked at for a name like a mistyped one
+_BESIDE = 1000  # files that are compared with a mistyped name
 _COLUMNS = ("y", "split", "groups", "names")
 #: other words for the arrays of a file
 _WORDS = {
@@ -36,98 +37,45 @@ _WORDS = {
 }
 
 
-@dataclass(frozen=True)
-class LabelledArrays:
-    """What a file holds.
-
-    Attributes
-    ----------
-    X : array or StoredArray, shape (N, n, n) or (N, channels, time)
-        SPD matrices, or signals from which they are to be computed.
-    y : array, shape (N,), optional
-        Classes: numbers or text.
-    split : array of str, shape (N,), optional
-        ``"train"``, ``"val"`` or ``"test"`` of each.
-    groups : array, shape (N,), optional
-        What must not be divided by a random split, such as subjects.
-    names : array of str, shape (N,), optional
-        The files they came from, below the folder that was read.
-    notes : tuple of str
-        What people should know: what was not read, and axes that seem to be swapped.
-
-    Examples
-    --------
-    >>> import numpy
-    >>> from spdnet.data import LabelledArrays
-    >>> data = LabelledArrays(numpy.zeros((5, 3, 100)), numpy.arange(5) % 2)
-    >>> len(data), data.are_matrices
-    (5, False)
-    """
-
-    X: NDArray[Any] | StoredArray
-    y: NDArray[Any] | None = None
-    split: NDArray[Any] | None = None
-    groups: NDArray[Any] | None = None
-    names: NDArray[Any] | None = None
-    notes: tuple[str, ...] = ()
-
-    @property
-    def are_matrices(self) -> bool:
-        """Whether ``X`` holds square matrices rather than signals."""
-        return self.X.shape[-1] == self.X.shape[-2]
-
-    def __len__(self) -> int:
-        return len(self.X)
-
-
 def read(
     path: str | Path,
     labels: str | Path | None = None,
     *,
     groups: str | Path | None = None,
-    labelled: bool | None = True,
+    labeled: bool | None = True,
     on_file: Callable[[int, int], None] | None = None,
-) -> LabelledArrays:
-    """Read labelled matrices or signals.
+) -> Dataset:
+    """Read labeled matrices or signals.
 
     ====================================  ==================================================
     ``file.npz``                          arrays ``X (N, n, n)`` or ``(N, channels, time)``,
                                           ``y (N,)``, and optionally ``split``, ``groups``,
                                           ``names``
     ``file.npy`` with ``labels``          ``X``; the labels are a ``.npy`` file, or text with
-                                          one label on a line
-    ``folder/<class>/*.npy`` or ``.mat``  one matrix or recording ``(channels, time)`` a file, also
-                                          below ``train``, ``val`` and ``test``; a ``.mat`` file
-                                          holds a single matrix
-    ``folder/<class>/*.csv``              the same as text: channels in rows, also ``.tsv`` and
-                                          ``.txt``; where there are no ``.npy`` and ``.mat``
+                                          one label per line
+    ``folder/<class>/*.npy`` or ``.mat``  one matrix or recording ``(channels, time)`` per file,
+                                          also below ``train``, ``val`` and ``test``; a ``.mat``
+                                          file holds a single matrix
+    ``folder/<class>/*.csv``              the same as text, also ``.tsv`` and ``.txt``; ignored
+                                          if there are ``.npy`` or ``.mat`` files
     ====================================  ==================================================
 
-    With ``labelled=None`` the labels may be missing: ``y`` in a ``.npz`` file, the file of labels,
-    the folders of the classes. With ``labelled=False`` they are not looked at.
-
-    Matrices of more than 256 MiB in a ``.npz`` file that is not compressed stay on disk, as
-    :class:`StoredArray`.
-
-    Nothing in the files is run: arrays of Python objects are refused. So is what declares more than
-    it holds, or is packed to less than a hundredth: see ``spdnet.data.io.arrays``.
+    Matrices of more than 256 MiB in an uncompressed ``.npz`` file stay on disk, as
+    :class:`StoredArray`. Nothing in the files is executed: arrays of Python objects are refused,
+    and so are files that declare more data than they have or are compressed beyond 1:100.
 
     Parameters
     ----------
     path : path
     labels : path, optional
-        For a ``.npy`` file.
+        Labels of a ``.npy`` file.
     groups : path, optional
-        One group for each: a ``.npy`` file, or text with one on a line. Those of a folder are in
-        the order of its parts (train, val, test), classes and files.
-    labelled : bool or None
-        Whether labels are needed; None if they are taken where they are.
+        Group of each sample: a ``.npy`` file, or text with one group per line. The samples of a
+        folder are ordered by part (train, val, test), class and file name.
+    labeled : bool or None
+        True if labels are required, None if they are optional, False to ignore them.
     on_file : callable, optional
         Called with the number of files read and their total, for folders.
-
-    Returns
-    -------
-    LabelledArrays
 
     Raises
     ------
@@ -152,38 +100,54 @@ def read(
             "its own"
         )
     if path.is_dir():
-        data = LabelledArrays(**read_folder(path, SPLITS, labelled, on_file))
+        arrays = read_folder(path, labeled, on_file)
     elif path.suffix.lower() == ".npz":
-        data = _read_npz(path, labelled)
+        arrays = _read_npz(path, labeled)
     elif path.suffix.lower() == ".npy":
-        data = _read_npy(path, labels, labelled)
+        if labels is None and labeled:
+            raise DataError(
+                f"read: expected labels beside {path.name}, got none; name a .npy or text file "
+                "with one label for each matrix"
+            )
+        arrays = {"X": read_npy(path), "y": None if labels is None else read_column(labels)}
     else:
         raise DataError(
             f"read: expected a folder, a .npz or a .npy file, got {path.name}; save X and y with "
             "numpy.savez, or put files, one for each recording, into folders named after the "
             "classes"
         )
-    data = _checked(path, data if labelled is not False else replace(data, y=None))
-    return data if groups is None else with_groups(data, groups)
+    if labeled is False:
+        arrays.pop("y", None)
+    data = _checked(path, **arrays)
+    return data if groups is None else _with_groups(data, groups)
 
 
-def with_groups(data: LabelledArrays, file: str | Path) -> LabelledArrays:
-    """The same data with groups from a file of their own.
+def load_dataset(
+    data: str,
+    labels: str | None = None,
+    groups: str | None = None,
+    *,
+    labeled: bool | None = True,
+    on_file: Callable[[int, int], None] | None = None,
+) -> Dataset:
+    """Load an embedded data set by name, or read a file or folder: see :func:`read`.
 
-    Parameters
-    ----------
-    data : LabelledArrays
-        Of a folder they are in the order of ``names``: by part (train, val, test), class and name
-        of the file.
-    file : path
-        A ``.npy`` file, or text with one group on a line.
-
-    Raises
-    ------
-    DataError
-        There are more or fewer, or the data have groups already.
-    FileNotFoundError
+    Examples
+    --------
+    >>> from spdnet.data import load_dataset
+    >>> load_dataset("digits").X.shape
+    (1797, 17, 17)
     """
+    if data in EMBEDDED and labels is None:
+        found = Dataset(*EMBEDDED[data]())
+        return found if groups is None else _with_groups(found, groups)
+    is_name = Path(data).name == data and not Path(data).suffix
+    if is_name and not Path(data).exists() and (hint := did_you_mean(data, EMBEDDED)):
+        raise FileNotFoundError(f"read: expected a file or folder at {data}, got none{hint}")
+    return read(data, labels, groups=groups, labeled=labeled, on_file=on_file)
+
+
+def _with_groups(data: Dataset, file: str | Path) -> Dataset:
     if data.groups is not None:
         raise DataError(
             f"read: expected data without groups to go with those in {file}, got some that have "
@@ -194,50 +158,50 @@ def with_groups(data: LabelledArrays, file: str | Path) -> LabelledArrays:
 
 
 def read_column(file: str | Path, what: str = "labels") -> NDArray[Any]:
-    """One value for each matrix, from a ``.npy`` file or from text with one on a line."""
+    """Read one value per sample from a ``.npy`` file or from the lines of a text file."""
     file = Path(file)
     if not file.exists():
         raise FileNotFoundError(f"read: expected {what} at {file}, got none{_near(file)}")
     values = read_npy(file) if file.suffix.lower() == ".npy" else numpy.array(_lines(file, what))
-    return _whole(file, what, values) if what == "groups" else values
+    return _as_integers(file, what, values) if what == "groups" else values
 
 
 def _near(path: Path) -> str:
-    """The file that was meant, as the end of a message: of the same stem, or of one like it."""
+    """Suggest a file with a similar name."""
     if path.is_symlink():
         return "; it is a symbolic link that leads to no file"
     if not (path.parent.is_dir() and os.access(path.parent, os.R_OK)):
         return ""
     beside = [Path(text(p.name)) for p in islice(path.parent.iterdir(), _BESIDE)]
-    stem, suffix = path.stem.lower(), path.suffix.lower()
-    order = {".npz": 1, ".npy": 2, suffix: 0}
+    order = {".npz": 1, ".npy": 2, path.suffix.lower(): 0}
     beside.sort(key=lambda p: (order.get(p.suffix.lower(), 3), p.name))
     stems = list(dict.fromkeys(p.stem.lower() for p in beside))
-    near = difflib.get_close_matches(stem, stems, n=1, cutoff=0.75)
+    near = difflib.get_close_matches(path.stem.lower(), stems, n=1, cutoff=0.75)
     if not near:
         return ""
     found = next(p for p in beside if p.stem.lower() == near[0])
     return f"; did you mean {found.name!r}?"
 
 
-def _read_npz(path: Path, labelled: bool | None) -> LabelledArrays:
+def _read_npz(path: Path, labeled: bool | None) -> dict[str, Any]:
     there = names_in(path)
-    needed = ("X", "y") if labelled else ("X",)
+    needed = ("X", "y") if labeled else ("X",)
     if any(name not in there for name in needed):
         names = ", ".join(there) or "none"
-        what = "arrays X and y" if labelled else "an array X"
+        what = "arrays X and y" if labeled else "an array X"
         raise DataError(
             f"read: expected {what} in {path}, got {names}; save them by these names: "
-            f"np.savez({text(path.name)!r}, {_renamed(shapes_in(path))})"
+            f"np.savez({text(path.name)!r}, {_suggested_names(shapes_in(path))})"
         )
-    X = _large(path)
-    optional = read_npz(path, _COLUMNS)
-    notes = tuple(unused(there, ("X", *_COLUMNS, "provenance")))
-    return LabelledArrays(read_npz(path, ["X"])["X"] if X is None else X, **optional, notes=notes)
+    X: Any = open_stored(path)
+    if X is None or X.nbytes <= IN_MEMORY or X.ndim != 3 or X.shape[1] != X.shape[2]:
+        X = read_npz(path, ["X"])["X"]
+    notes = tuple(unused_notes(there, ("X", *_COLUMNS, "provenance")))
+    return {"X": X, **read_npz(path, _COLUMNS), "notes": notes}
 
 
-def _renamed(there: dict[str, tuple[int, ...]]) -> str:
-    """The arguments that would save arrays by the names they need, as far as shapes tell."""
+def _suggested_names(there: dict[str, tuple[int, ...]]) -> str:
+    """Return the arguments of savez that give the arrays the names they need, by their shapes."""
     X = "X" if "X" in there else next((k for k, shape in there.items() if len(shape) == 3), "...")
     count = there.get(X, ())[:1]
     columns = [k for k, shape in there.items() if len(shape) == 1 and shape == count]
@@ -247,8 +211,8 @@ def _renamed(there: dict[str, tuple[int, ...]]) -> str:
     return text(f"X={X}, y={y}")
 
 
-def unused(there: Iterable[str], known: Iterable[str]) -> Iterable[str]:
-    """Notes on arrays of a file that nothing looks at, and what they may have been meant for."""
+def unused_notes(there: Iterable[str], known: Iterable[str]) -> Iterable[str]:
+    """Yield notes on arrays of a file that are not used."""
     there, known = list(there), list(known)
     for name in there:
         if name not in known:
@@ -257,29 +221,10 @@ def unused(there: Iterable[str], known: Iterable[str]) -> Iterable[str]:
             yield f"not used: array {text(name)!r}{hint}"
 
 
-def _large(path: Path) -> StoredArray | None:
-    """Matrices that are better left where they are."""
-    X = open_stored(path)
-    if X is None or X.nbytes <= IN_MEMORY or X.ndim != 3 or X.shape[1] != X.shape[2]:
-        return None
-    return X
-
-
-def _read_npy(path: Path, labels: str | Path | None, labelled: bool | None) -> LabelledArrays:
-    if labels is None:
-        if not labelled:
-            return LabelledArrays(read_npy(path))
-        raise DataError(
-            f"read: expected labels beside {path.name}, got none; name a .npy or text file with "
-            "one label for each matrix"
-        )
-    return LabelledArrays(read_npy(path), read_column(labels))
-
-
 def _lines(path: Path, what: str) -> list[str]:
-    """One value on a line; blank lines at the end do not count, others would shift all labels."""
+    """Return the lines; a blank line that is not at the end would shift all labels."""
     try:
-        text = path.read_text(encoding="utf-8-sig")  # every line ends with \n
+        text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise DataError(f"read: expected text in UTF-8, but {path}: {error}") from error
     lines = [line.strip() for line in text.rstrip().split("\n")] if text.strip() else []
@@ -291,9 +236,10 @@ def _lines(path: Path, what: str) -> list[str]:
     return lines
 
 
-def _checked(path: Path, data: LabelledArrays) -> LabelledArrays:
-    """The same with bytes as text, after looking at shapes and types."""
-    X = data.X
+def _checked(
+    path: Path, X: NDArray[Any] | StoredArray, notes: tuple[str, ...] = (), **columns: Any
+) -> Dataset:
+    """Check shapes and types, and convert bytes to text."""
     if X.ndim != 3 or X.dtype.kind not in "biuf" or 0 in X.shape[1:]:
         hint = "" if isinstance(X, StoredArray) else bands_hint(X)
         raise DataError(
@@ -301,46 +247,42 @@ def _checked(path: Path, data: LabelledArrays) -> LabelledArrays:
             f"{path}, got {X.dtype} with shape {X.shape}{hint}"
         )
     if X.dtype.kind == "f" and X.dtype.itemsize > 8:
-        with numpy.errstate(all="ignore"):  # too large for it is not finite, and found as such
-            data = replace(data, X=X.astype(numpy.float64))  # torch knows no larger ones
-    data = replace(
-        data,
-        y=_column(path, X, "y", data.y),
-        split=_column(path, X, "split", data.split),
-        groups=_column(path, X, "groups", data.groups),
-        names=_column(path, X, "names", data.names),
-    )
-    if data.split is not None:
-        split = numpy.array([str(s).strip().lower() for s in data.split], dtype=str)
-        unknown = sorted({str(s) for s in data.split[~numpy.isin(split, SPLITS)]})
+        with numpy.errstate(all="ignore"):  # values too large become infinite and are reported
+            X = X.astype(numpy.float64)  # torch has no wider type
+    columns = {k: _column(path, X, k, values) for k, values in columns.items()}
+    columns = {k: values for k, values in columns.items() if values is not None}
+    if "split" in columns:
+        given = columns["split"]
+        split = numpy.array([str(s).strip().lower() for s in given], dtype=str)
+        unknown = sorted({str(s) for s in given[~numpy.isin(split, SPLITS)]})
         if unknown:
             raise DataError(
                 f"read: expected split to hold 'train', 'val' and 'test' in {path}, got "
                 f"{', '.join(map(repr, unknown[:3]))}"
             )
-        data = replace(data, split=split)
-    if data.groups is not None:
-        data = replace(data, groups=_whole(path, "groups", data.groups))
-    if data.y is not None:
-        _whole(path, "y", data.y)
-    rows, cols = data.X.shape[1:]
+        columns["split"] = split
+    if "groups" in columns:
+        columns["groups"] = _as_integers(path, "groups", columns["groups"])
+    if "y" in columns:
+        _as_integers(path, "y", columns["y"])
+    rows, cols = X.shape[1:]
     if cols < rows:
         swapped = (
             f"{cols} samples of {rows} channels: are the axes swapped? signals are (channels, "
             "time): transpose them, or use spdnet data build --of sequences, which takes time in "
             "rows"
         )
-        data = replace(data, notes=(*data.notes, swapped))
-    return data
+        notes = (*notes, swapped)
+    return Dataset(X, **columns, notes=notes)
 
 
-def _whole(path: Path, name: str, values: NDArray[Any]) -> NDArray[Any]:
-    """Names or whole numbers, these as such: 1.0 is 1."""
+def _as_integers(path: Path, name: str, values: NDArray[Any]) -> NDArray[Any]:
+    """Convert floating-point labels such as 1.0 to integers."""
     if values.dtype.kind != "f":
         return values
-    whole = are_whole(values)
+    whole = is_integer_valued(values)
     if not whole.all():
-        what = "classes" if name == "y" else "names or whole numbers"
+        what = "classes" if name == "y" else "names or integers"
         raise DataError(
             f"read: expected {what} in {name} of {path}, got real numbers such as "
             f"{values[~whole][0]}"
@@ -351,7 +293,6 @@ def _whole(path: Path, name: str, values: NDArray[Any]) -> NDArray[Any]:
 def _column(
     path: Path, X: NDArray[Any] | StoredArray, name: str, values: NDArray[Any] | None
 ) -> NDArray[Any] | None:
-    """One value for each matrix: numbers, or text."""
     if values is None:
         return None
     if values.shape != X.shape[:1]:
@@ -366,21 +307,9 @@ def _column(
 
 
 def as_text(values: NDArray[Any], where: str) -> NDArray[Any]:
-    r"""Render bytes and text as text that can be written anywhere; keep numbers.
+    r"""Convert bytes and text to valid text, with escapes such as ``\xe9``; keep numbers.
 
-    What is not valid (bytes that are not UTF-8, lone surrogates) is written as Python escapes such
-    as ``\xe9``.
-
-    Parameters
-    ----------
-    values : array, shape (N,)
-    where : str
-        What an error says the values are from, such as ``y of data.npz``.
-
-    Raises
-    ------
-    DataError
-        Different values would become the same text.
+    Different values that become the same text are an error; ``where`` names them in it.
     """
     if values.dtype.kind not in "SU":
         return values
@@ -392,7 +321,7 @@ def as_text(values: NDArray[Any], where: str) -> NDArray[Any]:
         data.decode(codec)
         return values
     except UnicodeDecodeError:
-        pass  # rendered one by one below
+        pass  # converted one by one below
     seen: dict[str, bytes] = {}
     names = []
     for start in range(0, len(data), size):

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from spdnet.data.errors import DataError
 
 SUFFIXES = (".csv", ".tsv", ".txt")
-#: bytes of a table; its numbers take four times as many at most
+#: largest table in bytes; its numbers take at most four times as many
 LARGEST = 2**28
 _SEPARATORS = {"\t": "tabs", ";": "semicolons", ",": "commas"}
 _NUMBER = re.compile(
@@ -24,27 +24,11 @@ _PANDAS = "a table of pandas is saved with to_csv(file, header=False, index=Fals
 
 
 def parse_table(data: bytes, name: str) -> NDArray[numpy.float64]:
-    r"""The numbers of a table, line by line.
+    r"""Parse a table of numbers in UTF-8.
 
-    They stand between commas, semicolons, tabs or blanks, as the first line of numbers has it, with
-    a point before decimals; ``nan`` stands for what is missing. Before them there may be lines that
-    begin with ``#``, and one line with the names of the columns. Whatever else there is, is refused
-    with its line: nothing is skipped or guessed.
-
-    Parameters
-    ----------
-    data : bytes
-        Of the file: UTF-8, at most 256 MiB.
-    name : str
-        What messages call it.
-
-    Returns
-    -------
-    array, shape (lines, columns)
-
-    Raises
-    ------
-    DataError
+    Numbers are separated by commas, semicolons, tabs or blanks, with a decimal point; ``nan`` is a
+    missing value. Comment lines that start with ``#`` and one line of column names may precede
+    them. Everything else is an error that names its line: nothing is skipped or guessed.
 
     Examples
     --------
@@ -57,7 +41,7 @@ def parse_table(data: bytes, name: str) -> NDArray[numpy.float64]:
     first = next((i for i, line in enumerate(lines) if not line.startswith("#")), len(lines))
     if first == len(lines):
         raise DataError(f"read: expected a table of numbers in {name}, got no line of them")
-    names = _names(lines, first, name)
+    names = _column_names(lines, first, name)
     begin = first if names is None else first + 1
     if begin == len(lines):
         raise DataError(
@@ -65,7 +49,11 @@ def parse_table(data: bytes, name: str) -> NDArray[numpy.float64]:
             "none"
         )
     separator = _separator(lines[begin])
-    body = _without_last_separators(lines[begin:], separator)
+    body = lines[begin:]
+    if separator is not None:
+        stripped = [line.rstrip(" ") for line in body]
+        if all(line.endswith(separator) for line in stripped):
+            body = [line[:-1] for line in stripped]
     try:
         table = numpy.loadtxt(body, delimiter=separator, comments=None, ndmin=2)
     except ValueError:
@@ -73,13 +61,18 @@ def parse_table(data: bytes, name: str) -> NDArray[numpy.float64]:
     if table is None or len(table) != len(body):
         raise _fault(body, begin + 1, separator, name)
     if names is not None:
-        _require_as_many(names, table.shape[1], name, begin + 1)
-    _refuse_counts(table, body, names, separator, name, begin + 1)
+        named = len(names) - (not names[-1])  # the line may end with a separator
+        if table.shape[1] not in (named, len(names)):
+            raise DataError(
+                f"read: expected as many numbers as names, {named}, in line {begin + 1} of {name}, "
+                f"got {table.shape[1]}; write decimals with a point, and the same separator in all "
+                "lines"
+            )
+    _refuse_counters(table, body, names, separator, name, begin + 1)
     return table
 
 
 def _lines(data: bytes, name: str) -> list[str]:
-    """Without blank ones at the end; others would be gaps in a table."""
     if len(data) > LARGEST:
         raise DataError(
             f"read: expected at most {LARGEST} bytes of text in {name}, got {len(data)}; save it "
@@ -90,9 +83,9 @@ def _lines(data: bytes, name: str) -> list[str]:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        place = data.count(b"\n", 0, error.start) + 1
+        number = data.count(b"\n", 0, error.start) + 1
         raise DataError(
-            f"read: expected text in UTF-8, but line {place} of {name} is not: {error.reason}"
+            f"read: expected text in UTF-8, but line {number} of {name} is not: {error.reason}"
         ) from error
     lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     while lines and not lines[-1].strip():
@@ -105,11 +98,11 @@ def _lines(data: bytes, name: str) -> list[str]:
     return lines
 
 
-def _names(lines: list[str], first: int, name: str) -> list[str] | None:
-    """The names of the columns, if the first line has them; they are no numbers."""
+def _column_names(lines: list[str], first: int, name: str) -> list[str] | None:
+    """Return the column names in the first line, None if it has numbers."""
     fields = _fields(lines[first], _separator(lines[first]))
     numbers = [bool(_NUMBER.fullmatch(field)) for field in fields]
-    if not fields[-1]:  # the line ends with its separator
+    if not fields[-1]:  # the line ends with a separator
         numbers = numbers[:-1]
     if all(numbers):
         return None
@@ -127,19 +120,8 @@ def _names(lines: list[str], first: int, name: str) -> list[str] | None:
     return fields
 
 
-def _require_as_many(names: list[str], columns: int, name: str, begin: int) -> None:
-    """Where columns are fewer or more than their names, something was divided wrongly."""
-    named = len(names) - (not names[-1])  # a line may end with its separator
-    if columns in (named, len(names)):
-        return
-    raise DataError(
-        f"read: expected as many numbers as names, {named}, in line {begin} of {name}, got "
-        f"{columns}; write decimals with a point, and the same separator in all lines"
-    )
-
-
 def _separator(line: str) -> str | None:
-    """What stands between the numbers of a line; None for blanks."""
+    """Return the separator of a line, None for blanks."""
     return next((s for s in _SEPARATORS if s in line.strip(" ")), None)
 
 
@@ -147,18 +129,8 @@ def _fields(line: str, separator: str | None) -> list[str]:
     return [field.strip() for field in line.strip(" ").split(separator)] or [""]
 
 
-def _without_last_separators(lines: list[str], separator: str | None) -> list[str]:
-    """A separator at the end of every line divides nothing."""
-    if separator is None:
-        return lines
-    stripped = [line.rstrip(" ") for line in lines]
-    if not all(line.endswith(separator) for line in stripped):
-        return lines
-    return [line[:-1] for line in stripped]
-
-
 def _fault(lines: list[str], begin: int, separator: str | None, name: str) -> DataError:
-    """What is wrong with the first line that is no row of the table."""
+    """Return the error of the first line that is no row of the table."""
     columns = len(_fields(lines[0], separator))
     for number, line in enumerate(lines, begin):
         fields = _fields(line, separator)
@@ -178,7 +150,7 @@ def _fault(lines: list[str], begin: int, separator: str | None, name: str) -> Da
     return DataError(f"read: expected a table of numbers in {name}, got something else")
 
 
-def _refuse_counts(
+def _refuse_counters(
     table: NDArray[numpy.float64],
     lines: list[str],
     names: list[str] | None,
@@ -186,7 +158,7 @@ def _refuse_counts(
     name: str,
     begin: int,
 ) -> None:
-    """Lines and columns that count the others are no data: they would become a channel."""
+    """Raise an error for an index or times, which would become a channel."""
     rows, columns = table.shape
     fields = _fields(lines[0], separator)
     counts = [[str(i) for i in range(start, start + columns)] for start in (0, 1)]
@@ -195,8 +167,7 @@ def _refuse_counts(
             f"read: expected numbers in line {begin} of {name}, got the count of the columns; "
             f"leave it out: {_PANDAS}"
         )
-    count = _counters(table, names, fields)
-    if count:
+    if count := _count_counters(table, names, fields):
         what = "what looks like times or an index" if names is None else _short(names[0])
         header = ", header=None" if names is None else ""
         turn, how = (
@@ -209,17 +180,13 @@ def _refuse_counts(
         )
 
 
-def _counters(table: NDArray[numpy.float64], names: list[str] | None, fields: list[str]) -> int:
-    """How many columns at the beginning are an index or times.
+def _count_counters(
+    table: NDArray[numpy.float64], names: list[str] | None, fields: list[str]
+) -> int:
+    """Return how many of the first columns are an index or times.
 
-    Parameters
-    ----------
-    table : array, shape (rows, columns)
-    names : list of str, optional
-        Of the columns. Without them, a column counts if there are many more rows than columns, or
-        if it is an index of integers before numbers with a point.
-    fields : list of str
-        The text of the first row.
+    Without names, a column counts if there are many more rows than columns, or if it is an index of
+    integers before numbers with a point.
     """
     rows, columns = table.shape
     if rows < 3:
@@ -237,14 +204,13 @@ def _counters(table: NDArray[numpy.float64], names: list[str] | None, fields: li
     if rows == columns or not (is_index or (rows >= 10 and rows > columns)):
         return 0
     found = [_rises_evenly(column, 1e-3) for column in table.T[:3]]
-    return 0 if all(found) else found.index(False)  # where all rise, they are data
+    return 0 if all(found) else found.index(False)  # columns that all rise are data
 
 
 def _rises_evenly(column: NDArray[numpy.float64], tolerance: float) -> bool:
-    """Whether numbers rise by a constant step, but for a part of it."""
     if not numpy.isfinite(column).all():
         return False
-    with numpy.errstate(all="ignore"):  # of huge numbers
+    with numpy.errstate(all="ignore"):  # overflow
         step = (column[-1] - column[0]) / (len(column) - 1)
         line = column[0] + step * numpy.arange(len(column))
         return bool(step > 0 and (numpy.abs(column - line) <= tolerance * step).all())

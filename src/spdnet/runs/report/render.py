@@ -1,8 +1,7 @@
-"""HTML from the templates, which escape every value but the figures."""
+"""HTML from the templates, which escape every value except figures."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -10,51 +9,18 @@ from typing import Any
 import jinja2
 
 from spdnet.data.names import printable
-
-
-@dataclass(frozen=True)
-class Table:
-    """Rows of a table.
-
-    Parameters
-    ----------
-    rows : sequence of sequences
-    head : sequence of str
-        Titles of the columns; none when empty.
-    kind : str
-        Classes of the style sheet: ``plain`` for text, ``plain numbers`` for numbers after the
-        first column.
-    """
-
-    rows: Sequence[Sequence[Any]]
-    head: Sequence[str] = ()
-    kind: str = ""
-
-
-def named(values: Mapping[str, Any]) -> Table:
-    """Make a table of names and values, without those that are None."""
-    rows = [
-        (key, ", ".join(map(str, v)) if isinstance(v, (list, tuple)) else v)
-        for key, v in values.items()
-        if v is not None
-    ]
-    return Table(rows, kind="plain")
-
-
-def environment_table(environment: Mapping[str, Any]) -> Table:
-    """Make a table of versions, machine and command."""
-    others = {name: value for name, value in environment.items() if name != "libraries"}
-    return named({**others, **environment["libraries"]})
+from spdnet.runs.findings import percent
+from spdnet.runs.results import PART_TITLES
 
 
 def render(template: str, **values: Any) -> str:
-    """Fill a template; control characters, which no page may hold, are written as escapes."""
+    """Fill a template; control characters, which HTML does not allow, are escaped."""
     return printable(_templates().get_template(template).render(values), keep="\n")
 
 
 @contextmanager
 def results_of(file: Path) -> Iterator[None]:
-    """Turn what unexpected contents of a results file raise into one clear error."""
+    """Turn errors caused by unusable values in a results file into one clear error."""
     try:
         yield
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
@@ -63,9 +29,21 @@ def results_of(file: Path) -> Iterator[None]:
         ) from error
 
 
+def _duration(seconds: float) -> str:
+    if seconds < 100:
+        return f"{seconds:.1f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def _fixed(value: float | None, digits: int = 2) -> str:
+    """Format a fraction in percent with a fixed number of digits."""
+    return "-" if value is None else f"{100 * value:.{digits}f} %"
+
+
 @cache
 def _templates() -> jinja2.Environment:
-    return jinja2.Environment(
+    environment = jinja2.Environment(
         loader=jinja2.PackageLoader("spdnet.runs.report"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
@@ -73,3 +51,6 @@ def _templates() -> jinja2.Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    environment.filters |= {"duration": _duration, "fixed": _fixed, "percent": percent}
+    environment.globals |= {"part_titles": PART_TITLES}
+    return environment

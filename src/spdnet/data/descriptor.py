@@ -1,10 +1,9 @@
-"""From sources to one file of SPD matrices."""
+"""SPD descriptors of sequences, and building a file of them."""
 
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from spdnet.covariance import (
     segment,
 )
 from spdnet.data.errors import DataError
-from spdnet.data.examine import REMEDIES, examine, treat
+from spdnet.data.examination import REMEDIES, clean, examine
 from spdnet.data.projection import Projection, fit_pca
 from spdnet.data.sources import Source
 from spdnet.data.store_writer import StoreWriter
@@ -32,7 +31,7 @@ DTYPES = ("float64", "float32")
 
 @dataclass(frozen=True, kw_only=True)
 class Descriptor:
-    """How the frames of a sequence become SPD matrices.
+    """Conversion of the frames of a sequence to SPD matrices.
 
     Parameters
     ----------
@@ -42,16 +41,16 @@ class Descriptor:
     reg, mode
         See :func:`spdnet.covariance.regularize`.
     root : int, optional
-        Of frames ``(T, joints, 3)``: the joint whose position is subtracted from all.
+        Joint of frames ``(T, joints, 3)`` whose position is subtracted from all others.
     pca : int, optional
-        Project the frames to so many dimensions, which are found in the training sequences.
+        Number of principal components, fitted to the training sequences.
     clip_length : int or float, optional
-        Cut each training sequence into clips of so many frames, or, below 1, of this share of its
-        own frames, besides the whole of it. Others are never cut.
+        Length of the clips into which training sequences are cut, besides the whole sequence:
+        frames, or below 1 a fraction of the sequence. Other sequences are never cut.
     clip_stride : int, optional
-        Frames from one clip to the next; half of a clip when not given.
+        Stride of clips in frames; half a clip by default.
     clips : int, optional
-        Instead of a stride, how many clips to spread evenly over a sequence; fewer if it is short.
+        Number of clips spread evenly over a sequence, instead of a stride; fewer if it is short.
 
     Examples
     --------
@@ -95,7 +94,7 @@ class Descriptor:
             )
 
     def flat(self, frames: NDArray[Any]) -> NDArray[numpy.float64]:
-        """Frames as vectors ``(T, d)``, relative to the root where there is one."""
+        """Return frames as vectors ``(T, d)``, relative to the root if there is one."""
         frames = numpy.asarray(frames, dtype=numpy.float64)
         if frames.ndim < 2 or len(frames) < 2:
             raise DataError(
@@ -113,14 +112,14 @@ class Descriptor:
     def __call__(
         self, frames: NDArray[Any], project: Projection | None = None
     ) -> NDArray[numpy.float64]:
-        """The matrix ``(n, n)`` of all frames ``(T, ...)``."""
+        """Return the matrix ``(n, n)`` of all frames ``(T, ...)``."""
         vectors = self.flat(frames)
         return self._matrix(vectors if project is None else project(vectors))
 
     def cut(
         self, frames: NDArray[Any], project: Projection | None = None
     ) -> NDArray[numpy.float64]:
-        """The matrices ``(k, n, n)`` of a training sequence: of the whole, then of its clips."""
+        """Return the matrices ``(k, n, n)`` of a training sequence and of its clips."""
         vectors = self.flat(frames)
         vectors = vectors if project is None else project(vectors)
         whole = self._matrix(vectors)[None]
@@ -130,7 +129,6 @@ class Descriptor:
         return numpy.concatenate([whole, self._matrix(numpy.stack(windows))])
 
     def _windows(self, vectors: NDArray[numpy.float64]) -> list[NDArray[numpy.float64]]:
-        """The clips of a sequence, all of one length; none if it is too short."""
         if self.clip_length is None:
             return []
         share = self.clip_length < 1
@@ -144,7 +142,6 @@ class Descriptor:
         return [vectors[start : start + length] for start in numpy.unique(starts)]
 
     def _matrix(self, vectors: NDArray[numpy.float64]) -> NDArray[numpy.float64]:
-        """Of frames ``(..., T, d)``."""
         features = vectors.swapaxes(-1, -2)
         if self.kind == "gaussian":
             return gaussian_embedding(features, reg=self.reg, mode=self.mode)
@@ -164,34 +161,21 @@ def build(
 ) -> Path:
     """Write the matrices of all sources to one ``.npz`` file, with classes, parts and groups.
 
-    It can be interrupted at any moment: the same call goes on. :func:`read` reads the file, and
-    leaves what is large on disk.
+    After an interruption, the same call resumes. :func:`read` reads the file.
 
     Parameters
     ----------
     sources : sequence of Source
     path : path
     descriptor : Descriptor, optional
-        For sequences; without, the sources are matrices.
+        Conversion of sequences; None if the sources are matrices.
     dtype : {"float64", "float32"}
-        In the file.
     bad : {"refuse", "drop", "repair"}
-        What to do with matrices that are not SPD: see :func:`treat`.
+        Treatment of matrices that are not SPD: see :func:`clean`.
     provenance : mapping, optional
-        Plain values to keep in the file besides settings and versions.
-    on_source : callable, optional
-        Called with how many sources are written, and how many there are.
-    on_note : callable, optional
-        Called with what people should know, such as axes that seem to be swapped.
-
-    Returns
-    -------
-    Path
-        Of the file.
-
-    Raises
-    ------
-    DataError, FileExistsError
+        Plain values to store in the file.
+    on_source, on_note : callable, optional
+        Called with the number of sources written and their total; with messages for the user.
 
     Examples
     --------
@@ -223,7 +207,7 @@ def build(
             if getattr(descriptor, name) is not None:
                 raise DataError(
                     f"build: expected parts, train and test, to be named before {name} is used, "
-                    "got none: what is cut or learnt before the division leaks; say which part to "
+                    "got none: what is cut or learned before the split leaks; say which part to "
                     "hold out"
                 )
     name, times = Counter(source.name for source in sources).most_common(1)[0]
@@ -238,7 +222,8 @@ def build(
         if descriptor is not None and descriptor.pca is not None and left:
             learn = [source for source in sources if source.split == "train"]
             project = fit_pca((descriptor.flat(_loaded(s)) for s in learn), descriptor.pca)
-        with _telling(on_note) as wide:
+        wide: list[str] = []  # sources whose axes seem swapped
+        try:
             for i, source in enumerate(left, len(sources) - len(left) + 1):
                 values = _loaded(source)
                 if source.features and values.ndim == 2 and len(values) < values.shape[1]:
@@ -247,25 +232,16 @@ def build(
                 writer.add(source.name, X, y=source.y, split=source.split, groups=source.group)
                 if on_source is not None:
                     on_source(i, len(sources))
+        finally:  # also before the error that swapped axes cause
+            if wide and on_note is not None:
+                on_note(
+                    f"fewer samples than channels in {len(wide)}, such as {wide[0]}: are the axes "
+                    "swapped? --of sequences takes time in rows, --of signals channels in rows"
+                )
         return writer.finish({**(provenance or {}), **plan, "empty": writer.empty})
 
 
-@contextmanager
-def _telling(on_note: Callable[[str], None] | None) -> Iterator[list[str]]:
-    """Sources whose axes seem to be swapped are told in the end, or before the error they cause."""
-    wide: list[str] = []
-    try:
-        yield wide
-    finally:
-        if wide and on_note is not None:
-            on_note(
-                f"fewer samples than channels in {len(wide)}, such as {wide[0]}: are the axes "
-                "swapped? --of sequences takes time in rows, --of signals channels in rows"
-            )
-
-
 def _digest(sources: Sequence[Source]) -> str:
-    """Of names, classes, parts, and the state of the files."""
     sha = hashlib.sha256()
     for s in sources:
         sha.update(json.dumps([s.name, s.y, s.split, s.group, s.stamp]).encode())
@@ -273,7 +249,6 @@ def _digest(sources: Sequence[Source]) -> str:
 
 
 def _loaded(source: Source) -> NDArray[Any]:
-    """What a source holds, or an error with its name."""
     try:
         return source.load()
     except DataError:
@@ -290,11 +265,11 @@ def _matrices(
     dtype: str,
     bad: str,
 ) -> NDArray[Any]:
-    """The SPD matrices ``(k, n, n)`` of what a source holds; none if they were dropped."""
+    """Return the SPD matrices ``(k, n, n)`` of a source."""
     if values.dtype.kind not in "biuf":
         raise DataError(f"build: expected real numbers in {source.name}, got {values.dtype}")
     try:
-        with numpy.errstate(all="ignore"):  # what is too large is found below, as not finite
+        with numpy.errstate(all="ignore"):  # overflow is found below, as not finite
             if descriptor is None:
                 X = values[None]
             elif source.split == "train":
@@ -309,6 +284,6 @@ def _matrices(
             X = X.astype(dtype)
             if bad == "drop":
                 return numpy.delete(X, examine(X).bad, axis=0)
-            return treat(X, bad)[0]
+            return clean(X, bad)[0]
     except ValueError as error:
         raise DataError(f"build: {source.name}: {error}") from error

@@ -1,4 +1,4 @@
-"""What is wrong with matrices, by index, before anything is trained on them."""
+"""Checks of matrices: which are not SPD, and why."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,31 +13,28 @@ from spdnet._checks import as_array, require_choice
 from spdnet.data.store import StoredArray
 from spdnet.linalg.validate import FAULTS, as_float64, chunk_size, find_faults, rounding_unit
 
-MENDABLE = ("asymmetric", "singular")
+REPAIRABLE = ("asymmetric", "singular")
 REMEDIES = ("refuse", "drop", "repair")
-_LOOKED_AT = 8  # matrices that tell whether all are signals
+_LOOKED_AT = 8  # matrices that are tested for being signals
 
 
 @dataclass(frozen=True)
 class Examination:
-    """The state of each matrix.
+    """Result of :func:`examine`.
 
     Attributes
     ----------
     faults : dict of str to array of int
-        The indices of the matrices with each fault; a matrix has at most one.
+        Indices of the matrices with each fault; a matrix has at most one.
     conditions : array, shape (N,)
-        Largest by smallest eigenvalue; infinite for a faulty matrix.
+        Condition numbers; infinite for a faulty matrix.
 
     Examples
     --------
     >>> import numpy
     >>> from spdnet.data import examine
-    >>> found = examine([numpy.eye(2), numpy.diag([1.0, 0.0]), numpy.diag([4.0, 1.0])])
-    >>> print(found)
-    1 singular: 1
-    >>> found.conditions.tolist()
-    [1.0, inf, 4.0]
+    >>> examine([numpy.eye(2), numpy.diag([1.0, 0.0])]).bad.tolist()
+    [1]
     """
 
     faults: dict[str, NDArray[numpy.int64]]
@@ -45,26 +42,26 @@ class Examination:
 
     @property
     def bad(self) -> NDArray[numpy.int64]:
-        """The indices of all faulty matrices, ascending."""
+        """Indices of all faulty matrices, ascending."""
         return numpy.sort(numpy.concatenate(list(self.faults.values())))
 
     def __str__(self) -> str:
         return self.describe()
 
     def describe(self, names: NDArray[Any] | None = None) -> str:
-        """List the faults with the first indices of each, and their files where given."""
+        """Return the faults with their first indices, and with file names if given."""
         lines = [
-            f"{len(indices)} {fault}: {listed(indices, names, most=10)}"
+            f"{len(indices)} {fault}: {list_indices(indices, names, most=10)}"
             for fault, indices in self.faults.items()
             if len(indices)
         ]
         return "; ".join(lines) or "no fault"
 
 
-def listed(
+def list_indices(
     indices: Sequence[int] | NDArray[Any], names: NDArray[Any] | None = None, *, most: int
 ) -> str:
-    """The first indices, each with its name in brackets where there are names."""
+    """Return the first indices as text, with names in parentheses if given."""
     shown = [f"{i}" if names is None else f"{i} ({names[i]})" for i in indices[:most]]
     return ", ".join(shown) + (", ..." if len(indices) > most else "")
 
@@ -74,20 +71,15 @@ def examine(
 ) -> Examination:
     """Find the matrices that are not symmetric positive definite.
 
-    The layers and estimators use the same definitions. ``asymmetric`` and ``indefinite`` allow for
-    the square root of the rounding unit of the dtype, and float64 for the asymmetry of products in
-    float32. ``singular`` means that the smallest eigenvalue may be rounding of the largest.
+    The layers and estimators use the same definitions. ``asymmetric`` and ``indefinite`` have a
+    tolerance of the square root of the unit roundoff of the dtype, at least that of products in
+    float32. ``singular`` means that the smallest eigenvalue may be rounding error of the largest.
 
     Parameters
     ----------
-    X : array, shape (N, n, n)
-        In memory, or stored.
+    X : array or StoredArray, shape (N, n, n)
     on_matrix : callable, optional
-        Called with how many are done, and how many there are.
-
-    Returns
-    -------
-    Examination
+        Called with the number of matrices checked and their total.
 
     Examples
     --------
@@ -108,7 +100,7 @@ def _find(
     *,
     spectra: bool = False,
 ) -> Examination:
-    """Examine some matrices at a time; ``spectra`` is for the conditions of faultless ones."""
+    """Examine in chunks; ``spectra`` computes the condition numbers."""
     if X.ndim != 3 or X.shape[-1] != X.shape[-2]:
         raise ValueError(f"examine: expected X of shape (N, n, n), got {X.shape}")
     where = torch.device("cpu")
@@ -126,53 +118,53 @@ def _find(
     return Examination(faults, conditions.numpy())
 
 
-def treat(
+def clean(
     X: ArrayLike | StoredArray,
-    remedy: str = "refuse",
+    bad: str = "refuse",
     *,
     reg: float = 1e-3,
     dtype: str | None = None,
     names: NDArray[Any] | None = None,
     on_matrix: Callable[[int, int], None] | None = None,
 ) -> tuple[Any, NDArray[numpy.int64], str]:
-    """Deal with matrices that are not SPD.
+    """Refuse, drop or repair matrices that are not SPD.
 
     Parameters
     ----------
     X : array, shape (N, n, n)
-        Those that are stored stay where they are, and cannot be repaired.
-    remedy : {"refuse", "drop", "repair"}
-        Raise an error that names them; leave them out; or take the symmetric part and add
-        ``reg`` times the mean eigenvalue to the diagonal, which mends what is asymmetric or
-        singular. Every other fault is refused.
+        Stored matrices stay on disk and cannot be repaired.
+    bad : {"refuse", "drop", "repair"}
+        Raise an error that lists them; drop them; or replace asymmetric and singular ones by their
+        symmetric part plus ``reg`` times the mean eigenvalue on the diagonal. Other faults cannot
+        be repaired.
     reg : float
     dtype : str, optional
-        Of the result, such as ``"float32"``; by default that of ``X``. Matrices that cannot be told
-        from singular ones in ``dtype``, or in that of ``X``, are faulty.
+        Type of the result; that of ``X`` by default. Matrices that are singular in this precision,
+        or in that of ``X``, are faulty.
     names : array of str, shape (N,), optional
-        The files that the matrices came from, which messages name beside the indices.
+        File names for messages.
     on_matrix : callable, optional
         See :func:`examine`.
 
     Returns
     -------
     X : array
-        The matrices that are left, all SPD.
+        SPD matrices.
     kept : array of int
         Their indices.
     report : str
-        What was done, for people; empty if there was nothing to do.
+        Description of the changes; empty if there were none.
 
     Examples
     --------
     >>> import numpy
-    >>> from spdnet.data import treat
-    >>> X, kept, report = treat([numpy.eye(2), numpy.zeros((2, 2))], "drop")
+    >>> from spdnet.data import clean
+    >>> X, kept, report = clean([numpy.eye(2), numpy.zeros((2, 2))], "drop")
     >>> report
     'dropped 1 of 2 matrices (1 zero: 1)'
     """
-    require_choice("treat", "remedy", remedy, REMEDIES)
-    X = X if isinstance(X, StoredArray) else as_array("treat", X)
+    require_choice("clean", "bad", bad, REMEDIES)
+    X = X if isinstance(X, StoredArray) else as_array("clean", X)
     unit, computing = rounding_unit(X.dtype), torch.float64
     if dtype is not None:
         unit, computing = max(unit, rounding_unit(numpy.dtype(dtype))), getattr(torch, dtype)
@@ -182,25 +174,29 @@ def treat(
     if len(found.bad) == 0:
         return X, everything, ""
     faults = found.describe(names)
-    if remedy == "drop":
+    if bad == "drop":
         kept = numpy.setdiff1d(everything, found.bad)
         if len(kept) == 0:
-            raise ValueError(f"treat: expected some SPD matrices to keep, got none ({faults})")
+            raise ValueError(f"clean: expected some SPD matrices to keep, got none ({faults})")
         report = f"dropped {len(found.bad)} of {len(X)} matrices ({faults})"
         return X.take(kept, axis=0), kept, report
-    mendable = numpy.concatenate([found.faults[name] for name in MENDABLE])
-    if remedy == "repair" and len(mendable) == len(found.bad) and not isinstance(X, StoredArray):
-        mended = X.astype(numpy.result_type(X, numpy.float32), copy=True)
-        part = (mended[mendable] + mended[mendable].swapaxes(-1, -2)) / 2
+    repairable = numpy.concatenate([found.faults[name] for name in REPAIRABLE])
+    if bad == "repair" and len(repairable) == len(found.bad) and not isinstance(X, StoredArray):
+        repaired = X.astype(numpy.result_type(X, numpy.float32), copy=True)
+        part = (repaired[repairable] + repaired[repairable].swapaxes(-1, -2)) / 2
         mean = numpy.trace(part, axis1=-2, axis2=-1) / X.shape[-1]
-        mended[mendable] = part + reg * mean[:, None, None] * numpy.eye(X.shape[-1])
-        left = _find(mended, unit, computing)
+        repaired[repairable] = part + reg * mean[:, None, None] * numpy.eye(X.shape[-1])
+        left = _find(repaired, unit, computing)
         if len(left.bad) == 0:
-            return mended, everything, f"repaired {len(mendable)} of {len(X)} matrices ({faults})"
+            return (
+                repaired,
+                everything,
+                f"repaired {len(repairable)} of {len(X)} matrices ({faults})",
+            )
         found, faults = left, left.describe(names)
-    advice = "; ".join(remedies(found, X, tried=remedy))
+    advice = "; ".join(remedies(found, X, tried=bad))
     raise ValueError(
-        f"treat: expected symmetric positive definite matrices, got {len(found.bad)} of {len(X)} "
+        f"clean: expected symmetric positive definite matrices, got {len(found.bad)} of {len(X)} "
         f"that are not ({faults}); {advice}"
     )
 
@@ -208,17 +204,8 @@ def treat(
 def remedies(
     found: Examination, X: NDArray[Any] | StoredArray, *, tried: str = "refuse"
 ) -> list[str]:
-    """What can be done about faulty matrices, as ends of a message; the options are commands'.
-
-    Parameters
-    ----------
-    found : Examination
-        Of ``X``, with faults.
-    X : array or StoredArray, shape (N, n, n)
-    tried : {"refuse", "drop", "repair"}
-        What has not helped.
-    """
-    beyond = any(len(found.faults[name]) for name in FAULTS if name not in MENDABLE)
+    """Return advice on the faulty matrices of ``X``; ``tried`` is the option that failed."""
+    beyond = any(len(found.faults[name]) for name in FAULTS if name not in REPAIRABLE)
     mixed = _have_indefinite_parts(X, found.faults["asymmetric"])
     able = {
         "drop": len(found.bad) < len(X),
@@ -230,11 +217,11 @@ def remedies(
         advice.append(
             "if these are signals that have as many samples as channels, say so (--signals)"
         )
-    return advice or ["mend them where they were made"]
+    return advice or ["correct them where they were computed"]
 
 
 def _have_indefinite_parts(X: NDArray[Any] | StoredArray, asymmetric: NDArray[Any]) -> bool:
-    """Whether the symmetric part of the first of these is not positive: as a rule of signals."""
+    """Return True if the symmetric parts of the first ones are indefinite, as of signals."""
     if len(asymmetric) == 0:
         return False
     some = numpy.asarray(X[asymmetric[:_LOOKED_AT]], dtype=numpy.float64)

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from spdnet.data import examine, load_digits_spd, treat
+from spdnet.data import clean, examine, load_digits_spd
 from spdnet.linalg.validate import find_faults, rounding_unit
 from spdnet.testing import assert_spd
 from tests.cases import random_spd, with_spectrum
@@ -44,7 +44,7 @@ def test_good_matrices():
     assert len(found.bad) == 0
     assert str(found) == "no fault"
     np.testing.assert_allclose(found.conditions[:5], np.linalg.cond(X[:5]), rtol=1e-6)
-    same, kept, report = treat(X)
+    same, kept, report = clean(X)
     assert same is X
     assert len(kept) == len(X)
     assert report == ""
@@ -60,33 +60,33 @@ def test_all_of_them_bad_and_none_at_all():
 
 
 def test_drop():
-    X, kept, report = treat(matrices(), "drop")
+    X, kept, report = clean(matrices(), "drop")
     assert kept.tolist() == [0, 7]
     assert_spd(torch.from_numpy(X))
     assert report.startswith("dropped 6 of 8 matrices (2 not finite: 1, 2; ")
     with pytest.raises(ValueError, match="some SPD matrices to keep"):
-        treat(np.zeros((2, 3, 3)), "drop")
+        clean(np.zeros((2, 3, 3)), "drop")
 
 
 def test_repair():
     X = matrices()[[0, 4, 6, 7]]
-    mended, kept, report = treat(X, "repair")
+    mended, kept, report = clean(X, "repair")
     assert kept.tolist() == [0, 1, 2, 3]
     assert_spd(torch.from_numpy(mended))
     np.testing.assert_array_equal(mended[[0, 3]], X[[0, 3]])
     assert report == "repaired 2 of 4 matrices (1 asymmetric: 1; 1 singular: 2)"
     assert np.array_equal(X, matrices()[[0, 4, 6, 7]])  # the input stays as it was
     with pytest.raises(ValueError, match=r"1 zero: 3; .*choose 'drop'"):
-        treat(matrices(), "repair")
+        clean(matrices(), "repair")
 
 
 def test_refuse():
     with pytest.raises(
         ValueError, match=r"6 of 8 that are not \(2 not finite: 1, 2; .*choose 'drop' \(--bad\)$"
     ):
-        treat(matrices())
-    with pytest.raises(ValueError, match="remedy to be one of"):
-        treat(matrices(), "ignore")
+        clean(matrices())
+    with pytest.raises(ValueError, match="bad to be one of"):
+        clean(matrices(), "ignore")
     with pytest.raises(ValueError, match=r"shape \(N, n, n\), got \(4, 4\)"):
         examine(np.eye(4))
 
@@ -108,12 +108,12 @@ def test_the_quick_look_finds_the_same_faults(dtype):
     assert 0 < (exact == -1).sum() < len(X)
     whole = np.eye(3, dtype=np.int64)[None]
     assert len(examine(whole).bad) == 0
-    assert treat(whole)[0] is whole
+    assert clean(whole)[0] is whole
 
 
 def ending(X, remedy="refuse"):
     with pytest.raises(ValueError, match="that are not") as found:
-        treat(X, remedy)
+        clean(X, remedy)
     return str(found.value)
 
 
@@ -131,7 +131,7 @@ def test_the_remedy_that_helps_is_named_with_its_option():
     for beyond in (np.full((3, 3), np.nan), np.zeros((3, 3)), -np.eye(3)):
         assert ending(with_one(beyond)).endswith("choose 'drop' (--bad)")
         assert ending(with_one(beyond), "repair").endswith("choose 'drop' (--bad)")
-        assert ending(beyond[None]).endswith("mend them where they were made")
+        assert ending(beyond[None]).endswith("correct them where they were computed")
     assert ending(flat[None]).endswith("choose 'repair' (--bad)")
 
 

@@ -1,4 +1,4 @@
-"""Files of version 7.3, which are HDF5."""
+"""Reading of MATLAB files of version 7.3, which are HDF5."""
 
 import math
 import zlib
@@ -11,23 +11,23 @@ from numpy.typing import NDArray
 from spdnet.data.errors import DataError
 from spdnet.data.io.arrays import HARMLESS
 from spdnet.data.io.files import is_bomb
-from spdnet.data.io.matlab.reader import COST, NUMBERS, Reader, make_array
+from spdnet.data.io.matlab import COST, NUMBERS, Reader, make_array
 
 _EMPTY = {"char": str, "cell": list}
 _COMPLEX = [numpy.dtype([("real", f), ("imag", f)]) for f in ("<f4", "<f8")]
 _KNOWN = {*NUMBERS, *_EMPTY, "struct", "logical", ""}
-_BLANK = "canonical empty"  # the class of what MATLAB puts into cells that were never set
+_BLANK = "canonical empty"  # the class of cells that were never set
 
 
 class _Column(list[Any]):
-    """A field of an array of structs in version 7.3."""
+    """Field of an array of structs."""
 
 
 class Version73(Reader):
-    """Reads HDF5 as MATLAB writes it: axes in reverse, cells as references."""
+    """Reader of MATLAB's HDF5, with reversed axes, and cells as references."""
 
     def variables(self, data: bytes) -> dict[str, Any]:
-        """All of a file, by name."""
+        """Return all variables by name."""
         try:
             import h5py
         except ImportError as error:
@@ -40,7 +40,7 @@ class Version73(Reader):
         return {name: value for name, value in found.items() if value is not None}
 
     def members(self, group: Any, depth: int) -> dict[str, Any]:
-        """What a group holds, by name."""
+        """Return the values of a group by name."""
         found = {}
         for key in group:
             if depth == 0 and key in ("#refs#", "#subsystem#"):
@@ -51,7 +51,7 @@ class Version73(Reader):
         return found
 
     def value(self, item: Any, depth: int) -> Any:
-        """What an object of the file stands for."""
+        """Convert an object of the file."""
         self.enter(depth)
         kind = str(self.attribute(item, "MATLAB_class") or "")
         if isinstance(item, self.h5.Dataset):
@@ -65,7 +65,7 @@ class Version73(Reader):
         return fields
 
     def dataset(self, item: Any, kind: str, depth: int) -> Any:
-        """Numbers, letters or cells."""
+        """Convert numbers, text or cells."""
         if kind not in _KNOWN:
             return self.refuse(kind)
         self.check_storage(item)
@@ -89,7 +89,7 @@ class Version73(Reader):
         return found != 0 if kind == "logical" else found
 
     def empty(self, shape: NDArray[Any], kind: str) -> Any:
-        """A value without elements, or structs without fields."""
+        """Return an empty value, or structs without fields."""
         if shape.dtype.kind not in "iu" or len(shape) > 32 or (shape < 0).any():
             raise DataError("expected the shape of an empty array, got other numbers")
         if kind in _EMPTY:
@@ -103,14 +103,14 @@ class Version73(Reader):
         return numpy.zeros(shape.tolist(), {"logical": "?", "": "f8"}.get(kind, kind))
 
     def check_storage(self, item: Any) -> None:
-        """Refuse what opens other files, takes too much, or crashes libhdf5."""
+        """Raise an error for data that open other files, are too large, or crash libhdf5."""
         plan, size = item.id.get_create_plist(), item.id.get_type().get_size()
         if not self.is_plain(item.id):
             raise DataError(f"expected plain numbers, got others like {item.dtype}")
         if plan.get_layout() == self.h5.h5d.VIRTUAL or plan.get_external_count() > 0:
             raise DataError("expected data in the file itself, got a place outside of it")
         filters = [plan.get_filter(i)[0] for i in range(plan.get_nfilters())]
-        if filters not in ([], [1], [2, 1]):  # deflated, and shuffled before
+        if filters not in ([], [1], [2, 1]):  # deflate, and shuffle before it
             raise DataError(f"expected deflated data, got filters {filters}")
         whole, there = math.prod(item.shape or ()) * size, item.id.get_storage_size()
         self.take(whole)
@@ -120,7 +120,7 @@ class Version73(Reader):
         if item.chunks is not None:
             item.id.chunk_iter(chunks.append)
             size *= math.prod(item.chunks)
-            self.take(max(0, size * max(1, len(chunks)) - whole))  # what reaches over the edges
+            self.take(max(0, size * max(1, len(chunks)) - whole))  # chunks extend beyond the edges
         for chunk in chunks:
             data = self.data[chunk.byte_offset :][: chunk.size]
             found = len(zlib.decompressobj().decompress(data, size + 1) if filters else data)
@@ -128,11 +128,11 @@ class Version73(Reader):
                 raise DataError(f"expected chunks of {size} bytes, got {found}")
 
     def is_plain(self, data: Any) -> bool:
-        """Whether libhdf5 has nothing to convert, which crashes it if a type is damaged."""
+        """Return True if libhdf5 converts nothing: it crashes on damaged types."""
         return self.h5.h5t.py_create(data.dtype, logical=True).equal(data.get_type())
 
     def attribute(self, item: Any, name: str) -> Any:
-        """An integer or text that MATLAB attaches; None without."""
+        """Return an attribute, an integer or text; None if it is missing."""
         if name not in item.attrs:
             return None
         data = item.attrs.get_id(name)
@@ -145,12 +145,12 @@ class Version73(Reader):
                 f"shape {data.shape}"
             )
         value = numpy.empty(data.shape, data.dtype)
-        data.read(value, mtype=kind)  # as it is stored: libhdf5 converts nothing
+        data.read(value, mtype=kind)  # as stored, without a conversion by libhdf5
         if not self.is_text(kind):
             return value.item()
         return value.tobytes().split(b"\0")[0].rstrip(b" ").decode("latin-1")
 
     def is_text(self, kind: Any) -> bool:
-        """Whether a type is text of fixed length, with any padding and character set."""
-        # text of variable length lies in a heap; libhdf5 may read a damaged one without end
+        """Return True for text of fixed length with any padding and character set."""
+        # libhdf5 may never return from a damaged heap of text of variable length
         return isinstance(kind, self.h5.h5t.TypeStringID) and not kind.is_variable_str()

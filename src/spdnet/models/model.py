@@ -1,0 +1,127 @@
+"""Protocol of models: what training needs to know about a network."""
+
+from contextlib import nullcontext
+from inspect import signature
+from types import MethodType
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+
+from spdnet.manifolds import log_euclidean
+from spdnet.nn import Center, SPDDomainBatchNorm
+
+_CHUNK = 1024
+
+
+class Model(nn.Module):
+    """Base class of the models that can be trained by name.
+
+    Any ``torch.nn.Module`` that maps matrices to logits and is constructed by ``Class(n,
+    n_classes)`` can be trained. It need not inherit from this class: attributes and methods are
+    looked up by name, with the defaults given here. ``forward`` may have an argument ``check``, and
+    has an argument ``domain`` if the model uses domains.
+
+    Attributes
+    ----------
+    takes : {"matrices", "signals"}
+        Input of the network: ``(B, n, n)`` or ``(B, n, T)``.
+    uses_domains : bool
+        Whether the network is called as ``model(X, domain)`` if the data have groups.
+    hyperparameters : tuple of str
+        Hyperparameters of the network that the model takes, of :class:`spdnet.training.Recipe`,
+        and ``"dims"``.
+    is_random : bool
+        Whether training draws random numbers, for example for dropout.
+
+    Examples
+    --------
+    >>> from spdnet.models import TSMNet
+    >>> TSMNet.takes, TSMNet.uses_domains, TSMNet.hyperparameters
+    ('signals', True, ('dims', 'eps'))
+    """
+
+    takes = "matrices"
+    uses_domains = False
+    hyperparameters: tuple[str, ...] = ()
+    is_random = True
+
+    @classmethod
+    def choose_dims(cls, n: int) -> tuple[int, ...]:
+        """Return the sizes of the matrices for input of size ``n``, if ``dims`` is not given."""
+        return ()
+
+    @classmethod
+    def from_recipe(
+        cls,
+        recipe: Any,
+        n: int,
+        n_classes: int,
+        *,
+        dims: tuple[int, ...] = (),
+        n_domains: int = 1,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> nn.Module:
+        """Construct the network for matrices of size ``n``, or signals of ``n`` channels.
+
+        ``dims`` is empty if the model does not take it.
+        """
+        names = get_trait(cls, "hyperparameters")
+        size: Any = dims if "dims" in names else n
+        settings = {name: getattr(recipe, name) for name in names if name != "dims"}
+        if {"device", "dtype"} <= set(signature(cls).parameters):
+            return cls(size, n_classes, **settings, device=device, dtype=dtype)
+        with nullcontext() if device is None else torch.device(device):
+            return cls(size, n_classes, **settings).to(dtype)
+
+    def fit_buffers(self, X: Any, weight: Tensor | None = None) -> None:
+        """Fit the data-dependent buffers to the training data: the mean of a layer ``center``."""
+        center = getattr(self, "center", None)
+        if not isinstance(center, Center):
+            return
+        if isinstance(X, Tensor):
+            center.fit(X, weight)
+            return
+        if center.metric.name != "log_euclidean":
+            raise ValueError(
+                f"Center: expected the metric log_euclidean for matrices on disk, got "
+                f"{center.metric.name!r}, whose mean needs all of them at once"
+            )
+        # the mean of the means of chunks, weighted by their sizes, is the mean of all matrices
+        means, sizes = [], []
+        weights = torch.ones(len(X), dtype=X.dtype) if weight is None else weight
+        for part, w in zip(X.split(_CHUNK), weights.split(_CHUNK), strict=True):
+            if w.sum() > 0:
+                means.append(log_euclidean.mean(part, w.to(part.device)))
+                sizes.append(w.sum())
+        center.fit(torch.stack(means), torch.stack(sizes).to(means[0].device))
+
+    def adapt(self, X: Any, domain: Tensor) -> Self:
+        """Return a network that knows the domains of ``X``, without labels."""
+        return self
+
+    def begin_epoch(self, epoch: int, epochs: int) -> None:
+        """Prepare for an epoch, counted from 1: anneal domain-specific batch normalization."""
+        for layer in self.modules():
+            if isinstance(layer, SPDDomainBatchNorm):
+                layer.anneal(epoch, epochs)
+
+    def can_capture(self) -> bool:
+        """Return whether a training step can be captured in a CUDA graph."""
+        return False
+
+
+def get_trait(model: Any, name: str) -> Any:
+    """Return an attribute or method of a module or class, by default that of :class:`Model`."""
+    if hasattr(model, name):
+        return getattr(model, name)
+    default = Model.__dict__[name]
+    if isinstance(default, classmethod):
+        return MethodType(default.__func__, model if isinstance(model, type) else type(model))
+    return MethodType(default, model) if callable(default) else default
+
+
+def dims_of(model: nn.Module) -> tuple[int, ...]:
+    """Return the sizes of the matrices in a model; empty if it has no attribute ``dims``."""
+    return tuple(getattr(model, "dims", ()))

@@ -1,0 +1,103 @@
+"""The parameters of the scikit-learn classifier."""
+
+from dataclasses import fields, make_dataclass
+from typing import Any
+
+from spdnet.options import recipe
+from spdnet.options.kinds import Count, Flag, Kind, Number, Sizes
+from spdnet.options.option import RUN, TRAINING, option, same
+from spdnet.options.run import RunOptions
+
+
+class _AnyOf(Kind):
+    """Value of one of several types, checked by the classifier."""
+
+    def __init__(self, doc: str) -> None:
+        object.__setattr__(self, "doc", doc)
+
+
+#: parameters that replace the hyperparameters of the recipe
+HYPERPARAMETERS = {
+    f.name: same(recipe.RecipeOptions, f.name, default=None)
+    for f in fields(recipe.RecipeOptions)
+    if f.metadata["option"].panel and f.metadata["option"].in_estimator
+}
+HYPERPARAMETERS["model"] = same(
+    recipe.RecipeOptions,
+    "model",
+    default=None,
+    detail="Also a subclass of ``torch.nn.Module``, constructed by ``Class(n, n_classes)``: see "
+    ":class:`spdnet.models.Model`.",
+)
+_PARAMETERS = {
+    "recipe": same(
+        RunOptions,
+        "recipe",
+        detail="See :class:`spdnet.training.Recipe`. The parameters from ``model`` to "
+        "``label_smoothing`` replace its values if they are not None.",
+    ),
+    **HYPERPARAMETERS,
+    "class_weight": option(
+        _AnyOf('dict or "balanced"'), "Weights of the classes in the loss", default=None, panel=RUN
+    ),
+    "early_stopping": option(
+        Flag(),
+        "Whether to hold out a validation part, stop when its loss has not decreased for "
+        "``n_iter_no_change`` epochs, and keep the epoch with the lowest loss",
+        default=False,
+        panel=TRAINING,
+    ),
+    "validation_fraction": option(
+        Number(above=0, below=1),
+        "Validation fraction for ``early_stopping``",
+        detail="The split is stratified, or by whole groups if ``groups`` or ``domains`` are given "
+        "to :meth:`fit`.",
+        default=0.1,
+        panel=TRAINING,
+    ),
+    "n_iter_no_change": option(
+        Count(),
+        "Number of epochs without a lower validation loss after which training stops, with "
+        "``early_stopping``",
+        default=10,
+        panel=TRAINING,
+    ),
+    "warm_start": option(
+        Flag(), "Whether to continue from the network of the last fit", default=False, panel=RUN
+    ),
+    "random_state": option(
+        _AnyOf("int or RandomState"),
+        "Random seed of the initial weights, the order of the batches and the validation split",
+        default=None,
+        panel=RUN,
+    ),
+    "device": same(
+        RunOptions,
+        "device",
+        detail="The fitted network is kept on the CPU, so that it can be unpickled on any machine.",
+    ),
+    "dtype": same(RunOptions, "dtype"),
+    "verbose": option(
+        Count(), "Number of epochs between printed lines; 0 prints nothing", default=0, panel=RUN
+    ),
+}
+
+_dims = option(
+    Sizes(),
+    "Sizes of the matrices: of the input, then after each BiMap",
+    detail="The size of the input may be omitted if the first BiMap reduces it. Default: see "
+    ":func:`spdnet.training.choose_dims`. Other models may have other sizes.",
+    default=None,
+    panel=TRAINING,
+)
+_dims_field = make_dataclass("_Dims", [("dims", Any, _dims)], repr=False, eq=False)
+
+#: base class with the parameters as fields: ``dims`` is positional, the others are keywords
+EstimatorOptions: Any = make_dataclass(
+    "EstimatorOptions",
+    [(name, Any, described) for name, described in _PARAMETERS.items()],
+    bases=(_dims_field,),
+    kw_only=True,
+    repr=False,
+    eq=False,
+)

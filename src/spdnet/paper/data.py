@@ -1,0 +1,271 @@
+"""Data of an experiment, the paper's or others in their place, and their split."""
+
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy
+from numpy.typing import NDArray
+
+from spdnet.data import DataError, Dataset, Descriptor, build, hold_out, load_digits_spd, read
+from spdnet.data.sources import Source, sequence_sources
+from spdnet.paper.published import data_file, how_to_get
+from spdnet.paper.reproduction import Experiment, Reproduction
+
+_QUICK = 6  # classes, and sequences of each, in the quick form
+
+
+@dataclass(frozen=True)
+class ExperimentData:
+    """Sequences or matrices, of the paper or used as a ``standin``.
+
+    ``samples`` holds the matrices; for sequences, its ``X`` of shape (N, 1, 1) holds indices into
+    ``sources``.
+    """
+
+    title: str
+    standin: bool
+    samples: Dataset
+    sources: tuple[Source, ...] = ()
+
+    @classmethod
+    def of_sources(cls, title: str, standin: bool, sources: list[Source]) -> "ExperimentData":
+        """Make the data of sequences, each of which is a group unless it names one."""
+        parts = [source.split for source in sources]
+        samples = Dataset(
+            numpy.arange(len(sources)).reshape(-1, 1, 1),
+            y=numpy.array([source.y for source in sources]),
+            split=None if None in parts else numpy.array(parts),
+            groups=numpy.array([source.group or source.name for source in sources]),
+        )
+        return cls(title, standin, samples, tuple(sources))
+
+    @property
+    def y(self) -> NDArray[Any]:
+        """Labels of all sequences or matrices."""
+        assert self.samples.y is not None  # read with labels
+        return self.samples.y
+
+    def take(self, index: NDArray[numpy.int64]) -> "ExperimentData":
+        """Select sequences or matrices by index; classes without members are dropped."""
+        some = self.samples.take(index)
+        fresh: dict[str, Any] = {"index": None, "classes": None}  # computed again
+        return replace(self, samples=replace(some, **fresh))
+
+    def protocol(self, wanted: str) -> str:
+        """Name the protocol on these data, which may lack the split of the paper."""
+        return "one random half" if self.samples.split is None and wanted == "fixed" else wanted
+
+
+def load_data(wanted: Reproduction, experiment: Experiment) -> ExperimentData:
+    """Load the data of an experiment.
+
+    Raises
+    ------
+    FileNotFoundError
+        The data of the paper are missing; the message says how to get them.
+    """
+    name = experiment.data
+    if wanted.standin is None:
+        file = data_file(name)
+        if not file.is_file():
+            raise FileNotFoundError(
+                f"reproduce: expected the data of the paper, got none.\n{how_to_get(name)}\n"
+                "Or run the experiment on other data with --standin digits, --standin generated, "
+                "or --standin FILE"
+            )
+        data = _from_file(file, name, standin=False)
+    elif wanted.standin == "digits":
+        data = ExperimentData("digits", True, Dataset(*load_digits_spd()))
+    elif wanted.standin == "generated":
+        data = generated(name, quick=wanted.quick, seed=wanted.seed)
+    else:
+        file = Path(wanted.standin)
+        data = _from_file(file, file.name, standin=True)
+    if wanted.classes is not None or wanted.quick:
+        most = min(c for c in (wanted.classes, _QUICK if wanted.quick else None) if c is not None)
+        data = data.take(_largest(data.y, most))
+    if wanted.quick:
+        data = data.take(_few(data, _QUICK))
+    return data
+
+
+def make_matrices(
+    data: ExperimentData,
+    experiment: Experiment,
+    wanted: Reproduction,
+    repeat: int,
+    file: Path,
+    *,
+    on_source: Callable[[int, int], None] | None = None,
+) -> Dataset:
+    """Return the matrices of one repeat, with a split into ``train`` and ``test``.
+
+    Sequences are split first. Then the training sequences are cut into clips, and all matrices are
+    written to a file. ``on_source`` is called with the number of sequences done and their total.
+    """
+    test = held_out(data, experiment.protocol, wanted.seed + repeat)
+    split = numpy.where(test, "test", "train")
+    if data.sources:
+        if not file.exists():
+            descriptor = _descriptor(experiment.descriptor, wanted, data.standin)
+            index = numpy.asarray(data.samples.X).ravel().tolist()
+            sources = [
+                replace(data.sources[i], split=str(part))
+                for i, part in zip(index, split, strict=True)
+            ]
+            build(sources, file, descriptor, on_source=on_source)
+        return read(file)
+    if data.samples.names is None:
+        return replace(data.samples, split=split)
+    # test only on the whole of a sequence, which comes before its clips
+    first = numpy.zeros(len(test), dtype=bool)
+    first[numpy.unique(data.samples.names, return_index=True)[1]] = True
+    kept = data.take(numpy.flatnonzero(~test | first)).samples
+    return replace(kept, split=split[~test | first])
+
+
+def tasks(data: Dataset, measures: list[str]) -> dict[str, NDArray[numpy.bool_]]:
+    """Return masks of the test matrices of each verification task, by the folder they are in.
+
+    Without such folders, there is one task, ``all``.
+    """
+    assert data.split is not None  # set by make_matrices()
+    test = data.split == "test"
+    names = numpy.array([""] * len(data)) if data.names is None else data.names
+    folders = [set(str(name).lower().split("/")) for name in names]
+    found = {m: test & numpy.array([m in f for f in folders]) for m in measures}
+    found = {m: chosen for m, chosen in found.items() if chosen.any()}
+    if not found:
+        return {"all": test}
+    times = sum(chosen.astype(int) for chosen in found.values())
+    if (times[test] != 1).any():
+        stray = names[test][times[test] != 1][0]
+        raise DataError(
+            f"reproduce: expected every test matrix in a folder of one of {', '.join(found)}, got "
+            f"{stray}"
+        )
+    return found
+
+
+def generated(name: str, *, quick: bool = False, seed: int = 0) -> ExperimentData:
+    """Generate sequences of the shape of a data set of the paper.
+
+    The frames of a class mix its own directions with common ones, with noise in each sequence.
+
+    With ``quick``, they are few and short.
+    """
+    # dimensions, classes, sequences of each, frames
+    full = {"afew": (400, 7, 40, 50), "hdm05": (93, 130, 10, 120), "pasc": (400, 20, 8, 40)}
+    small = {"afew": (20, 4, 8, 30), "hdm05": (15, 5, 8, 40), "pasc": (16, 12, 8, 30)}
+    d, n_classes, each, frames = (small if quick else full)[name]
+    make = partial(_made_up, d, frames, seed)
+    sources = []
+    for c in range(n_classes):
+        for i in range(each):
+            task = ("control", "handheld")[i % 2]
+            label = f"{task}/{c}/{i}" if name == "pasc" else f"{c}/{i}"
+            noise = 0.3 if name == "pasc" and task == "handheld" else 0.2
+            sources.append(Source(label, partial(make, c, i, noise), str(c), None, label))
+    return ExperimentData.of_sources(f"generated, {d} dimensions", True, sources)
+
+
+def _made_up(d: int, frames: int, seed: int, c: int, i: int, noise: float) -> NDArray[Any]:
+    common = numpy.random.default_rng((seed, 0)).normal(size=(d, d)) / d**0.5
+    own = numpy.random.default_rng((seed, 1, c)).normal(size=(d, d)) / d**0.5
+    rng = numpy.random.default_rng((seed, 2, c, i))
+    T = int(rng.integers(frames // 2, 2 * frames))
+    mixing = common + 0.3 * own + noise * rng.normal(size=(d, d)) / d**0.5
+    scales = numpy.geomspace(1, 1e-2, d)  # as in real frames
+    return 0.3 * own[0] + (rng.normal(size=(T, d)) * scales) @ mixing
+
+
+def _from_file(path: Path, title: str, *, standin: bool) -> ExperimentData:
+    """Read a file of sequences, of signals or of matrices."""
+    if path.suffix.lower() == ".npz" and zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as file:
+            is_sequences = "frames.npy" in file.namelist()
+        if is_sequences:
+            return ExperimentData.of_sources(title, standin, sequence_sources(path))
+    data = read(path)
+    if data.is_matrices:
+        return ExperimentData(title, standin, data)
+    X = numpy.asarray(data.X)
+    assert data.y is not None  # read with labels
+    groups = numpy.arange(len(X)) if data.groups is None else data.groups
+    sources = [
+        Source(
+            str(i),
+            partial(numpy.transpose, X[i]),
+            str(data.y[i]),
+            None if data.split is None else str(data.split[i]),
+            str(groups[i]),
+        )
+        for i in range(len(X))
+    ]
+    return ExperimentData.of_sources(title, standin, sources)
+
+
+def _largest(y: NDArray[Any], n_classes: int) -> NDArray[numpy.int64]:
+    """Return the samples of the classes with the most members, ties by name."""
+    names, counts = numpy.unique(y, return_counts=True)
+    kept = names[numpy.lexsort((names, -counts))[:n_classes]]
+    return numpy.flatnonzero(numpy.isin(y, kept))
+
+
+def _few(data: ExperimentData, each: int) -> NDArray[numpy.int64]:
+    """Return the first few samples of each class and part."""
+    split = [""] * len(data.y) if data.samples.split is None else data.samples.split
+    seen: dict[str, int] = {}
+    kept = []
+    for i, (y, part) in enumerate(zip(data.y, split, strict=True)):
+        key = f"{y} {part}"
+        seen[key] = seen.get(key, 0) + 1
+        if seen[key] <= each:
+            kept.append(i)
+    return numpy.array(kept)
+
+
+def _descriptor(descriptor: Descriptor, wanted: Reproduction, standin: bool) -> Descriptor:
+    changes: dict[str, Any] = {"root": wanted.root}
+    if standin:
+        changes["pca"] = None  # they have few dimensions already
+    if not wanted.clips:
+        changes |= {"clip_length": None, "clip_stride": None, "clips": None}
+    return replace(descriptor, **changes)
+
+
+def held_out(data: ExperimentData, protocol: str, seed: int) -> NDArray[numpy.bool_]:
+    """Return a mask of the sequences or matrices of the test set.
+
+    Raises
+    ------
+    DataError
+        There is nothing to train on, to test on, or to verify.
+    """
+    y, split = data.y, data.samples.split
+    if split is not None and protocol != "random-halves":
+        test = split != "train"
+    elif protocol == "verification":  # people who are not trained on
+        names = numpy.unique(y)
+        rng = numpy.random.default_rng(seed)
+        test = numpy.isin(y, rng.permutation(names)[: len(names) // 2])
+    else:
+        test = hold_out(y, 0.5, groups=data.samples.groups, seed=seed)
+    if not test.any() or test.all() or len(set(y[~test].tolist())) < 2:
+        raise DataError(
+            f"reproduce: expected something to test on, and two classes to train on, got "
+            f"{int(test.sum())} to test on, and {len(set(y[~test].tolist()))} classes with "
+            f"{int((~test).sum())} members to train on"
+        )
+    if protocol == "verification":
+        counts = numpy.unique(y[test], return_counts=True)[1]
+        if len(counts) < 2 or counts.max() < 2:
+            raise DataError(
+                f"reproduce: expected two people to verify, and one of them twice, got "
+                f"{len(counts)} with at most {counts.max()}"
+            )
+    return test

@@ -1,0 +1,124 @@
+"""Typed records that are stored as JSON."""
+
+import json
+import reprlib
+import sys
+from dataclasses import MISSING, dataclass, fields
+from pathlib import Path
+from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
+
+_KINDS = {str: "text", int: "an integer", float: "a finite number", bool: "true or false"}
+
+
+@dataclass(frozen=True)
+class Record:
+    """Base of dataclasses whose field types describe a JSON object.
+
+    Field types are ``str``, ``int``, ``float`` (finite), ``bool``, ``Any``, literals, other
+    records, ``tuple[T, ...]`` (a JSON array), ``dict[str, T]`` and ``T | None``. The metadata entry
+    ``key`` of a field replaces its name in the file.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> from spdnet.runs.record import Record
+    >>> @dataclass(frozen=True)
+    ... class Score(Record):
+    ...     n: int
+    ...     accuracy: float | None
+    >>> Score.from_json({"n": 3, "accuracy": 0.5}).to_json()
+    {'n': 3, 'accuracy': 0.5}
+    """
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values for :func:`json.dumps`."""
+        return {f.metadata.get("key", f.name): _plain(getattr(self, f.name)) for f in fields(self)}
+
+    def to_text(self) -> str:
+        """Return the text of a JSON file."""
+        return json.dumps(self.to_json(), indent=1, allow_nan=False) + "\n"
+
+    @classmethod
+    def from_json(cls, values: Any, where: str = "results") -> Self:
+        """Build the record from plain values.
+
+        Raises
+        ------
+        ValueError
+            A field is missing, unknown or of another type; the message names it.
+        """
+        if not isinstance(values, dict):
+            raise ValueError(f"expected named values in {where}, got {reprlib.repr(values)}")
+        hints, found, left = _hints(cls), {}, dict(values)
+        for f in fields(cls):
+            key = f.metadata.get("key", f.name)
+            if key in left:
+                found[f.name] = _read(hints[f.name], left.pop(key), f"{where}.{key}")
+            elif f.default is MISSING and f.default_factory is MISSING:
+                raise ValueError(f"expected a field {key!r} in {where}, got none")
+        if left:
+            raise ValueError(f"expected no field {min(left)!r} in {where}")
+        return cls(**found)
+
+    @classmethod
+    def load(cls, file: Path, hint: str) -> Self:
+        """Read the record from a JSON file; the hint says how to get a missing file."""
+        values = read_json(file, hint)
+        try:
+            return cls.from_json(values)
+        except ValueError as error:
+            raise ValueError(f"run: expected results of spdnet in {file}: {error}") from error
+
+
+def read_json(path: Path, hint: str) -> dict[str, Any]:
+    """Read a JSON object from a file; the hint says how to get a missing file."""
+    if not path.is_file():
+        raise FileNotFoundError(f"run: expected {path}, got none; {hint}")
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"run: expected JSON in {path}, but it is damaged: {error}") from error
+    if not isinstance(found, dict):
+        raise ValueError(f"run: expected named values in {path}, got {type(found).__name__}")
+    return found
+
+
+_HINTS: dict[type, dict[str, Any]] = {}  # of each record, since they take long to compute
+
+
+def _hints(kind: type) -> dict[str, Any]:
+    if kind not in _HINTS:
+        _HINTS[kind] = get_type_hints(kind)
+    return _HINTS[kind]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Record):
+        return value.to_json()
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+
+
+def _read(kind: Any, value: Any, path: str) -> Any:
+    """Return a JSON value as a field type, or raise a ValueError that names its path."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if type(None) in arguments:
+        return None if value is None else _read(arguments[0], value, path)
+    if origin is tuple and isinstance(value, list):
+        return tuple(_read(arguments[0], item, f"{path}[{i}]") for i, item in enumerate(value))
+    if origin is dict and isinstance(value, dict):
+        return {
+            _read(arguments[0], key, path): _read(arguments[1], item, f"{path}.{key}")
+            for key, item in value.items()
+        }
+    if isinstance(kind, type) and issubclass(kind, Record):
+        return kind.from_json(value, path)
+    if kind is float and type(value) in (int, float) and abs(value) <= sys.float_info.max:
+        return float(value)
+    if kind is Any or (type(value) is kind and kind is not float):
+        return value
+    if origin is Literal and value in list(arguments):
+        return value
+    wanted = f"one of {arguments}" if origin is Literal else _KINDS.get(kind, "a list or an object")
+    raise ValueError(f"expected {wanted} in {path}, got {reprlib.repr(value)}")

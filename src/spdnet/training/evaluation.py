@@ -1,0 +1,100 @@
+"""Losses and evaluation of networks."""
+
+import inspect
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from spdnet.training.data import DiskTensor, Samples
+
+if TYPE_CHECKING:
+    from lightning_fabric import Fabric
+
+#: function of logits ``(B, n_classes)`` and classes ``(B,)`` that returns losses ``(B,)``
+Loss = Callable[[Tensor, Tensor], Tensor]
+
+
+@torch.no_grad()
+def evaluate(
+    model: torch.nn.Module,
+    data: Samples,
+    fabric: "Fabric | None" = None,
+    *,
+    batch_size: int = 256,
+    loss: Loss | None = None,
+) -> tuple[float, float]:
+    """Compute the mean loss and the accuracy of a model in evaluation mode.
+
+    The processes of a ``fabric`` share the samples. ``loss`` is as in :class:`Trainer`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from spdnet import SPDNet
+    >>> from spdnet.training import Samples, evaluate
+    >>> data = Samples(torch.eye(3).repeat(4, 1, 1), torch.zeros(4, dtype=torch.long))
+    >>> loss, accuracy = evaluate(SPDNet((3,), 2), data)
+    >>> round(loss, 4)  # all logits are zero: log 2
+    0.6931
+    """
+    was_training = model.training
+    model.eval()
+    part = data
+    if fabric is not None and fabric.world_size > 1:
+        index = torch.arange(len(data)).tensor_split(fabric.world_size)[fabric.global_rank]
+        part = data.take(index)
+    found = torch.zeros(2, dtype=torch.float64, device=data.y.device)
+    if len(part):
+        logits = run_in_chunks(model, *part.inputs, size=batch_size, **unchecked(model))
+        found[0] = weighted_losses(logits, part, loss).double().sum()
+        found[1] = (logits.argmax(-1) == part.y).sum()
+    model.train(was_training)
+    total, correct = (sum_over(fabric, found) / len(data)).tolist()
+    return total, correct
+
+
+def weighted_losses(
+    logits: Tensor, data: Samples, loss: Loss | None = None, *, label_smoothing: float = 0.0
+) -> Tensor:
+    """Compute the loss of each sample, multiplied by its weight; by default cross-entropy."""
+    if logits.ndim != 2 or len(logits) != len(data):
+        raise ValueError(
+            f"training: expected logits of shape ({len(data)}, n_classes) from the network, got "
+            f"{tuple(logits.shape)}"
+        )
+    if loss is None:
+        losses = cross_entropy(logits, data.y, reduction="none", label_smoothing=label_smoothing)
+    else:
+        losses = loss(logits, data.y)
+        if losses.shape != data.y.shape:
+            raise ValueError(
+                f"training: expected a loss for each sample, of shape {tuple(data.y.shape)}, got "
+                f"{tuple(losses.shape)}; use reduction='none'"
+            )
+    return losses if data.weight is None else losses * data.weight
+
+
+def run_in_chunks(
+    function: Callable[..., Tensor], *inputs: Tensor | DiskTensor, size: int = 256, **settings: Any
+) -> Tensor:
+    """Run a network in chunks to bound memory."""
+    parts = zip(*(values.split(size) for values in inputs), strict=True)
+    return torch.cat([function(*part, **settings) for part in parts])
+
+
+def unchecked(function: Any) -> dict[str, Any]:
+    """Return ``{"check": False}`` for a module or method with that argument, else nothing."""
+    called = function.forward if isinstance(function, torch.nn.Module) else function
+    return {"check": False} if "check" in inspect.signature(called).parameters else {}
+
+
+def sum_over(fabric: "Fabric | None", value: Tensor) -> Tensor:
+    """Sum a tensor over the processes."""
+    if fabric is None or fabric.world_size == 1:
+        return value
+    total = value.to(fabric.device, copy=True)
+    torch.distributed.all_reduce(total)
+    return total.to(value.device)
