@@ -7,13 +7,13 @@ from hypothesis import settings
 
 
 def pytest_configure():
-    # small matrices: the workers of pytest-xdist are the parallelism, here and in child processes
+    # the matrices are small, and pytest-xdist runs one worker per core
     torch.set_num_threads(1)
     os.environ["OMP_NUM_THREADS"] = "1"
 
 
 @pytest.fixture(autouse=True)
-def _no_data_of_the_user(tmp_path_factory, monkeypatch):
+def _no_user_data(tmp_path_factory, monkeypatch):
     monkeypatch.setenv("SPDNET_DATA", str(tmp_path_factory.getbasetemp() / "no-data"))
 
 
@@ -25,6 +25,23 @@ def _seed():
 @pytest.fixture
 def rng():
     return np.random.default_rng(0)
+
+
+@pytest.fixture(autouse=True)
+def _no_drawing(request, monkeypatch):
+    """Make figures of reports empty: drawing takes most of the time of a short run."""
+    if {"report", "test_plots.py", "test_reproduce.py"} & set(request.path.parts):
+        return
+    from matplotlib.figure import Figure
+
+    draw = Figure.savefig
+
+    def savefig(figure, file, **options):
+        if options.get("format") != "svg":
+            return draw(figure, file, **options)
+        return file.write('<svg width="100pt" height="100pt"></svg>')
+
+    monkeypatch.setattr(Figure, "savefig", savefig)
 
 
 settings.register_profile("repeatable", derandomize=True, deadline=None)

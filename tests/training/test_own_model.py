@@ -169,6 +169,7 @@ def test_a_run_is_loaded_only_with_its_class(tmp_path):
     assert not (tmp_path / "other").exists()
 
 
+@pytest.mark.slow
 def test_the_command_line(tmp_path):
     """From the current folder, killed, resumed, evaluated."""
     shutil.copy(Path(__file__).parents[1] / "own_model.py", tmp_path / "mine.py")
