@@ -111,7 +111,7 @@ def test_condition_1e12_trains(tmp_path, more):
     run = RunFolder(tmp_path / "run")
     found = train_here(quick(str(tmp_path / "a.npz"), **more), run)
     assert all(np.isfinite(list(row.values())).all() for row in run.metrics())
-    assert found["orthonormality"][0]["gap"] < 1e-12
+    assert found.orthonormality[0].gap < 1e-12
 
 
 @pytest.mark.parametrize(("condition", "dtype"), [(1e17, "float64"), (1e12, "float32")])
