@@ -74,6 +74,15 @@ def load(path: str | Path, *, device: torch.device | str = "cpu") -> dict[str, A
     CheckpointError
         The file is truncated, damaged, or not a checkpoint.
     FileNotFoundError, PermissionError
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from spdnet.training import checkpoint
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     checkpoint.save({"epoch": 3}, f"{folder}/last.pt")
+    ...     checkpoint.load(f"{folder}/last.pt")
+    {'epoch': 3}
     """
     path = Path(path)
     if not path.is_file():
@@ -127,6 +136,16 @@ class CheckpointFolder:
     ----------
     path : path
         Folder, created when a checkpoint is saved.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from spdnet.training.checkpoint import CheckpointFolder
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     checkpoints = CheckpointFolder(folder)
+    ...     checkpoints.save_last({"epoch": 3})
+    ...     checkpoints.any()
+    True
     """
 
     def __init__(self, path: str | Path) -> None:

@@ -36,6 +36,18 @@ class GraphedStep:
         Function of logits and targets that returns a scalar.
     shown : callable, optional
         Function whose value is returned instead of the loss.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from spdnet import SPDNet
+    >>> from spdnet.optim import RiemannianSGD
+    >>> from spdnet.training import GraphedStep
+    >>> if torch.cuda.is_available():
+    ...     model = SPDNet((6, 4, 2), 3, device="cuda")
+    ...     step = GraphedStep(model, RiemannianSGD(model.parameters(), lr=0.01))
+    ...     X, y = torch.eye(6, device="cuda").expand(8, 6, 6), torch.zeros(8, device="cuda").long()
+    ...     loss, correct = step(X, y)
     """
 
     def __init__(
