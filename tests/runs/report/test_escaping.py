@@ -11,7 +11,7 @@ import pytest
 
 import spdnet.runs.report
 from spdnet.paper import Reproduction, ReproductionFolder, reproduce, write_reproduction
-from spdnet.paper import figures as paper_figures
+from spdnet.paper import report as paper_report
 from spdnet.runs import Comparison, ComparisonFolder, RunFolder, Settings, compare, train
 from spdnet.runs.report import figures, make_comparison, make_page
 from tests.runs.test_train import file_of
@@ -114,8 +114,7 @@ def no_figures(monkeypatch):
     for name in ("confusion", "spectrum", "repeats"):
         monkeypatch.setattr(figures, name, lambda *_: "")
     monkeypatch.setattr(figures, "comparison", lambda *_: None)
-    for name in ("beside_the_paper", "training_curves", "verification"):
-        monkeypatch.setattr(paper_figures, name, lambda *_: None)
+    monkeypatch.setattr(paper_report, "_figures", lambda *_: {})
     monkeypatch.setattr(figures, "learning_curves", lambda *_: [])
 
 
