@@ -14,7 +14,7 @@ from spdnet.data.names import printable
 from spdnet.paper.results import ExperimentResults, ReproductionFolder, RowResults, axis_title
 from spdnet.plots import BASELINE, TRAIN
 from spdnet.runs.report.figures import Picture, canvas, svg
-from spdnet.runs.report.render import render, results_of
+from spdnet.runs.report.page import render, results_of
 
 _BESIDE: Any = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}  # of a legend
 

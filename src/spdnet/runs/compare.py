@@ -13,8 +13,7 @@ from spdnet.data.digits import EMBEDDED
 from spdnet.options.option import check_options, document
 from spdnet.options.run import CompareOptions
 from spdnet.runs.cell import Cell, fit_and_score
-from spdnet.runs.comparison import ComparisonResults, MethodRow
-from spdnet.runs.comparison_folder import ComparisonFolder
+from spdnet.runs.comparison import ComparisonFolder, ComparisonResults, MethodRow
 from spdnet.runs.methods import METHODS, Method, Where
 from spdnet.runs.pace import Pace
 from spdnet.runs.watch import Watch
