@@ -80,8 +80,7 @@ def reproduce(
             settings=settings,
             experiments=tuple(run.run() for run in runs),
         )
-        folder.write_results(results)
-        folder.write_tables(txt=results.as_text(), csv=results.as_csv())
+        folder.write_results(results, txt=results.as_text(), csv=results.as_csv())
     return results
 
 

@@ -64,11 +64,10 @@ class Comparison(CompareOptions):
     def identity(self) -> dict[str, Any]:
         """Return the settings that decide the result, with absolute paths."""
         plain = {k: v for k, v in asdict(self).items() if k not in ("methods", "device")}
-        for name in ("data", "labels", "groups"):
-            path = plain[name]
-            if path is not None and not (name == "data" and path in EMBEDDED):
-                plain[name] = str(Path(path).resolve())
-        return plain
+        paths = {name: plain[name] for name in ("data", "labels", "groups")}
+        if self.data in EMBEDDED:
+            del paths["data"]
+        return plain | {k: str(Path(v).resolve()) for k, v in paths.items() if v is not None}
 
 
 def compare(
@@ -100,12 +99,7 @@ def compare(
     device = str(make_fabric(settings.device).device)
     chosen = {"protocol": protocol, "repeats": repeats, "digest": data.digest}
     plain = {**settings.identity(), **chosen}
-    folder.require_same(plain)
     what = replace(preprocessing, raw=False).describe(len(data))
-    watch.say(
-        f"{what}, {len(data.classes)} classes; {protocol}, {repeats} repeats: {splits[0].sizes}; "
-        f"{len(methods)} methods"
-    )
 
     def fit(name: str, repeat: int) -> Cell:
         method = methods[name]
@@ -114,12 +108,21 @@ def compare(
         X, split = inputs[method.takes], splits[repeat]
         cell = fit_and_score(method, X, split, where, groups=groups, tune=settings.tune)
         cell.write(folder.cell_file(name, repeat))
-        watch.say(f"repeat {repeat + 1}  {method.title:36} {_line(cell)}")
+        text = str(cell.error)
+        if cell.score is not None:
+            seconds = cell.fit_seconds + cell.predict_seconds
+            text = f"{100 * cell.score.values['accuracy']:6.2f} %   {seconds:8.2f} s"
+        watch.say(f"repeat {repeat + 1}  {method.title:36} {text}")
         return cell
 
+    folder.require_same(plain)
+    watch.say(
+        f"{what}, {len(data.classes)} classes; {protocol}, {repeats} repeats: {splits[0].sizes}; "
+        f"{len(methods)} methods"
+    )
     with folder.locked():
-        earlier = folder.require_same(plain).get("methods")  # may have changed meanwhile
-        known = earlier if isinstance(earlier, list) else []
+        known = folder.require_same(plain).get("methods")  # may have changed meanwhile
+        known = known if isinstance(known, list) else []
         cells: dict[str, list[Cell | None]] = {
             name: [] for name in METHODS if name in methods or name in known
         }
@@ -147,14 +150,13 @@ def compare(
             n_train=tuple(len(split.parts["train"]) for split in splits),
             chance=float(numpy.mean([split.chance for split in splits])),
             rows=tuple(
-                MethodRow.from_cells(
-                    name, METHODS[name].title, METHODS[name].dims(preprocessing.n), row
-                )
+                MethodRow.from_cells(name, METHODS[name], preprocessing.n, row)
                 for name, row in cells.items()
             ),
         )
-        folder.write_results(results)
-        folder.write_tables(txt=results.as_text(), csv=results.as_csv(), tex=results.as_latex())
+        folder.write_results(
+            results, txt=results.as_text(), csv=results.as_csv(), tex=results.as_latex()
+        )
     return results
 
 
@@ -170,13 +172,6 @@ def _load(settings: Comparison, watch: Watch) -> tuple[Dataset, Preprocessing]:
         watch.say(data.note)
     seen = set(data.label_names.tolist())
     return replace(data, classes=[name for name in data.classes if name in seen]), preprocessing
-
-
-def _line(cell: Cell) -> str:
-    if cell.score is None:
-        return str(cell.error)
-    seconds = cell.fit_seconds + cell.predict_seconds
-    return f"{100 * cell.score.values['accuracy']:6.2f} %   {seconds:8.2f} s"
 
 
 def _inputs(data: Dataset, settings: Comparison) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from spdnet.runs.cell import Cell
 from spdnet.runs.folder import SharedFolder
+from spdnet.runs.methods import Method
 from spdnet.runs.record import Record
 from spdnet.runs.results import Spread
 from spdnet.runs.tables import csv_table, text_table
@@ -35,9 +36,9 @@ class MethodRow(Record):
 
     @classmethod
     def from_cells(
-        cls, method: str, title: str, dims: tuple[int, ...] | None, cells: Sequence[Cell | None]
+        cls, name: str, method: Method, n: int, cells: Sequence[Cell | None]
     ) -> "MethodRow":
-        """Summarize the repeats; None stands for a repeat that was not run."""
+        """Summarize repeats on matrices of size ``n``; None is a repeat that was not run."""
         good = [cell for cell in cells if cell is not None and cell.score is not None]
         scores = [
             None
@@ -50,9 +51,9 @@ class MethodRow(Record):
         )
         errors = [cell.error for cell in cells if cell is not None and cell.error is not None]
         return cls(
-            method,
-            title,
-            dims,
+            name,
+            method.title,
+            method.dims(n),
             len(good),
             len(cells),
             accuracy,
