@@ -15,9 +15,8 @@ from spdnet.runs import RunFolder
 from spdnet.runs.cell import Cell, RocCurve
 from spdnet.runs.findings import NOTHING_RAISED
 from spdnet.runs.folder import SharedFolder
-from spdnet.runs.record import Record
+from spdnet.runs.record import Record, csv_table, text_table
 from spdnet.runs.results import Spread
-from spdnet.runs.tables import csv_table, text_table
 
 
 @dataclass(frozen=True, kw_only=True)

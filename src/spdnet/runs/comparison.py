@@ -8,9 +8,8 @@ from typing import Any
 from spdnet.runs.cell import Cell
 from spdnet.runs.folder import SharedFolder
 from spdnet.runs.methods import Method
-from spdnet.runs.record import Record
+from spdnet.runs.record import Record, csv_table, text_table
 from spdnet.runs.results import Spread
-from spdnet.runs.tables import csv_table, text_table
 
 
 @dataclass(frozen=True)

@@ -14,14 +14,7 @@ _RATIO = 0.7  # of consecutive sizes, in the sizes that are suggested
 
 
 def percent(share: float) -> str:
-    """Format a fraction as a percentage: 100 %, 43 %, 0.3 %, 0 %.
-
-    Examples
-    --------
-    >>> from spdnet.runs.findings import percent
-    >>> [percent(share) for share in (1, 0.9999, 0.43, 0.003, 1e-6, 0)]
-    ['100 %', '99 %', '43 %', '0.3 %', 'less than 0.01 %', '0 %']
-    """
+    """Format a fraction as a percentage: 100 %, 43 %, 0.3 %, 0 %."""
     value = 100 * share
     if 0 < value < 0.01:
         return "less than 0.01 %"
