@@ -163,10 +163,9 @@ def compare(
 def _load(settings: Comparison, watch: Watch) -> tuple[Dataset, Preprocessing]:
     """Read and validate the data."""
     arrays = load_dataset(settings.data, settings.labels, settings.groups, on_file=watch.file)
-    is_signal = settings.signals or not arrays.is_matrices
-    preprocessing = Preprocessing(
-        is_signal, arrays.X.shape[-2], settings.estimator, settings.reg, raw=is_signal
-    )
+    chosen = {name: getattr(settings, name) for name in ("estimator", "reg", "signals")}
+    preprocessing = Preprocessing.of(arrays, **chosen)
+    preprocessing = replace(preprocessing, raw=preprocessing.signals)
     data = prepare(replace(arrays, X=numpy.asarray(arrays.X)), preprocessing, settings.bad)
     if data.note:
         watch.say(data.note)

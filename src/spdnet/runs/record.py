@@ -5,8 +5,9 @@ import io
 import json
 import reprlib
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import MISSING, dataclass, fields
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
 
@@ -92,13 +93,7 @@ def csv_table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     return text.getvalue()
 
 
-_HINTS: dict[type, dict[str, Any]] = {}  # of each record, since they take long to compute
-
-
-def _hints(kind: type) -> dict[str, Any]:
-    if kind not in _HINTS:
-        _HINTS[kind] = get_type_hints(kind)
-    return _HINTS[kind]
+_hints: Callable[[Any], dict[str, Any]] = cache(get_type_hints)  # slow to compute
 
 
 def _plain(value: Any) -> Any:
