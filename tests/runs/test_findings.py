@@ -18,7 +18,7 @@ from spdnet.runs import (
 )
 from spdnet.runs.confusion import Confusion
 from spdnet.runs.findings import flattened, is_linear, one_group, percent, structure
-from spdnet.runs.report import make_comparison, make_page
+from spdnet.runs.report import make_page
 from spdnet.runs.results import LayerSpectrum, PartScore, RunResults, Seconds
 from tests.runs.test_train import Lines, file_of, quick
 
@@ -254,7 +254,7 @@ def test_the_report_says_whether_the_data_were_taken_as_signals(tmp_path):
     assert "<td>estimator</td>" not in page  # nothing was estimated
     compared = ComparisonFolder(tmp_path / "compared")
     compare(Comparison(data=signals, methods=("mdm",), repeats=1, device="cpu"), compared)
-    page = make_comparison(compared)
+    page = make_page(compared)
     assert "60 signals of 4 channels -&gt; matrices of 4 x 4 (sample covariance" in page
     assert "<td>signals</td>" not in page
 

@@ -1,4 +1,4 @@
-"""Data of an experiment, the paper's or others in their place, and their split."""
+"""Data of an experiment, and their split."""
 
 import zipfile
 from collections.abc import Callable
@@ -33,7 +33,7 @@ class ExperimentData:
 
     @classmethod
     def of_sources(cls, title: str, standin: bool, sources: list[Source]) -> "ExperimentData":
-        """Make the data of sequences, each of which is a group unless it names one."""
+        """Build the data from sequences; one without a group is a group of its own."""
         parts = [source.split for source in sources]
         samples = Dataset(
             numpy.arange(len(sources)).reshape(-1, 1, 1),

@@ -293,7 +293,7 @@ class _LogCosine:
         return cosines(log_euclidean.vectors(torch.from_numpy(X).double()).numpy())
 
 
-#: methods that are run beside the networks in any case
+#: methods that always run beside the networks
 _VERIFIED = {"cosine": Method("log-Euclidean cosine", lambda where: _LogCosine())}
 _CLASSIFIED = {name: METHODS[name] for name in ("nn-log-euclidean", "ridge")}
 

@@ -22,8 +22,8 @@ _MOST_DRAWN = 400
 _PAIRS = 20
 
 
-def write_report(folder: RunFolder) -> Path:
-    """Write ``report.html`` into a finished run folder, and return its path.
+def write_report(folder: RunFolder | ComparisonFolder) -> Path:
+    """Write ``report.html`` into the folder of a finished run or comparison; return its path.
 
     Examples
     --------
@@ -40,8 +40,12 @@ def write_report(folder: RunFolder) -> Path:
     return folder.report_file
 
 
-def make_page(folder: RunFolder) -> str:
-    """Return the report of a run, or of its repeats: one HTML page without external resources."""
+def make_page(folder: RunFolder | ComparisonFolder) -> str:
+    """Return the report of a run or comparison: one HTML page without external resources."""
+    return _comparison(folder) if isinstance(folder, ComparisonFolder) else _run(folder)
+
+
+def _run(folder: RunFolder) -> str:
     found, history, environment = folder.results(), folder.metrics(), folder.environment()
     unused = set() if found.signals else {"estimator", "reg"}  # of the covariances of signals
     settings = {k: v for k, v in folder.settings().as_dict().items() if k not in unused}
@@ -71,26 +75,7 @@ def make_page(folder: RunFolder) -> str:
         )
 
 
-def write_comparison(folder: ComparisonFolder) -> Path:
-    """Write ``report.html`` into the folder of a finished comparison, and return its path.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from spdnet.runs import Comparison, ComparisonFolder, compare
-    >>> from spdnet.runs.report import write_comparison
-    >>> settings = Comparison(data="digits", methods=("logistic",), repeats=1, device="cpu")
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     found = compare(settings, ComparisonFolder(folder))
-    ...     write_comparison(ComparisonFolder(folder)).name
-    'report.html'
-    """
-    atomic_write(folder.report_file, make_comparison(folder))
-    return folder.report_file
-
-
-def make_comparison(folder: ComparisonFolder) -> str:
-    """Return the report of a comparison: one HTML page without external resources."""
+def _comparison(folder: ComparisonFolder) -> str:
     found, environment = folder.results(), folder.environment()
     name = folder.path.resolve().name
     with results_of(folder.results_file):
