@@ -1,7 +1,6 @@
 """Compare methods on the same splits of the same data."""
 
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy
@@ -9,13 +8,13 @@ from sklearn.datasets import load_digits
 
 from spdnet._checks import require_choice
 from spdnet.data import Dataset, Preprocessing, Split, load_dataset, make_split, prepare
-from spdnet.data.digits import EMBEDDED
 from spdnet.options.option import check_options, document
 from spdnet.options.run import CompareOptions
 from spdnet.runs.cell import Cell, fit_and_score
 from spdnet.runs.comparison import ComparisonFolder, ComparisonResults, MethodRow
 from spdnet.runs.methods import METHODS, Method, Where
 from spdnet.runs.pace import Pace
+from spdnet.runs.settings import Settings
 from spdnet.runs.watch import Watch
 from spdnet.training import make_fabric
 
@@ -64,10 +63,8 @@ class Comparison(CompareOptions):
     def identity(self) -> dict[str, Any]:
         """Return the settings that decide the result, with absolute paths."""
         plain = {k: v for k, v in asdict(self).items() if k not in ("methods", "device")}
-        paths = {name: plain[name] for name in ("data", "labels", "groups")}
-        if self.data in EMBEDDED:
-            del paths["data"]
-        return plain | {k: str(Path(v).resolve()) for k, v in paths.items() if v is not None}
+        files = Settings(data=self.data, labels=self.labels, groups=self.groups)
+        return plain | files.with_absolute_paths().paths()
 
 
 def compare(
