@@ -6,7 +6,7 @@ import pytest
 from spdnet.baselines import CDL
 from spdnet.runs import Comparison, ComparisonFolder, RunFolder, compare, methods
 from spdnet.runs.methods import METHODS, Method
-from spdnet.runs.report import make_comparison, write_comparison
+from spdnet.runs.report import make_page, write_report
 from spdnet.runs.watch import Watch
 from tests.cases import random_spd
 from tests.runs.test_train import file_of, recordings
@@ -147,7 +147,7 @@ def test_a_failure_is_told_in_its_cell_and_the_rest_goes_on(tmp_path, monkeypatc
     assert "cdl" not in found.best
     text = found.as_text()
     assert "failed: CDL: RuntimeError: no such luck" in text
-    assert "no such luck" in make_comparison(folder)
+    assert "no such luck" in make_page(folder)
     assert "CDL (0 of 2) & failed & - & -" in found.as_latex()
     monkeypatch.undo()
     again, _ = run(tmp_path, data)  # what failed is tried again
@@ -159,7 +159,7 @@ def test_tuning_uses_the_training_part_alone(tmp_path):
     rows = {row.method: row for row in found.rows}
     assert all(p["reg"] in [10.0**e for e in range(-2, 5)] for p in rows["cdl"].parameters)
     assert rows["lda"].parameters == ({}, {})
-    assert "The values that the search selected" in make_comparison(folder)
+    assert "The values that the search selected" in make_page(folder)
 
 
 def test_protocols(tmp_path):
@@ -302,7 +302,7 @@ def test_tables(tmp_path):
         "cdl": None,
         "spdnet-1": (5, 5),
     }
-    page = write_comparison(folder).read_text(encoding="utf-8")
+    page = write_report(folder).read_text(encoding="utf-8")
     assert "SPDNet-1BiRe (5,5)" in page
     assert "★: best. Most frequent class: 33.33 %." in page
     assert "<svg" in page

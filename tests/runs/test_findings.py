@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from spdnet import SPDNet
 from spdnet.data import load_dataset, prepare
 from spdnet.linalg import logm
 from spdnet.runs import (
@@ -17,7 +18,7 @@ from spdnet.runs import (
 )
 from spdnet.runs.confusion import Confusion
 from spdnet.runs.findings import flattened, is_linear, one_group, percent, structure
-from spdnet.runs.report import make_comparison, make_page
+from spdnet.runs.report import make_page
 from spdnet.runs.results import LayerSpectrum, PartScore, RunResults, Seconds
 from tests.runs.test_train import Lines, file_of, quick
 
@@ -28,7 +29,7 @@ LINEAR = (
 )
 
 
-def found_of(dims=(17, 17, 17), clipped=(0.0,), network="SPDNet", center=True, n=100, seen=100):
+def found_of(dims=(17, 17, 17), clipped=(0.0,), center=True, n=100, seen=100):
     """Results of a run, with what is needed to describe its network."""
     layers = [LayerSpectrum("Center", (1.0,), (1.0,), (1.0,))] * center
     layers += [
@@ -44,7 +45,7 @@ def found_of(dims=(17, 17, 17), clipped=(0.0,), network="SPDNet", center=True, n
         classes=(),
         confusion=Confusion(0, (), (), ()),
         per_class=(),
-        network=network,
+        network="",
         dims=tuple(dims),
         parameters=1,
         epochs=1,
@@ -60,6 +61,11 @@ def found_of(dims=(17, 17, 17), clipped=(0.0,), network="SPDNet", center=True, n
         raised_in_training=(),
         raised_of=100,
     )
+
+
+def sentence(found, **options):
+    """The structure of an SPDNet of which these are the results."""
+    return structure(found, SPDNet(found.dims, 3, **options))
 
 
 def distance_from_linear(folder, data):
@@ -101,34 +107,34 @@ def test_the_sentence_of_a_run_is_in_its_results_and_its_report(tmp_path):
 
 
 def test_sentences():
-    assert "--dims 17,12,8 or --eps 10% make it nonlinear" in structure(found_of())
-    assert "of the matrices;" in structure(found_of(center=False))
-    one = structure(found_of((17, 17), ()))
+    assert "--dims 17,12,8 or --eps 10% make it nonlinear" in sentence(found_of())
+    assert "of the matrices;" in sentence(found_of(center=False))
+    one = sentence(found_of((17, 17), ()))
     assert one.startswith("no BiMap reduces the size: this network")
     assert one.endswith("; --dims 17,12,8 makes it nonlinear")
-    assert structure(found_of((17,), ())).startswith("there is no BiMap: this network is a linear")
-    assert structure(found_of((1, 1, 1))).endswith("--eps 10% makes it nonlinear")
+    assert sentence(found_of((17,), ())).startswith("there is no BiMap: this network is a linear")
+    assert sentence(found_of((1, 1, 1))).endswith("--eps 10% makes it nonlinear")
     row = "no ReEig raised an eigenvalue: the consecutive BiMaps act as one"
-    assert structure(found_of((17, 12, 8))) == row
-    assert structure(found_of(network="SPDNet, head log_cholesky")) == row
-    assert structure(found_of(network="SPDNet, no LogEig")) == row
-    for other in (
-        found_of((17, 12), ()),
-        found_of((17, 12, 8), (0.1,)),
-        found_of(clipped=(0.1,)),
-        found_of(network="SPDNet, norm brooks"),
-        found_of(network="MultiBranchSPDNet"),
-        found_of((40, 20), network="TSMNet"),
+    assert sentence(found_of((17, 12, 8))) == row
+    assert sentence(found_of(), head="log_cholesky") == row
+    assert sentence(found_of(), log=False) == row
+    for found, model in (
+        (found_of((17, 12), ()), SPDNet((17, 12), 3)),
+        (found_of((17, 12, 8), (0.1,)), SPDNet((17, 12, 8), 3)),
+        (found_of(clipped=(0.1,)), SPDNet((17, 17, 17), 3)),
+        (found_of(), SPDNet((17, 17, 17), 3, norm="brooks")),
+        (found_of(), type("SPDNet", (SPDNet,), {})((17, 17, 17), 3)),
+        (found_of((40, 20)), torch.nn.Identity()),
     ):
-        assert structure(other) == ""
-        assert not is_linear(other)
+        assert structure(found, model) == ""
+        assert not is_linear(found, model)
 
 
 def test_a_sentence_about_some_of_the_matrices_says_so():
-    assert structure(found_of(n=300, seen=256)).startswith(
+    assert sentence(found_of(n=300, seen=256)).startswith(
         "no ReEig raised an eigenvalue of the 356 examined matrices and no BiMap"
     )
-    assert structure(found_of(n=300, seen=300)).startswith("no ReEig raised an eigenvalue and")
+    assert sentence(found_of(n=300, seen=300)).startswith("no ReEig raised an eigenvalue and")
 
 
 def test_nearly_all_raised():
@@ -248,7 +254,7 @@ def test_the_report_says_whether_the_data_were_taken_as_signals(tmp_path):
     assert "<td>estimator</td>" not in page  # nothing was estimated
     compared = ComparisonFolder(tmp_path / "compared")
     compare(Comparison(data=signals, methods=("mdm",), repeats=1, device="cpu"), compared)
-    page = make_comparison(compared)
+    page = make_page(compared)
     assert "60 signals of 4 channels -&gt; matrices of 4 x 4 (sample covariance" in page
     assert "<td>signals</td>" not in page
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import pytest
 
 from spdnet.runs import RunFolder, train
-from spdnet.runs.record import Record
+from spdnet.runs.record import Record, text_table
 from spdnet.runs.results import RepeatResults, Spread
 from tests.runs.test_train import file_of, quick
 
@@ -66,3 +66,8 @@ def test_the_file_is_named(tmp_path):
     with pytest.raises(ValueError, match=r"run/results\.json: .*results\.parts\.test\.accuracy"):
         folder.results()
     assert RepeatResults.of([found, found], [0, 1]).accuracy == Spread.of([found.accuracy] * 2)
+
+
+def test_the_columns_of_a_table_are_aligned():
+    rows = text_table(["", "s"], [["CDL", "1.5"], ["RSR", "12"]])
+    assert rows == ["       s", "CDL  1.5", "RSR   12"]

@@ -9,7 +9,7 @@ from rich.console import Console
 from spdnet.cli.display import Display
 from spdnet.cli.options import parsed
 from spdnet.runs import Comparison, ComparisonFolder, compare
-from spdnet.runs.report import write_comparison
+from spdnet.runs.report import write_report
 
 
 def run_comparison(given: dict[str, Any], out: Path | None) -> None:
@@ -22,7 +22,7 @@ def run_comparison(given: dict[str, Any], out: Path | None) -> None:
     folder = ComparisonFolder(Path("runs") / f"compare-{name}" if out is None else out)
     with Display.shown(Console(highlight=False, markup=False, emoji=False)) as display:
         found = compare(settings, folder, watch=display)
-    write_comparison(folder)
+    write_report(folder)
     display.say(found.as_text())
     display.say(f"folder: {folder.path}\nreport: {folder.report_file}")
     if not any(row.repeats for row in found.rows):

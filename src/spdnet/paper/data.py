@@ -1,4 +1,4 @@
-"""Data of an experiment, the paper's or others in their place, and their split."""
+"""Data of an experiment, and their split."""
 
 import zipfile
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from typing import Any
 import numpy
 from numpy.typing import NDArray
 
-from spdnet.data import DataError, Dataset, Descriptor, build, hold_out, load_digits_spd, read
+from spdnet.data import DataError, Dataset, build, hold_out, load_digits_spd, read
 from spdnet.data.sources import Source, sequence_sources
 from spdnet.paper.published import data_file, how_to_get
 from spdnet.paper.reproduction import Experiment, Reproduction
@@ -33,7 +33,7 @@ class ExperimentData:
 
     @classmethod
     def of_sources(cls, title: str, standin: bool, sources: list[Source]) -> "ExperimentData":
-        """Make the data of sequences, each of which is a group unless it names one."""
+        """Build the data from sequences; one without a group is a group of its own."""
         parts = [source.split for source in sources]
         samples = Dataset(
             numpy.arange(len(sources)).reshape(-1, 1, 1),
@@ -51,23 +51,12 @@ class ExperimentData:
 
     def take(self, index: NDArray[numpy.int64]) -> "ExperimentData":
         """Select sequences or matrices by index; classes without members are dropped."""
-        some = self.samples.take(index)
         fresh: dict[str, Any] = {"index": None, "classes": None}  # computed again
-        return replace(self, samples=replace(some, **fresh))
-
-    def protocol(self, wanted: str) -> str:
-        """Name the protocol on these data, which may lack the split of the paper."""
-        return "one random half" if self.samples.split is None and wanted == "fixed" else wanted
+        return replace(self, samples=replace(self.samples.take(index), **fresh))
 
 
 def load_data(wanted: Reproduction, experiment: Experiment) -> ExperimentData:
-    """Load the data of an experiment.
-
-    Raises
-    ------
-    FileNotFoundError
-        The data of the paper are missing; the message says how to get them.
-    """
+    """Load the data of an experiment; if they are missing, the error says how to get them."""
     name = experiment.data
     if wanted.standin is None:
         file = data_file(name)
@@ -85,11 +74,17 @@ def load_data(wanted: Reproduction, experiment: Experiment) -> ExperimentData:
     else:
         file = Path(wanted.standin)
         data = _from_file(file, file.name, standin=True)
-    if wanted.classes is not None or wanted.quick:
-        most = min(c for c in (wanted.classes, _QUICK if wanted.quick else None) if c is not None)
-        data = data.take(_largest(data.y, most))
-    if wanted.quick:
-        data = data.take(_few(data, _QUICK))
+    limits = [n for n in (wanted.classes, _QUICK if wanted.quick else None) if n is not None]
+    if limits:  # the classes with the most members, ties by name
+        names, counts = numpy.unique(data.y, return_counts=True)
+        kept = names[numpy.lexsort((names, -counts))[: min(limits)]]
+        data = data.take(numpy.flatnonzero(numpy.isin(data.y, kept)))
+    if wanted.quick:  # the first of each class and part
+        split = [""] * len(data.y) if data.samples.split is None else data.samples.split
+        index: dict[Any, list[int]] = {}
+        for i, key in enumerate(zip(data.y, split, strict=True)):
+            index.setdefault(key, []).append(i)
+        data = data.take(numpy.array(sorted(i for found in index.values() for i in found[:_QUICK])))
     return data
 
 
@@ -111,12 +106,15 @@ def make_matrices(
     split = numpy.where(test, "test", "train")
     if data.sources:
         if not file.exists():
-            descriptor = _descriptor(experiment.descriptor, wanted, data.standin)
+            changes: dict[str, Any] = {"root": wanted.root}
+            if data.standin:
+                changes["pca"] = None  # they have few dimensions already
+            if not wanted.clips:
+                changes |= {"clip_length": None, "clip_stride": None, "clips": None}
             index = numpy.asarray(data.samples.X).ravel().tolist()
-            sources = [
-                replace(data.sources[i], split=str(part))
-                for i, part in zip(index, split, strict=True)
-            ]
+            chosen = zip(index, split.tolist(), strict=True)
+            sources = [replace(data.sources[i], split=part) for i, part in chosen]
+            descriptor = replace(experiment.descriptor, **changes)
             build(sources, file, descriptor, on_source=on_source)
         return read(file)
     if data.samples.names is None:
@@ -193,59 +191,18 @@ def _from_file(path: Path, title: str, *, standin: bool) -> ExperimentData:
     data = read(path)
     if data.is_matrices:
         return ExperimentData(title, standin, data)
-    X = numpy.asarray(data.X)
     assert data.y is not None  # read with labels
-    groups = numpy.arange(len(X)) if data.groups is None else data.groups
-    sources = [
-        Source(
-            str(i),
-            partial(numpy.transpose, X[i]),
-            str(data.y[i]),
-            None if data.split is None else str(data.split[i]),
-            str(groups[i]),
-        )
-        for i in range(len(X))
-    ]
+    groups = numpy.arange(len(data)) if data.groups is None else data.groups
+    sources = []
+    for i, X in enumerate(numpy.asarray(data.X)):
+        split = None if data.split is None else str(data.split[i])
+        load = partial(numpy.transpose, X)
+        sources.append(Source(str(i), load, str(data.y[i]), split, str(groups[i])))
     return ExperimentData.of_sources(title, standin, sources)
 
 
-def _largest(y: NDArray[Any], n_classes: int) -> NDArray[numpy.int64]:
-    """Return the samples of the classes with the most members, ties by name."""
-    names, counts = numpy.unique(y, return_counts=True)
-    kept = names[numpy.lexsort((names, -counts))[:n_classes]]
-    return numpy.flatnonzero(numpy.isin(y, kept))
-
-
-def _few(data: ExperimentData, each: int) -> NDArray[numpy.int64]:
-    """Return the first few samples of each class and part."""
-    split = [""] * len(data.y) if data.samples.split is None else data.samples.split
-    seen: dict[str, int] = {}
-    kept = []
-    for i, (y, part) in enumerate(zip(data.y, split, strict=True)):
-        key = f"{y} {part}"
-        seen[key] = seen.get(key, 0) + 1
-        if seen[key] <= each:
-            kept.append(i)
-    return numpy.array(kept)
-
-
-def _descriptor(descriptor: Descriptor, wanted: Reproduction, standin: bool) -> Descriptor:
-    changes: dict[str, Any] = {"root": wanted.root}
-    if standin:
-        changes["pca"] = None  # they have few dimensions already
-    if not wanted.clips:
-        changes |= {"clip_length": None, "clip_stride": None, "clips": None}
-    return replace(descriptor, **changes)
-
-
 def held_out(data: ExperimentData, protocol: str, seed: int) -> NDArray[numpy.bool_]:
-    """Return a mask of the sequences or matrices of the test set.
-
-    Raises
-    ------
-    DataError
-        There is nothing to train on, to test on, or to verify.
-    """
+    """Return a mask of the sequences or matrices of the test set."""
     y, split = data.y, data.samples.split
     if split is not None and protocol != "random-halves":
         test = split != "train"

@@ -1,15 +1,22 @@
 """Report of a reproduction."""
 
 import re
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
+from matplotlib.axes import Axes
+from matplotlib.ticker import FuncFormatter
+
+from spdnet import plots
 from spdnet._files import atomic_write
 from spdnet.data.names import printable
-from spdnet.paper import figures
-from spdnet.paper.folder import ReproductionFolder
-from spdnet.paper.results import ExperimentResults
-from spdnet.runs.report.figures import Picture
-from spdnet.runs.report.render import render, results_of
+from spdnet.paper.results import ExperimentResults, ReproductionFolder, RowResults, axis_title
+from spdnet.plots import BASELINE, TRAIN
+from spdnet.runs.report.figures import Picture, canvas, svg
+from spdnet.runs.report.page import render, results_of
+
+_BESIDE: Any = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}  # of a legend
 
 
 def write_reproduction(folder: ReproductionFolder) -> Path:
@@ -28,31 +35,89 @@ def write_reproduction(folder: ReproductionFolder) -> Path:
     """
     found, environment = folder.results(), folder.environment()
     with results_of(folder.results_file):
-        plots = [_plots(found.heading(each), each) for each in found.experiments]
+        experiments = [(one, _figures(one, found.heading(one))) for one in found.experiments]
         page = render(
             "reproduction.html",
             title=f"{folder.path.resolve().name}: {found.title}",
             heading=found.title,
             found=found,
-            experiments=list(zip(found.experiments, plots, strict=True)),
+            experiments=experiments,
             settings=found.settings,
             environment=environment,
         )
-    for experiment, pictures in zip(found.experiments, plots, strict=True):
-        for name, picture in pictures.items():
+    for experiment, figures in experiments:
+        for name, picture in figures.items():
             file = re.sub(r"[^\w-]+", "-", f"{experiment.data}-{name}")
             atomic_write(folder.path / f"{file}.svg", printable(picture.svg, "\n") + "\n")
     atomic_write(folder.report_file, page)
     return folder.report_file
 
 
-def _plots(title: str, experiment: ExperimentResults) -> dict[str, Picture]:
+def _figures(experiment: ExperimentResults, title: str) -> dict[str, Picture]:
     """Draw the figures, by the names of their files."""
     rows = experiment.rows
-    plots: dict[str, Picture | None] = {}
-    for measure in experiment.shown_measures:
-        plots[measure] = figures.beside_the_paper(rows, measure, title)
-        plots[f"roc-{measure}"] = figures.verification(rows, measure, title)
+    figures: dict[str, Picture | None] = {}
+    for m in experiment.shown_measures:
+        scored = [row for row in rows if row.paper.get(m) or m in row.ours]
+        size = (7.2, 1.1 + 0.3 * len(scored))
+        figures[m] = _figure(_draw_scores, scored, m, size, "Ours beside the paper: ", title)
+        verified = [row for row in rows if m in row.roc]
+        text = f"{m}: {title}"
+        figures[f"roc-{m}"] = _figure(_draw_rocs, verified, m, (6.4, 3.4), "ROC of ", text)
     for key in ("loss", "test_accuracy"):
-        plots[f"curves-{key.replace('_', '-')}"] = figures.training_curves(rows, key, title)
-    return {name: picture for name, picture in plots.items() if picture is not None}
+        trained = [row for row in rows if row.history and key in row.history[0]]
+        about = f"{key.replace('_', ' ')} over the epochs: "
+        name = f"curves-{key.replace('_', '-')}"
+        figures[name] = _figure(_draw_curves, trained, key, (4.8, 3.4), about, title)
+    return {name: picture for name, picture in figures.items() if picture is not None}
+
+
+def _figure(
+    draw: Callable[[Axes, Sequence[RowResults], str], None],
+    rows: Sequence[RowResults],
+    key: str,
+    size: tuple[float, float],
+    about: str,
+    title: str,
+) -> Picture | None:
+    if not rows:
+        return None
+    with canvas(*size) as axes:
+        draw(axes, rows, key)
+        axes.set_title(title, fontsize=9, wrap=True)
+        return svg(axes, f"{about}{title}")
+
+
+def _draw_scores(axes: Axes, rows: Sequence[RowResults], measure: str) -> None:
+    """Draw our score and the paper's for each row; bars are standard deviations."""
+    for i, row in enumerate(rows):
+        if measure in row.paper:
+            std = row.paper.get("std")
+            axes.errorbar(row.paper[measure], i - 0.12, xerr=std, fmt="s", color=BASELINE, ms=5)
+        if ours := row.ours.get(measure):
+            std = None if ours.std is None else 100 * ours.std
+            axes.errorbar(100 * ours.mean, i + 0.12, xerr=std, fmt="D", color=TRAIN)
+    axes.plot([], [], "s", color=BASELINE, ms=5, label="paper")
+    axes.plot([], [], "D", color=TRAIN, label="ours")
+    axes.legend(**_BESIDE)
+    axes.set_xlabel(axis_title(measure))
+    axes.set_yticks(range(len(rows)), [row.title for row in rows])
+    axes.invert_yaxis()
+
+
+def _draw_rocs(axes: Axes, rows: Sequence[RowResults], task: str) -> None:
+    for i, row in enumerate(rows):
+        curve = row.roc[task]
+        plots.roc((curve.far, curve.rate), label=row.title, color=f"C{i}", ax=axes)
+    axes.legend(**_BESIDE)
+
+
+def _draw_curves(axes: Axes, rows: Sequence[RowResults], key: str) -> None:
+    measure, part = ("loss", "train") if key == "loss" else ("accuracy", "test")
+    for i, row in enumerate(rows):
+        style: Any = {"label": row.title, "lw": 1.2, "color": f"C{i}"}
+        plots.learning_curves(row.history, measure, parts=[part], ax=axes, **style)
+    axes.set(ylabel="training loss" if key == "loss" else "test accuracy, %")
+    if key != "loss":
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g}"))
+    axes.legend()

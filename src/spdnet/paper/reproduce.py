@@ -1,5 +1,6 @@
 """Run an experiment of the paper, on its data or on other data."""
 
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -8,16 +9,21 @@ import numpy
 import torch
 from numpy.typing import NDArray
 
+from spdnet import metrics
 from spdnet.baselines.estimator import subsample
 from spdnet.data import Dataset, Preprocessing, StoredArray, make_split, prepare
 from spdnet.manifolds import log_euclidean
 from spdnet.paper.data import ExperimentData, held_out, load_data, make_matrices, tasks
-from spdnet.paper.folder import ReproductionFolder
 from spdnet.paper.reproduction import Experiment, Reproduction, Row
-from spdnet.paper.results import ExperimentResults, NetworkCell, ReproductionResults, RowResults
-from spdnet.paper.verification import cosines, only, verify
+from spdnet.paper.results import (
+    ExperimentResults,
+    NetworkCell,
+    ReproductionFolder,
+    ReproductionResults,
+    RowResults,
+)
 from spdnet.runs import RunFolder
-from spdnet.runs.cell import Cell, Score, fit_and_score
+from spdnet.runs.cell import Cell, RocCurve, Score, fit_and_score
 from spdnet.runs.methods import METHODS, Method, Where
 from spdnet.runs.pace import Pace
 from spdnet.runs.settings import Settings
@@ -74,8 +80,7 @@ def reproduce(
             settings=settings,
             experiments=tuple(run.run() for run in runs),
         )
-        folder.write_results(results)
-        folder.write_tables(txt=results.as_text(), csv=results.as_csv())
+        folder.write_results(results, txt=results.as_text(), csv=results.as_csv())
     return results
 
 
@@ -100,66 +105,68 @@ class _Run:
 
     def run(self) -> ExperimentResults:
         """Run all rows in all repeats."""
-        experiment = self.experiment
-        cells: dict[str, list[Cell]] = {}
+        experiment, folder, watch = self.experiment, self.folder, self.watch
+        cells: dict[str, list[Cell]] = defaultdict(list)
         pace = Pace(self.repeats)
         found = None
         for repeat in range(self.repeats):
-            runs = [self.folder.run_of(experiment.data, row, repeat) for row in experiment.rows]
+            runs = [folder.run_of(experiment.data, row, repeat) for row in experiment.rows]
             known = all(run.finished for run in runs)
-            file = self.folder.matrices_file(experiment.data, repeat)
-            data = make_matrices(
-                self.data, experiment, self.wanted, repeat, file, on_source=self.watch.file
+            file = folder.matrices_file(experiment.data, repeat)
+            made = make_matrices(
+                self.data, experiment, self.wanted, repeat, file, on_source=watch.file
             )
-            preprocessing = Preprocessing(False, data.X.shape[-1], "sample", 0.0)
-            data = prepare(
-                data, preprocessing, "refuse", self.wanted.dtype, on_matrix=self.watch.matrix
-            )
-            self.folder.require_digest(experiment.data, repeat, data.digest)
+            preprocessing = Preprocessing(False, made.X.shape[-1], "sample", 0.0)
+            data = prepare(made, preprocessing, "refuse", self.wanted.dtype, on_matrix=watch.matrix)
+            folder.require_digest(experiment.data, repeat, data.digest)
             if found is None:
                 found = self._describe(data)
                 instead = f" in place of {found.data}" if found.standin else ""
-                self.watch.say(f"{found.what}{instead}: {found.sizes}")
+                watch.say(f"{found.what}{instead}: {found.sizes}")
             for name, method in self.methods.items():
-                cells.setdefault(name, []).append(self._method(name, method, data, repeat))
-            for row in experiment.rows:
-                cell = self._network(row, data, preprocessing, repeat)
-                cells.setdefault(row.title, []).append(cell)
+                cells[name].append(self._method(name, method, data, repeat))
+            for row, run in zip(experiment.rows, runs, strict=True):
+                cells[row.title].append(self._network(row, run, data, preprocessing, repeat))
             file.unlink(missing_ok=True)  # it can be computed again
             if left := pace.after(repeat + 1, counts=not known):
-                self.watch.say(f"repeat {repeat + 1} of {self.repeats} done{left}")
+                watch.say(f"repeat {repeat + 1} of {self.repeats} done{left}")
         assert found is not None  # there is a repeat
         paper = {b.method: b.paper for b in experiment.baselines}
         rows = [
-            RowResults.from_cells(method.title, "method", paper.get(name, {}), cells[name])
+            RowResults.from_cells(
+                cells[name], title=method.title, kind="method", paper=paper.get(name, {})
+            )
             for name, method in self.methods.items()
         ]
         if self.wanted.baselines:
             rows += [RowResults(kind="cited", **c.to_json()) for c in experiment.cited]
         rows += [
-            RowResults.from_cells(r.title, "network", r.paper, cells[r.title], timed=r.is_timed)
+            RowResults.from_cells(
+                cells[r.title], title=r.title, kind="network", paper=r.paper, timed=r.is_timed
+            )
             for r in experiment.rows
         ]
         return replace(found, rows=tuple(rows))
 
     def _describe(self, data: Dataset) -> ExperimentResults:
         """Return the results without rows."""
-        assert data.split is not None  # set by make_matrices()
+        experiment = self.experiment
         train = data.split == "train"
-        found = tasks(data, self.experiment.measures) if self.verifies else {}
+        no_split = self.data.samples.split is None and experiment.protocol == "fixed"
+        found = tasks(data, experiment.measures) if self.verifies else {}
         return ExperimentResults(
-            data=self.experiment.data,
+            data=experiment.data,
             what=self.data.title,
             standin=self.data.standin,
-            protocol=self.data.protocol(self.experiment.protocol),
+            protocol="one random half" if no_split else experiment.protocol,
             repeats=self.repeats,
             epochs=self.epochs,
-            minutes=self.experiment.minutes,
-            measures=tuple(self.experiment.measures),
+            minutes=experiment.minutes,
+            measures=tuple(experiment.measures),
             size=data.X.shape[-1],
             classes=len(set(data.label_names[train].tolist())),
-            n_train=int(train.sum()),
-            n_test=int((~train).sum()),
+            n_train=int(numpy.sum(train)),
+            n_test=int(numpy.sum(~train)),
             tasks={name: int(chosen.sum()) for name, chosen in found.items()},
             rows=(),
         )
@@ -186,18 +193,33 @@ class _Run:
         return cell
 
     def _network(
-        self, row: Row, data: Dataset, preprocessing: Preprocessing, repeat: int
+        self, row: Row, run: RunFolder, data: Dataset, preprocessing: Preprocessing, repeat: int
     ) -> NetworkCell:
-        """Train a network; if it fails, the cell holds the error."""
-        dims = row.dims_for(data.X.shape[-1])
-        folder = self.folder.run_of(self.experiment.data, row, repeat)
+        """Train or resume a network; if it fails, the cell holds the error."""
+        wanted, dims = self.wanted, row.dims_for(preprocessing.n)
         try:
-            if not folder.finished:
+            if not run.finished:
                 self.watch.say(f"repeat {repeat + 1} of {self.repeats}: {row.title}")
-                self._train(row, dims, data, preprocessing, repeat, folder)
-            found, history = folder.run_results(), folder.metrics()
+                settings = Settings(
+                    data=wanted.standin or self.experiment.data,
+                    recipe=wanted.recipe,
+                    dims=dims,
+                    epochs=self.epochs,
+                    eps=row.eps,
+                    log=row.log,
+                    seed=wanted.seed + repeat,
+                    device=wanted.device,
+                    dtype=wanted.dtype,
+                    baseline=False,
+                )
+                # a network that verifies has no test set of the same people
+                some = only(data, data.split == "train") if self.verifies else data
+                shown = {"notes": not self.verifies, "curves": not self.verifies}
+                training = Training(settings, some, preprocessing, **shown)
+                training.run(run, Session(wanted.device, watch=self.watch))
+            found, history = run.run_results(), run.metrics()
             return NetworkCell(
-                score=self._verify_network(folder, data)
+                score=self._verify_network(run, data)
                 if self.verifies
                 else Score({"accuracy": found.parts["test"].accuracy}),
                 dims=dims,
@@ -215,52 +237,50 @@ class _Run:
             self.watch.say(f"{row.title}: {text}")
             return NetworkCell(score=None, error=text, dims=dims)
 
-    def _train(
-        self,
-        row: Row,
-        dims: tuple[int, ...],
-        data: Dataset,
-        preprocessing: Preprocessing,
-        repeat: int,
-        folder: RunFolder,
-    ) -> None:
-        """Train or resume a network; for verification on the training set only."""
-        settings = Settings(
-            data=self.wanted.standin or self.experiment.data,
-            recipe=self.wanted.recipe,
-            dims=dims,
-            epochs=self.epochs,
-            eps=row.eps,
-            log=row.log,
-            seed=self.wanted.seed + repeat,
-            device=self.wanted.device,
-            dtype=self.wanted.dtype,
-            baseline=False,
-        )
-        if self.verifies:
-            assert data.split is not None  # set by make_matrices()
-            data = only(data, data.split == "train")
-        scored = not self.verifies
-        training = Training(settings, data, preprocessing, notes=scored, curves=scored)
-        training.run(folder, Session(settings.device, watch=self.watch))
-
-    def _verify_network(self, folder: RunFolder, data: Dataset) -> Score:
-        trained = TrainedModel.load(folder.path, device=self.wanted.device)
-        function: Any = trained.model
-        if self.wanted.score == "features":
-            function = function.features
-        weight = next(trained.model.parameters())
+    def _verify_network(self, run: RunFolder, data: Dataset) -> Score:
+        model: Any = TrainedModel.load(run.path, device=self.wanted.device).model
+        function = model.features if self.wanted.score == "features" else model
+        device = next(model.parameters()).device
 
         def similarity(part: Dataset) -> NDArray[Any]:
             with torch.no_grad():
-                X = as_tensor(part.inputs).to(weight.device)
+                X = as_tensor(part.inputs).to(device)
                 outputs = run_in_chunks(function, X, check=False).flatten(1).double()
             return cosines(outputs.cpu().numpy())
 
         return self._verify(data, similarity)
 
     def _verify(self, data: Dataset, similarity: Callable[[Dataset], NDArray[Any]]) -> Score:
-        return verify(similarity, data, tasks(data, self.experiment.measures))
+        """Compute rates at a false acceptance rate of 0.01, ROCs and equal error rates.
+
+        ``similarity`` maps N matrices, whose classes are people, to scores ``(N, N)``.
+        """
+        rates, curves, errors = {}, {}, {}
+        far = numpy.geomspace(1e-4, 1, 101)
+        for task, chosen in tasks(data, self.experiment.measures).items():
+            part = only(data, chosen)
+            pairs = numpy.triu_indices(len(part), 1)  # each pair once, without the diagonal
+            scores = similarity(part)[pairs]
+            same = numpy.equal.outer(part.codes, part.codes)[pairs]
+            rates[task] = metrics.verification_rate(scores, same, far=0.01)
+            errors[task] = metrics.equal_error_rate(scores, same)
+            rate = numpy.interp(far, *metrics.roc(scores, same))
+            curves[task] = RocCurve(tuple(far.tolist()), tuple(rate.tolist()))
+        return Score(rates, curves, errors)
+
+
+def only(data: Dataset, chosen: Any) -> Dataset:
+    """Select matrices by a mask, and keep only their classes."""
+    part = data.take(numpy.flatnonzero(chosen))
+    there = set(part.label_names.tolist())
+    return replace(part, classes=[name for name in part.classes if name in there])
+
+
+def cosines(features: NDArray[Any]) -> NDArray[Any]:
+    """Return the cosines ``(N, N)`` of the angles between rows."""
+    length = numpy.linalg.norm(features, axis=1, keepdims=True)
+    unit = features / numpy.where(length > 0, length, 1)
+    return unit @ unit.T
 
 
 class _LogCosine:
@@ -273,7 +293,7 @@ class _LogCosine:
         return cosines(log_euclidean.vectors(torch.from_numpy(X).double()).numpy())
 
 
-#: methods that are run beside the networks in any case
+#: methods that always run beside the networks
 _VERIFIED = {"cosine": Method("log-Euclidean cosine", lambda where: _LogCosine())}
 _CLASSIFIED = {name: METHODS[name] for name in ("nn-log-euclidean", "ridge")}
 

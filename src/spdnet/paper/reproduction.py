@@ -151,16 +151,11 @@ class Reproduction:
     @property
     def title(self) -> str:
         """Title of the experiment."""
-        return self._description.title
+        return _describe(self.experiment).title
 
     def experiments(self) -> tuple[Experiment, ...]:
         """Return the parts of the experiment, one for each data set."""
-        return self._description.experiments
-
-    @property
-    def _description(self) -> "_Description":
-        file = files("spdnet.paper").joinpath("experiments", f"{self.experiment}.toml")
-        return _Description.from_json(tomllib.loads(file.read_text("utf-8")), file.name)
+        return _describe(self.experiment).experiments
 
 
 @dataclass(frozen=True)
@@ -169,3 +164,8 @@ class _Description(Record):
 
     title: str
     experiments: tuple[Experiment, ...]
+
+
+def _describe(name: str) -> _Description:
+    file = files("spdnet.paper").joinpath("experiments", f"{name}.toml")
+    return _Description.from_json(tomllib.loads(file.read_text("utf-8")), file.name)

@@ -1,17 +1,22 @@
-"""Results of a reproduction: the schema of its ``results.json``, and its tables."""
+"""Results of a reproduction: the schema of its ``results.json``, its tables and its folder."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy
 
+from spdnet._files import atomic_write
 from spdnet.data.names import spreadsheet_safe
+from spdnet.paper.reproduction import Row
+from spdnet.runs import RunFolder
 from spdnet.runs.cell import Cell, RocCurve
 from spdnet.runs.findings import NOTHING_RAISED
-from spdnet.runs.record import Record
+from spdnet.runs.folder import SharedFolder
+from spdnet.runs.record import Record, csv_table, text_table
 from spdnet.runs.results import Spread
-from spdnet.runs.tables import csv_table, text_table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,37 +61,24 @@ class RowResults(Record):
     timed: bool = False
 
     @classmethod
-    def from_cells(
-        cls,
-        title: str,
-        kind: Literal["network", "method"],
-        paper: dict[str, float],
-        cells: Sequence[Cell],
-        *,
-        timed: bool = False,
-    ) -> "RowResults":
+    def from_cells(cls, cells: Sequence[Cell], **known: Any) -> "RowResults":
         """Summarize the repeats that did not fail."""
         good = [(cell, cell.score) for cell in cells if cell.score is not None]
-        measures = dict.fromkeys(name for _, score in good for name in score.values)
         networks = [cell for cell, _ in good if isinstance(cell, NetworkCell)]
         seconds = [cell.epoch_seconds for cell in networks if cell.epoch_seconds is not None]
+        for cell, score in good[:1]:
+            known |= {"device": cell.device, "roc": score.roc, "equal_error": score.equal_error}
+        for cell in networks[:1]:
+            known |= {"dims": cell.dims, "history": cell.history, "clipped": cell.clipped}
+        measures = dict.fromkeys(name for _, score in good for name in score.values)
         return cls(
-            title=title,
-            kind=kind,
-            paper=paper,
+            **known,
             ours={m: Spread.of([s.values[m] for _, s in good if m in s.values]) for m in measures},
             repeats=len(good),
             of=len(cells),
             errors=tuple(dict.fromkeys(cell.error for cell in cells if cell.error is not None)),
             notes=tuple(dict.fromkeys(note for cell, _ in good for note in cell.notes)),
-            dims=networks[0].dims if networks else None,
-            device=good[0][0].device if good else None,
-            history=networks[0].history if networks else (),
-            roc=good[0][1].roc if good else {},
-            equal_error=good[0][1].equal_error if good else {},
-            clipped=networks[0].clipped if networks else None,
             seconds=float(numpy.mean(seconds)) if seconds else None,
-            timed=timed,
         )
 
     def paper_score(self, measure: str) -> str:
@@ -104,6 +96,11 @@ class RowResults(Record):
             return "failed" if self.errors else "-"
         some = "" if self.repeats == self.of else f" ({self.repeats} of {self.of})"
         return f"{self.ours[measure].percent()}{some}"
+
+
+def axis_title(measure: str) -> str:
+    """Return the name of a measure with its unit."""
+    return "accuracy, %" if measure == "accuracy" else f"{measure}, % at FAR 0.01"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,8 +163,7 @@ class ExperimentResults(Record):
         measures = self.shown_measures
         head = ["method"]
         for measure in measures:
-            name = "accuracy, %" if measure == "accuracy" else f"{measure}, % at FAR 0.01"
-            head += [f"{name}, paper", "ours"]
+            head += [f"{axis_title(measure)}, paper", "ours"]
         rows = [(*head, "s per epoch", "paper")]
         for row in self.rows:
             scores = [f(m) for m in measures for f in (row.paper_score, row.our_score)]
@@ -211,13 +207,66 @@ class ReproductionResults(Record):
         for experiment in self.experiments:
             what = spreadsheet_safe(experiment.what) if experiment.standin else ""
             for row in experiment.rows:
+                seconds = "" if row.seconds is None else row.seconds
                 for measure in experiment.shown_measures:
                     about = [experiment.data, what, self.quick, row.title, measure]
                     about += [row.paper.get(measure, "")]
-                    if measure not in row.ours:
-                        rows.append([*about, "", "", ""])
-                        continue
-                    for i, value in enumerate(row.ours[measure].known, 1):
-                        seconds = "" if row.seconds is None else row.seconds
-                        rows.append([*about, i, 100 * value, seconds])
+                    ours = row.ours[measure].known if measure in row.ours else []
+                    values = [[i, 100 * value, seconds] for i, value in enumerate(ours, 1)]
+                    rows += [[*about, *more] for more in values or [["", "", ""]]]
         return csv_table([*head, "s_per_epoch"], rows)
+
+
+class ReproductionFolder(SharedFolder):
+    """A reproduction on disk.
+
+    ======================  ==================================================
+    ``reproduction.json``   settings
+    ``environment.json``    versions, machine, command
+    ``DATA/NETWORK/*``      a run folder for each repeat
+    ``DATA/methods/*``      one file for each other method and repeat
+    ``DATA/data-*.txt``     digest of the data of each repeat
+    ``results.json``        the results
+    ``table.txt .csv``      the table as text and as CSV
+    ``report.html``         the report
+    ======================  ==================================================
+
+    Examples
+    --------
+    >>> from spdnet.paper import ReproductionFolder
+    >>> ReproductionFolder("runs/reproduce-afew").report_file.name
+    'report.html'
+    """
+
+    command = "spdnet reproduce"
+    settings_name = "reproduction.json"
+    may_change = ("repeats", "baselines", "device")
+
+    def run_of(self, data: str, row: Row, repeat: int) -> RunFolder:
+        """Return the folder of a network in one repeat."""
+        name = re.sub(r"[^a-z0-9]+", "-", row.title.lower()).strip("-")
+        return RunFolder(self.path / data / name / f"repeat-{repeat + 1}")
+
+    def cell_file(self, data: str, method: str, repeat: int) -> Path:
+        """Return the file of another method in one repeat."""
+        return self.path / data / "methods" / f"{method}-{repeat + 1}.json"
+
+    def matrices_file(self, data: str, repeat: int) -> Path:
+        """Return the temporary file of the matrices of one repeat."""
+        return self.path / data / f"matrices-{repeat + 1}.npz"
+
+    def require_digest(self, data: str, repeat: int, digest: str) -> None:
+        """Raise an error if the data of a repeat have changed since it began."""
+        file = self.path / data / f"data-{repeat + 1}.txt"
+        if not file.is_file():
+            file.parent.mkdir(parents=True, exist_ok=True)
+            atomic_write(file, digest + "\n")
+        elif file.read_bytes().strip() != digest.encode():
+            raise ValueError(
+                f"reproduce: expected the data that repeat {repeat + 1} in {self.path} began with, "
+                "got others; name another folder, or restore the data"
+            )
+
+    def results(self) -> ReproductionResults:
+        """Read the results."""
+        return ReproductionResults.load(self.results_file, "spdnet reproduce writes it")

@@ -82,35 +82,19 @@ def fit_and_score(
 ) -> Cell:
     """Fit and score a method once; an exception becomes the error of the cell.
 
-    Parameters
-    ----------
-    method : Method
-    X : array or list
-        Matrices, sets or images, as the method takes them.
-    split : Split
-        With a training set and a test set.
-    where : Where
-    groups : array, optional
-        Groups that the search keeps together.
-    tune : bool
-        Search the parameters of the method on the training set first.
-    score : callable, optional
-        Maps the fitted estimator and the test matrices to a score; the accuracy by default.
-    notes : tuple of str
-        Kept in the cell.
+    ``X`` is what the method takes, ``groups`` are those that the search of ``tune`` keeps together,
+    and ``score`` maps the fitted estimator and the test inputs to a score other than the accuracy.
     """
     codes, train, test = split.codes, split.parts["train"], split.parts["test"]
-    groups = None if groups is None else groups[train]
-    found: dict[str, Any] = {}
     with warnings.catch_warnings(record=True) as caught, threads_for(where.n):
         warnings.simplefilter("always")
         try:
             estimator = method.make(where)
             grid = method.grid(where.n) if tune else {}
-            more = {}
+            more = {} if groups is None or not grid else {"groups": groups[train]}
             if grid:
-                estimator = _search(estimator, grid, codes[train], groups, where.seed)
-                more = {} if groups is None else {"groups": groups}
+                folds = _folds(codes[train], more.get("groups"), where.seed)
+                estimator = GridSearchCV(estimator, grid, cv=folds, error_score="raise")
             started = time.perf_counter()
             estimator.fit(_take(X, train), codes[train], **more)
             fitted = time.perf_counter()
@@ -119,13 +103,15 @@ def fit_and_score(
                 scored = Score({"accuracy": float(numpy.mean(predicted == codes[test]))})
             else:
                 scored = score(estimator, _take(X, test))
-            found = {
+            chosen = estimator.best_params_ if grid else {}
+            found: dict[str, Any] = {
                 "score": scored,
                 "fit_seconds": fitted - started,
                 "predict_seconds": time.perf_counter() - fitted,
-                "parameters": {k: _plain(v) for k, v in estimator.best_params_.items()}
-                if grid
-                else {},
+                "parameters": {
+                    name: value.item() if isinstance(value, numpy.generic) else value
+                    for name, value in chosen.items()
+                },
             }
         except Exception as error:  # reported in its cell; the other methods continue
             found = {"score": None, "error": f"{type(error).__name__}: {error}"}
@@ -134,28 +120,18 @@ def fit_and_score(
     return Cell(**found, device=where.device, warnings=distinct, notes=notes)
 
 
-def _search(
-    estimator: Any,
-    grid: dict[str, list[Any]],
-    codes: NDArray[numpy.int64],
-    groups: NDArray[Any] | None,
-    seed: int,
-) -> GridSearchCV:
-    """Return a search whose folds keep groups together."""
-    fewest = int(numpy.sort(numpy.bincount(codes))[-2])  # two classes in every fold
-    most = fewest if groups is None else min(fewest, len(numpy.unique(groups)))
+def _folds(codes: NDArray[numpy.int64], groups: NDArray[Any] | None, seed: int) -> Any:
+    """Return the folds of a search, which keep groups together."""
+    most = int(numpy.sort(numpy.bincount(codes))[-2])  # two classes in every fold
+    if groups is not None:
+        most = min(most, len(numpy.unique(groups)))
     if most < 2:
         raise ValueError(
             "compare: expected two members, or groups, of two classes to tune with, got fewer"
         )
     kind = StratifiedKFold if groups is None else StratifiedGroupKFold
-    folds = kind(min(_FOLDS, most), shuffle=True, random_state=seed)
-    return GridSearchCV(estimator, grid, cv=folds, error_score="raise")
+    return kind(min(_FOLDS, most), shuffle=True, random_state=seed)
 
 
 def _take(X: Any, index: NDArray[numpy.int64]) -> Any:
     return [X[i] for i in index] if isinstance(X, list) else X[index]
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, numpy.generic) else value

@@ -1,7 +1,6 @@
 """Compare methods on the same splits of the same data."""
 
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy
@@ -9,14 +8,13 @@ from sklearn.datasets import load_digits
 
 from spdnet._checks import require_choice
 from spdnet.data import Dataset, Preprocessing, Split, load_dataset, make_split, prepare
-from spdnet.data.digits import EMBEDDED
 from spdnet.options.option import check_options, document
 from spdnet.options.run import CompareOptions
 from spdnet.runs.cell import Cell, fit_and_score
-from spdnet.runs.comparison import ComparisonResults, MethodRow
-from spdnet.runs.comparison_folder import ComparisonFolder
+from spdnet.runs.comparison import ComparisonFolder, ComparisonResults, MethodRow
 from spdnet.runs.methods import METHODS, Method, Where
 from spdnet.runs.pace import Pace
+from spdnet.runs.settings import Settings
 from spdnet.runs.watch import Watch
 from spdnet.training import make_fabric
 
@@ -65,11 +63,8 @@ class Comparison(CompareOptions):
     def identity(self) -> dict[str, Any]:
         """Return the settings that decide the result, with absolute paths."""
         plain = {k: v for k, v in asdict(self).items() if k not in ("methods", "device")}
-        for name in ("data", "labels", "groups"):
-            path = plain[name]
-            if path is not None and not (name == "data" and path in EMBEDDED):
-                plain[name] = str(Path(path).resolve())
-        return plain
+        files = Settings(data=self.data, labels=self.labels, groups=self.groups)
+        return plain | files.with_absolute_paths().paths()
 
 
 def compare(
@@ -101,12 +96,7 @@ def compare(
     device = str(make_fabric(settings.device).device)
     chosen = {"protocol": protocol, "repeats": repeats, "digest": data.digest}
     plain = {**settings.identity(), **chosen}
-    folder.require_same(plain)
     what = replace(preprocessing, raw=False).describe(len(data))
-    watch.say(
-        f"{what}, {len(data.classes)} classes; {protocol}, {repeats} repeats: {splits[0].sizes}; "
-        f"{len(methods)} methods"
-    )
 
     def fit(name: str, repeat: int) -> Cell:
         method = methods[name]
@@ -115,12 +105,21 @@ def compare(
         X, split = inputs[method.takes], splits[repeat]
         cell = fit_and_score(method, X, split, where, groups=groups, tune=settings.tune)
         cell.write(folder.cell_file(name, repeat))
-        watch.say(f"repeat {repeat + 1}  {method.title:36} {_line(cell)}")
+        text = str(cell.error)
+        if cell.score is not None:
+            seconds = cell.fit_seconds + cell.predict_seconds
+            text = f"{100 * cell.score.values['accuracy']:6.2f} %   {seconds:8.2f} s"
+        watch.say(f"repeat {repeat + 1}  {method.title:36} {text}")
         return cell
 
+    folder.require_same(plain)
+    watch.say(
+        f"{what}, {len(data.classes)} classes; {protocol}, {repeats} repeats: {splits[0].sizes}; "
+        f"{len(methods)} methods"
+    )
     with folder.locked():
-        earlier = folder.require_same(plain).get("methods")  # may have changed meanwhile
-        known = earlier if isinstance(earlier, list) else []
+        known = folder.require_same(plain).get("methods")  # may have changed meanwhile
+        known = known if isinstance(known, list) else []
         cells: dict[str, list[Cell | None]] = {
             name: [] for name in METHODS if name in methods or name in known
         }
@@ -148,36 +147,27 @@ def compare(
             n_train=tuple(len(split.parts["train"]) for split in splits),
             chance=float(numpy.mean([split.chance for split in splits])),
             rows=tuple(
-                MethodRow.from_cells(
-                    name, METHODS[name].title, METHODS[name].dims(preprocessing.n), row
-                )
+                MethodRow.from_cells(name, METHODS[name], preprocessing.n, row)
                 for name, row in cells.items()
             ),
         )
-        folder.write_results(results)
-        folder.write_tables(txt=results.as_text(), csv=results.as_csv(), tex=results.as_latex())
+        folder.write_results(
+            results, txt=results.as_text(), csv=results.as_csv(), tex=results.as_latex()
+        )
     return results
 
 
 def _load(settings: Comparison, watch: Watch) -> tuple[Dataset, Preprocessing]:
     """Read and validate the data."""
     arrays = load_dataset(settings.data, settings.labels, settings.groups, on_file=watch.file)
-    is_signal = settings.signals or not arrays.is_matrices
-    preprocessing = Preprocessing(
-        is_signal, arrays.X.shape[-2], settings.estimator, settings.reg, raw=is_signal
-    )
+    chosen = {name: getattr(settings, name) for name in ("estimator", "reg", "signals")}
+    preprocessing = Preprocessing.of(arrays, **chosen)
+    preprocessing = replace(preprocessing, raw=preprocessing.signals)
     data = prepare(replace(arrays, X=numpy.asarray(arrays.X)), preprocessing, settings.bad)
     if data.note:
         watch.say(data.note)
     seen = set(data.label_names.tolist())
     return replace(data, classes=[name for name in data.classes if name in seen]), preprocessing
-
-
-def _line(cell: Cell) -> str:
-    if cell.score is None:
-        return str(cell.error)
-    seconds = cell.fit_seconds + cell.predict_seconds
-    return f"{100 * cell.score.values['accuracy']:6.2f} %   {seconds:8.2f} s"
 
 
 def _inputs(data: Dataset, settings: Comparison) -> dict[str, Any]:

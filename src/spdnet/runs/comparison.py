@@ -1,13 +1,15 @@
-"""Results of a comparison: the schema of its ``results.json``, and its tables."""
+"""Results of a comparison: the schema of its ``results.json``, its tables and its folder."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from spdnet.runs.cell import Cell
-from spdnet.runs.record import Record
+from spdnet.runs.folder import SharedFolder
+from spdnet.runs.methods import Method
+from spdnet.runs.record import Record, csv_table, text_table
 from spdnet.runs.results import Spread
-from spdnet.runs.tables import csv_table, text_table
 
 
 @dataclass(frozen=True)
@@ -33,29 +35,33 @@ class MethodRow(Record):
 
     @classmethod
     def from_cells(
-        cls, method: str, title: str, dims: tuple[int, ...] | None, cells: Sequence[Cell | None]
+        cls, name: str, method: Method, n: int, cells: Sequence[Cell | None]
     ) -> "MethodRow":
-        """Summarize the repeats; None stands for a repeat that was not run."""
+        """Summarize repeats on matrices of size ``n``; None is a repeat that was not run."""
         good = [cell for cell in cells if cell is not None and cell.score is not None]
-
-        def spread(value: Callable[[Cell], float]) -> Spread | None:
-            values = [None if c is None or c.score is None else value(c) for c in cells]
-            return Spread.of(values) if good else None
-
+        scores = [
+            None
+            if cell is None or cell.score is None
+            else (cell.score.values["accuracy"], cell.fit_seconds, cell.predict_seconds)
+            for cell in cells
+        ]
+        accuracy, fit, predict = (
+            Spread.of([score and score[i] for score in scores]) if good else None for i in range(3)
+        )
         errors = [cell.error for cell in cells if cell is not None and cell.error is not None]
         return cls(
-            method,
-            title,
-            dims,
+            name,
+            method.title,
+            method.dims(n),
             len(good),
             len(cells),
-            spread(lambda cell: cell.score.values["accuracy"] if cell.score else 0.0),
-            spread(lambda cell: cell.fit_seconds),
-            spread(lambda cell: cell.predict_seconds),
-            tuple(dict.fromkeys(errors)),
-            tuple(dict.fromkeys(text for cell in good for text in cell.warnings)),
-            tuple(cell.parameters for cell in good),
-            tuple(sorted({cell.device for cell in good})),
+            accuracy,
+            fit,
+            predict,
+            errors=tuple(dict.fromkeys(errors)),
+            warnings=tuple(dict.fromkeys(text for cell in good for text in cell.warnings)),
+            parameters=tuple(cell.parameters for cell in good),
+            devices=tuple(sorted({cell.device for cell in good})),
         )
 
     @property
@@ -155,3 +161,35 @@ def _mean(seconds: Spread | None) -> str:
     if seconds is None:
         return "-"
     return f"{seconds.mean:.0f}" if seconds.mean >= 10 else f"{seconds.mean:.2g}"
+
+
+class ComparisonFolder(SharedFolder):
+    """A comparison on disk.
+
+    =======================  ===============================================
+    ``comparison.json``      settings, and a digest of the data
+    ``environment.json``     versions, machine, command
+    ``cells/``               one file for each method and repeat
+    ``results.json``         the results
+    ``table.txt .csv .tex``  the table as text, as CSV and for LaTeX
+    ``report.html``          the report
+    =======================  ===============================================
+
+    Examples
+    --------
+    >>> from spdnet.runs import ComparisonFolder
+    >>> ComparisonFolder("runs/compare-digits").report_file.name
+    'report.html'
+    """
+
+    command = "spdnet compare"
+    settings_name = "comparison.json"
+    may_change = ("methods", "repeats")
+
+    def cell_file(self, method: str, repeat: int) -> Path:
+        """Return the file of a method in a repeat."""
+        return self.path / "cells" / f"{method}-{repeat}.json"
+
+    def results(self) -> ComparisonResults:
+        """Read the results."""
+        return ComparisonResults.load(self.results_file, "spdnet compare writes it")

@@ -15,15 +15,6 @@ class Confusion(Record):
     """Counts of the pairs of a true and a predicted class, without the zeros.
 
     ``true`` and ``predicted`` are class indices in lexicographic order, ``count`` is at least 1.
-
-    Examples
-    --------
-    >>> from spdnet.runs.confusion import Confusion
-    >>> counts = Confusion.of([0, 0, 2, 2, 2], [0, 2, 2, 2, 0], n_classes=3)
-    >>> counts.dense().tolist()
-    [[1, 0, 1], [0, 0, 0], [1, 0, 2]]
-    >>> counts.to_json()
-    {'n_classes': 3, 'true': [0, 0, 2, 2], 'predicted': [0, 2, 0, 2], 'count': [1, 1, 1, 2]}
     """
 
     n_classes: int

@@ -1,5 +1,10 @@
 """Findings about a trained network, in sentences."""
 
+from typing import TypeGuard
+
+from torch.nn import Module
+
+from spdnet.models import SPDNet
 from spdnet.runs.results import PART_TITLES, RunResults
 
 NOTHING_RAISED = "no ReEig raised an eigenvalue"
@@ -9,14 +14,7 @@ _RATIO = 0.7  # of consecutive sizes, in the sizes that are suggested
 
 
 def percent(share: float) -> str:
-    """Format a fraction as a percentage: 100 %, 43 %, 0.3 %, 0 %.
-
-    Examples
-    --------
-    >>> from spdnet.runs.findings import percent
-    >>> [percent(share) for share in (1, 0.9999, 0.43, 0.003, 1e-6, 0)]
-    ['100 %', '99 %', '43 %', '0.3 %', 'less than 0.01 %', '0 %']
-    """
+    """Format a fraction as a percentage: 100 %, 43 %, 0.3 %, 0 %."""
     value = 100 * share
     if 0 < value < 0.01:
         return "less than 0.01 %"
@@ -25,31 +23,29 @@ def percent(share: float) -> str:
     return f"{value if value == 100 else min(value, 99):.0f} %"  # 100 means all
 
 
-def is_linear(found: RunResults) -> bool:
+def is_linear(found: RunResults, model: Module) -> bool:
     """Return True if the network is equivalent to a linear classifier on logarithms.
 
     A square orthonormal BiMap commutes with the logarithm. SPDNet without normalization is
     therefore linear in the logarithms if no BiMap reduces the size and no ReEig raises an
     eigenvalue.
     """
-    square = len(set(found.dims)) == 1
-    return found.network == "SPDNet" and square and _none_raised(found)
+    has_logeig = _is_plain(model) and model.logeig is not None
+    return has_logeig and len(set(found.dims)) == 1 and _none_raised(found)
 
 
-def structure(found: RunResults) -> str:
+def structure(found: RunResults, model: Module) -> str:
     """Describe in one sentence what the layers amount to; empty if there is nothing to say."""
     n_bimaps = len(found.dims) - 1
-    if is_linear(found):
+    if is_linear(found, model):
         centered = "centered " if _is_centered(found) else ""
         why = [_nothing_raised(found)] * bool(found.raised)
         why += ["no BiMap reduces the size"] * (n_bimaps > 0)
-        more = _suggestions(found.dims[0], has_reeig=bool(found.raised))
         return (
             f"{' and '.join(why) or 'there is no BiMap'}: this network is a linear classifier on "
-            f"the logarithms of the {centered}matrices{more}"
+            f"the logarithms of the {centered}matrices{_suggestions(found)}"
         )
-    plain = found.network.split(", ")[0] == "SPDNet" and "norm" not in found.network
-    if plain and n_bimaps > 1 and _none_raised(found):
+    if _is_plain(model) and n_bimaps > 1 and _none_raised(found):
         return f"{_nothing_raised(found)}: the consecutive BiMaps act as one"
     return ""
 
@@ -76,6 +72,10 @@ def one_group(part: str, *, drawn: bool) -> str:
     )
 
 
+def _is_plain(model: Module) -> TypeGuard[SPDNet]:
+    return type(model) is SPDNet and not model.norms
+
+
 def _none_raised(found: RunResults) -> bool:
     return not any(found.raised) and not any(found.raised_in_training)
 
@@ -92,11 +92,12 @@ def _is_centered(found: RunResults) -> bool:
     return any(layer.layer == "Center" for layer in found.spectra)
 
 
-def _suggestions(n: int, *, has_reeig: bool) -> str:
+def _suggestions(found: RunResults) -> str:
     """Suggest options that make the network more than linear."""
+    n = found.dims[0]
     smaller = [max(1, round(n * _RATIO**i)) for i in (1, 2)]
     dims = f"--dims {n},{smaller[0]},{smaller[1]}"
-    options = [dims] * (n > 1) + ["--eps 10%"] * has_reeig
+    options = [dims] * (n > 1) + ["--eps 10%"] * bool(found.raised)
     if not options:
         return ""
     return f"; {' or '.join(options)} {'make' if len(options) > 1 else 'makes'} it nonlinear"

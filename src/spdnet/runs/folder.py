@@ -83,13 +83,10 @@ class Folder:
                 draft.unlink(missing_ok=True)
             yield
 
-    def write_results(self, results: Record) -> None:
-        """Write ``results.json``."""
+    def write_results(self, results: Record, **tables: str) -> None:
+        """Write ``results.json``, and tables such as ``table.txt``, by their suffixes."""
         atomic_write(self.results_file, results.to_text())
-
-    def write_tables(self, **texts: str) -> None:
-        """Write ``table.txt``, ``table.csv`` and so on."""
-        for suffix, text in texts.items():
+        for suffix, text in tables.items():
             atomic_write(self.path / f"table.{suffix}", text)
 
     def write_environment(self, seed: int, **more: Any) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any
 
 from sklearn.pipeline import make_pipeline
@@ -40,18 +41,9 @@ class Where:
 class Method:
     """One row of a comparison.
 
-    Parameters
-    ----------
-    title : str
-        Name in tables.
-    make : callable
-        Returns a new estimator for a :class:`Where`.
-    grid : callable
-        Returns the candidates for ``--tune`` for a size of the matrices.
-    takes : {"matrices", "sets", "images"}
-        Input: SPD matrices, sets of vectors (the columns of signals), or images.
-    dims : callable
-        Returns the sizes of a network for a size of the matrices, None for other methods.
+    ``make`` returns a new estimator, ``grid`` the candidates of ``--tune`` for matrices of size n,
+    and ``dims`` the sizes of a network. ``takes`` is the input: SPD ``matrices``, ``sets`` of
+    vectors (the columns of signals), or ``images``.
     """
 
     title: str
@@ -59,6 +51,26 @@ class Method:
     grid: Callable[[int], dict[str, list[Any]]] = lambda n: {}
     takes: str = "matrices"
     dims: Callable[[int], tuple[int, ...] | None] = lambda n: None
+
+
+def _method(
+    title: str,
+    kind: type,
+    fixed: dict[str, Any] | None = None,
+    takes: str = "matrices",
+    **grid: Any,
+) -> Method:
+    """Describe an estimator with fixed parameters; a grid may be a function of the size."""
+
+    def make(where: Where) -> Any:
+        known = {"random_state": where.seed, "device": where.device}
+        names = signature(kind).parameters
+        return kind(**fixed or {}, **{k: v for k, v in known.items() if k in names})
+
+    def candidates(n: int) -> dict[str, list[Any]]:
+        return {name: values(n) if callable(values) else values for name, values in grid.items()}
+
+    return Method(title, make, candidates, takes)
 
 
 def _spdnet(n_bimaps: int) -> Method:
@@ -75,86 +87,59 @@ def _spdnet(n_bimaps: int) -> Method:
 
 
 def _neighbor(metric: str, title: str) -> Method:
-    return Method(
-        f"NN, {title}",
-        lambda w: NearestNeighbor(metric, device=w.device),
-        lambda n: {"k": [1, 3, 5]},
-    )
+    return _method(f"NN, {title}", NearestNeighbor, {"metric": metric}, k=[1, 3, 5])
 
 
-def _log_euclidean(method: str, title: str) -> Method:
-    C = {"C": [0.01, 0.1, 1.0, 10.0, 100.0]} if method != "lda" else {}
-    return Method(
-        f"log-Euclidean {title}", lambda w: LogEuclideanClassifier(method=method), lambda n: C
-    )
-
-
-def _spdml(metric: str, title: str) -> Method:
-    return Method(
-        f"SPDML-{title}",
-        lambda w: SPDML(metric, random_state=w.seed, device=w.device),
-        lambda n: {"n_components": _halves(n), "k_w": [3, 8]},
-    )
+def _log_euclidean(method: str, title: str, **grid: Any) -> Method:
+    return _method(f"log-Euclidean {title}", LogEuclideanClassifier, {"method": method}, **grid)
 
 
 def _halves(n: int) -> list[int]:
     return sorted({max(1, n // 4), max(1, n // 2)})
 
 
+def _spdml(metric: str, title: str) -> Method:
+    return _method(f"SPDML-{title}", SPDML, {"metric": metric}, n_components=_halves, k_w=[3, 8])
+
+
+_C = [0.01, 0.1, 1.0, 10.0, 100.0]
+_METRIC_LEARNING: Any = {"slack": [0.1, 1.0], "spread": [0.1, 0.5]}
+_SPDML_STEIN = _spdml("stein", "Stein")
+_RSR = _method("RSR", RSR, alpha=[1e-3, 1e-2, 1e-1])
+
 METHODS: dict[str, Method] = {
     "nn-log-euclidean": _neighbor("log_euclidean", "log-Euclidean"),
     "nn-affine-invariant": _neighbor("affine_invariant", "affine-invariant"),
     "nn-stein": _neighbor("stein", "Stein"),
-    "mdm": Method(
+    "mdm": _method(
         "minimum distance to mean",
-        lambda w: MinimumDistanceToMean("affine_invariant"),
-        lambda n: {"metric": ["log_euclidean", "affine_invariant"]},
+        MinimumDistanceToMean,
+        {"metric": "affine_invariant"},
+        metric=["log_euclidean", "affine_invariant"],
     ),
-    "logistic": _log_euclidean("logistic", "logistic regression"),
+    "logistic": _log_euclidean("logistic", "logistic regression", C=_C),
     "lda": _log_euclidean("lda", "LDA"),
-    "ridge": _log_euclidean("ridge", "ridge regression"),
-    "svm": _log_euclidean("svm", "SVM"),
-    "svm-stein": Method(
-        "SVM, Stein kernel",
-        lambda w: SteinSVC(device=w.device),
-        lambda n: {"C": [1.0, 10.0, 100.0]},
-    ),
-    "cdl": Method("CDL", lambda w: CDL(), lambda n: {"reg": [10.0**e for e in range(-2, 5)]}),
-    "cdl-pls": Method(
-        "CDL-PLS", lambda w: CDL("pls"), lambda n: {"n_components": [None, 5, 10, 20, 40]}
-    ),
-    "leml": Method(
-        "LEML",
-        lambda w: LEML(random_state=w.seed),
-        lambda n: {"slack": [0.1, 1.0], "spread": [0.1, 0.5]},
-    ),
+    "ridge": _log_euclidean("ridge", "ridge regression", C=_C),
+    "svm": _log_euclidean("svm", "SVM", C=_C),
+    "svm-stein": _method("SVM, Stein kernel", SteinSVC, C=[1.0, 10.0, 100.0]),
+    "cdl": _method("CDL", CDL, reg=[10.0**e for e in range(-2, 5)]),
+    "cdl-pls": _method("CDL-PLS", CDL, {"discriminant": "pls"}, n_components=[None, 5, 10, 20, 40]),
+    "leml": _method("LEML", LEML, **_METRIC_LEARNING),
     "spdml-aim": _spdml("affine_invariant", "AIM"),
-    "spdml-stein": _spdml("stein", "Stein"),
-    "rsr": Method("RSR", lambda w: RSR(device=w.device), lambda n: {"alpha": [1e-3, 1e-2, 1e-1]}),
+    "spdml-stein": _SPDML_STEIN,
+    "rsr": _RSR,
     "rsr-spdml": Method(
         "RSR-SPDML",
-        lambda w: make_pipeline(
-            SPDML("stein", random_state=w.seed, device=w.device), RSR(device=w.device)
-        ),
+        lambda where: make_pipeline(_SPDML_STEIN.make(where), _RSR.make(where)),
         lambda n: {"spdml__n_components": _halves(n)},
     ),
-    "herml": Method(
-        "HERML",
-        lambda w: HERML(random_state=w.seed),
-        lambda n: {"slack": [0.1, 1.0], "spread": [0.1, 0.5]},
-        takes="sets",
-    ),
-    "expressionlets": Method(
+    "herml": _method("HERML", HERML, takes="sets", **_METRIC_LEARNING),
+    "expressionlets": _method(
         "expressionlets (reduced STM-ExpLet)",
-        lambda w: ExpressionletClassifier(random_state=w.seed),
-        lambda n: {"n_modes": [4, 8, 16]},
+        ExpressionletClassifier,
         takes="sets",
+        n_modes=[4, 8, 16],
     ),
-    "deepo2p": Method(
-        "DeepO2P",
-        lambda w: DeepO2PClassifier(random_state=w.seed, device=w.device),
-        lambda n: {"lr": [0.001, 0.003, 0.01]},
-        takes="images",
-    ),
+    "deepo2p": _method("DeepO2P", DeepO2PClassifier, takes="images", lr=[0.001, 0.003, 0.01]),
     **{f"spdnet-{k}": _spdnet(k) for k in range(4)},
 }

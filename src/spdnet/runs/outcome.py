@@ -2,18 +2,19 @@
 
 import time
 from dataclasses import replace
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
-from spdnet.data import Dataset, Split
 from spdnet.models.model import dims_of, get_trait
 from spdnet.runs import findings, scores
 from spdnet.runs.confusion import Confusion
 from spdnet.runs.divide import describe
 from spdnet.runs.results import Part, RunResults, Seconds
-from spdnet.runs.settings import Settings
 from spdnet.runs.trained_model import TrainedModel
 from spdnet.runs.watch import Watch
 from spdnet.training import Trainer
+
+if TYPE_CHECKING:
+    from spdnet.runs.train import Training
 
 #: spectra are computed for this many matrices at least, for more if they are small
 _SPECTRA_OF = 256
@@ -21,15 +22,10 @@ _SPECTRA_ENTRIES = 2**21
 
 
 def outcome(
-    settings: Settings,
-    data: Dataset,
-    split: Split,
-    trained: TrainedModel,
-    trainer: Trainer,
-    notes: list[str],
-    watch: Watch,
+    training: "Training", trained: TrainedModel, trainer: Trainer, notes: list[str], watch: Watch
 ) -> RunResults:
     """Score the network and the baseline on all parts, and compute spectra and times."""
+    data, split = training.data, training.split
     codes, parts, scored = split.codes, split.parts, cast(Part, split.scored)
     history = trainer.progress.history
     trained.model.eval()
@@ -75,7 +71,7 @@ def outcome(
     if text := findings.flattened(found, trained.recipe.eps, can_center=can_center):
         notes.append(text)
         watch.say(f"note: {text}")
-    if settings.baseline:
+    if training.settings.baseline:
         watch.say(f"fitting the baseline, {scores.BASELINE}")
         baseline = scores.baseline(data.X, codes, parts)
         if baseline.fitted < len(parts["train"]):
@@ -88,6 +84,6 @@ def outcome(
         notes=tuple(notes),
         baseline=baseline,
         seconds=Seconds(seconds, evaluation, None if baseline is None else baseline.seconds),
-        linear=findings.is_linear(found),
-        structure=findings.structure(found),
+        linear=findings.is_linear(found, trained.model),
+        structure=findings.structure(found, trained.model),
     )

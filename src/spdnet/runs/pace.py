@@ -4,14 +4,7 @@ import time
 
 
 class Pace:
-    """Estimate the remaining time of ``total`` steps of about the same length.
-
-    Examples
-    --------
-    >>> from spdnet.runs.pace import Pace
-    >>> Pace(3).after(1)  # too short to be worth a message
-    ''
-    """
+    """Estimate the remaining time of ``total`` steps of about the same length."""
 
     def __init__(self, total: int) -> None:
         self.total = total

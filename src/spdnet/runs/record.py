@@ -1,9 +1,13 @@
-"""Typed records that are stored as JSON."""
+"""Typed records that are stored as JSON, and tables as text and as CSV."""
 
+import csv
+import io
 import json
 import reprlib
 import sys
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import MISSING, dataclass, fields
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
 
@@ -17,17 +21,6 @@ class Record:
     Field types are ``str``, ``int``, ``float`` (finite), ``bool``, ``Any``, literals, other
     records, ``tuple[T, ...]`` (a JSON array), ``dict[str, T]`` and ``T | None``. The metadata entry
     ``key`` of a field replaces its name in the file.
-
-    Examples
-    --------
-    >>> from dataclasses import dataclass
-    >>> from spdnet.runs.record import Record
-    >>> @dataclass(frozen=True)
-    ... class Score(Record):
-    ...     n: int
-    ...     accuracy: float | None
-    >>> Score.from_json({"n": 3, "accuracy": 0.5}).to_json()
-    {'n': 3, 'accuracy': 0.5}
     """
 
     def to_json(self) -> dict[str, Any]:
@@ -83,13 +76,24 @@ def read_json(path: Path, hint: str) -> dict[str, Any]:
     return found
 
 
-_HINTS: dict[type, dict[str, Any]] = {}  # of each record, since they take long to compute
+def text_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """Return the lines of a table with aligned columns, the first to the left."""
+    table = [head, *rows]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    return [
+        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]).rstrip()
+        for row in table
+    ]
 
 
-def _hints(kind: type) -> dict[str, Any]:
-    if kind not in _HINTS:
-        _HINTS[kind] = get_type_hints(kind)
-    return _HINTS[kind]
+def csv_table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """Return the text of a CSV file."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([head, *rows])
+    return text.getvalue()
+
+
+_hints: Callable[[Any], dict[str, Any]] = cache(get_type_hints)  # slow to compute
 
 
 def _plain(value: Any) -> Any:

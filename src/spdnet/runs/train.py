@@ -239,9 +239,7 @@ class Training:
         if session.is_first:
             folder.write_metrics(trainer.progress.history)  # killed between checkpoint and table
             with threads_for(self.preprocessing.n):
-                found = outcome(
-                    self.settings, self.data, self.split, trained, trainer, notes, watch
-                )
+                found = outcome(self, trained, trainer, notes, watch)
             session.finish(folder, found)
         session.barrier()
         return found

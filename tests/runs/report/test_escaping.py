@@ -11,9 +11,9 @@ import pytest
 
 import spdnet.runs.report
 from spdnet.paper import Reproduction, ReproductionFolder, reproduce, write_reproduction
-from spdnet.paper import figures as paper_figures
+from spdnet.paper import report as paper_report
 from spdnet.runs import Comparison, ComparisonFolder, RunFolder, Settings, compare, train
-from spdnet.runs.report import figures, make_comparison, make_page
+from spdnet.runs.report import figures, make_page
 from tests.runs.test_train import file_of
 
 EVIL = "\"'><script>alert(1)</script><img src=x onerror=\"alert(1)\"><svg onload='alert(1)'>"
@@ -89,7 +89,7 @@ def written(tmp_path_factory):
 
 def page_of(folder):
     if folder.name == "comparison":
-        return make_comparison(ComparisonFolder(folder))
+        return make_page(ComparisonFolder(folder))
     if folder.name == "reproduction":
         return write_reproduction(ReproductionFolder(folder)).read_text(encoding="utf-8")
     return make_page(RunFolder(folder))
@@ -114,8 +114,7 @@ def no_figures(monkeypatch):
     for name in ("confusion", "spectrum", "repeats"):
         monkeypatch.setattr(figures, name, lambda *_: "")
     monkeypatch.setattr(figures, "comparison", lambda *_: None)
-    for name in ("beside_the_paper", "training_curves", "verification"):
-        monkeypatch.setattr(paper_figures, name, lambda *_: None)
+    monkeypatch.setattr(paper_report, "_figures", lambda *_: {})
     monkeypatch.setattr(figures, "learning_curves", lambda *_: [])
 
 

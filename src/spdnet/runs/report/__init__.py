@@ -1,6 +1,5 @@
 """HTML reports of runs and comparisons."""
 
-from spdnet.runs.report.comparison import make_comparison, write_comparison
 from spdnet.runs.report.page import make_page, write_report
 
-__all__ = ["make_comparison", "make_page", "write_comparison", "write_report"]
+__all__ = ["make_page", "write_report"]

@@ -35,7 +35,7 @@ class Picture:
 
 @contextmanager
 def canvas(width: float, height: float) -> Iterator[Axes]:
-    """Give the axes of a new figure in the style of the reports, with text that stays text."""
+    """Yield the axes of a new figure in the style of the reports; text stays text in the SVG."""
     with matplotlib.rc_context({**plots.STYLE, "svg.fonttype": "none"}):
         yield Figure(figsize=(width, height)).subplots()
 

@@ -1,11 +1,19 @@
-"""Report of a training run, or of its repeats."""
+"""Reports of runs and comparisons: HTML pages whose templates escape every value but figures."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
+from typing import Any
+
+import jinja2
 
 from spdnet._files import atomic_write
+from spdnet.data.names import printable
 from spdnet.plots.style import MAX_LABELED_CLASSES
+from spdnet.runs.comparison import ComparisonFolder
+from spdnet.runs.findings import percent
 from spdnet.runs.report import figures
-from spdnet.runs.report.render import render, results_of
 from spdnet.runs.results import PART_TITLES, RepeatResults
 from spdnet.runs.run_folder import RunFolder
 
@@ -14,8 +22,8 @@ _MOST_DRAWN = 400
 _PAIRS = 20
 
 
-def write_report(folder: RunFolder) -> Path:
-    """Write ``report.html`` into a finished run folder, and return its path.
+def write_report(folder: RunFolder | ComparisonFolder) -> Path:
+    """Write ``report.html`` into the folder of a finished run or comparison; return its path.
 
     Examples
     --------
@@ -32,8 +40,12 @@ def write_report(folder: RunFolder) -> Path:
     return folder.report_file
 
 
-def make_page(folder: RunFolder) -> str:
-    """Return the report of a run, or of its repeats: one HTML page without external resources."""
+def make_page(folder: RunFolder | ComparisonFolder) -> str:
+    """Return the report of a run or comparison: one HTML page without external resources."""
+    return _comparison(folder) if isinstance(folder, ComparisonFolder) else _run(folder)
+
+
+def _run(folder: RunFolder) -> str:
     found, history, environment = folder.results(), folder.metrics(), folder.environment()
     unused = set() if found.signals else {"estimator", "reg"}  # of the covariances of signals
     settings = {k: v for k, v in folder.settings().as_dict().items() if k not in unused}
@@ -61,3 +73,61 @@ def make_page(folder: RunFolder) -> str:
             curves=figures.learning_curves(history, found.best_epoch),
             spectra=[figures.spectrum(layer) for layer in found.spectra],
         )
+
+
+def _comparison(folder: ComparisonFolder) -> str:
+    found, environment = folder.results(), folder.environment()
+    name = folder.path.resolve().name
+    with results_of(folder.results_file):
+        return render(
+            "comparison.html",
+            title=f"{name}: comparison",
+            heading=name,
+            found=found,
+            picture=figures.comparison(found.rows) or "",
+            settings=found.settings,
+            environment=environment,
+        )
+
+
+def render(template: str, **values: Any) -> str:
+    """Fill a template; control characters, which HTML does not allow, are escaped."""
+    return printable(_templates().get_template(template).render(values), keep="\n")
+
+
+@contextmanager
+def results_of(file: Path) -> Iterator[None]:
+    """Turn errors caused by unusable values in a results file into one clear error."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        raise ValueError(
+            f"report: expected results written by spdnet in {file}, got something else: {error!r}"
+        ) from error
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 100:
+        return f"{seconds:.1f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def _fixed(value: float | None, digits: int = 2) -> str:
+    """Format a fraction in percent with a fixed number of digits."""
+    return "-" if value is None else f"{100 * value:.{digits}f} %"
+
+
+@cache
+def _templates() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("spdnet.runs.report"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= {"duration": _duration, "fixed": _fixed, "percent": percent}
+    environment.globals |= {"part_titles": PART_TITLES}
+    return environment
