@@ -123,7 +123,7 @@ class SteinSVC(_SteinKernel):
         return K if self.projection_ is None else K @ self.projection_
 
     def decision_function(self, X: ArrayLike) -> NDArray[Any]:
-        """See :meth:`sklearn.svm.SVC.decision_function`."""
+        """Compute the scores of the support vector machine."""
         matrices = self._validate_fitted(X)
         return self.machine_.decision_function(self._projected_kernel(matrices))
 
@@ -146,8 +146,7 @@ class RSR(ScoresMixin, _SteinKernel):
     alpha : float
         Weight of the penalty.
     beta : float or "scale"
-        Parameter of the kernel; by default one over the median divergence of the training matrices.
-        If it is too large, all codes are zero.
+        As in :class:`SteinSVC`. If it is too large, all codes are zero.
     normalize : {"columns"}, optional
         Divide the columns of the kernel matrices by their norms, as the code of the authors does.
     max_iter : int

@@ -112,10 +112,7 @@ def _eigh_cpu(X: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _solve_one_by_one(A: Tensor, s: Tensor, U: Tensor) -> None:
-    """Solve one matrix at a time, by QR iterations if divide and conquer fails.
-
-    Matrices that are not finite remain an error.
-    """
+    """Solve one matrix at a time, by QR iterations if divide and conquer fails."""
     from scipy.linalg import eigh as qr_iterations  # slow to import, rarely needed
 
     for i, X in enumerate(symmetrize(A)):

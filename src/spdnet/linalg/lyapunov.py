@@ -26,10 +26,8 @@ def lyapunov(X: Tensor, V: Tensor, *, check: bool = True, who: str = "lyapunov")
 
     Parameters
     ----------
-    X : Tensor, shape (..., n, n)
-        Symmetric positive definite.
-    V : Tensor, shape (..., n, n)
-        Only the symmetric part is used. Leading dimensions broadcast.
+    X, V : Tensor, shape (..., n, n)
+        ``X`` is SPD; only the symmetric part of ``V`` is used. Leading dimensions broadcast.
     check : bool
         Raise a ValueError unless ``X`` is SPD and ``V`` finite.
     who : str

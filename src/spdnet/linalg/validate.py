@@ -65,12 +65,9 @@ class Faults(NamedTuple):
 
 
 def singular_ratio(n: int, unit: float) -> float:
-    """Return the ratio of eigenvalues below which the smallest may be a rounding error.
-
-    ``n`` units of float64, in which matrices are decomposed, or a few units of the dtype of the
-    entries, which do not grow with ``n``: rounding each entry of a positive matrix moves its
-    eigenvalues by about a unit of the largest.
-    """
+    """Return the ratio of eigenvalues below which the smallest may be a rounding error."""
+    # n units of float64, in which matrices are decomposed, or a few units of the dtype of the
+    # entries: rounding them moves the eigenvalues by about a unit of the largest
     return max(n * UNIT, min(n, 16) * unit)
 
 
@@ -100,23 +97,13 @@ def find_faults(
     dtype: torch.dtype,
     spectra: bool = False,
 ) -> Faults:
-    """Find what is wrong with matrices, in chunks.
+    """Find the faults of ``count`` matrices, given in chunks ``(k, n, n)``.
 
-    Parameters
-    ----------
-    chunks : iterable of Tensor, shape (k, n, n)
-    count : int
-        Total number of matrices.
-    wanted : {"symmetric", "positive semi-definite", "positive definite"}
-        Required property; only its violations are faults. Zero, too small and singular matrices are
-        faults only if ``"positive definite"`` is required.
-    unit : float
-        Rounding unit of the dtype in which the numbers were given.
-    dtype : torch.dtype
-        Dtype of later computations, which must be able to represent the numbers.
-    spectra : bool
-        Compute the eigenvalues of all matrices without another fault. Otherwise only those that a
-        Cholesky decomposition leaves in doubt are decomposed.
+    Only violations of ``wanted`` are faults: ``"symmetric"``, ``"positive semi-definite"`` or
+    ``"positive definite"``. ``unit`` is the rounding unit of the dtype in which the numbers were
+    given; ``dtype``, that of later computations, must be able to represent them. ``spectra``
+    computes the eigenvalues of all matrices without another fault; otherwise only matrices that a
+    Cholesky decomposition leaves in doubt are decomposed.
     """
     # allocated first: small results between large temporaries would fragment memory
     code = torch.full((count,), -1, device="cpu")

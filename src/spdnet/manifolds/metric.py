@@ -1,7 +1,7 @@
 """The interface of the metrics of SPD matrices, and their registry."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Never
+from typing import Any, Never, TypeVar
 
 from torch import Tensor
 
@@ -21,7 +21,8 @@ class Metric:
 
     Points are symmetric positive definite and tangent vectors symmetric, both of shape
     ``(..., n, n)``; leading dimensions broadcast. Points that are not SPD and values that are not
-    finite raise a ValueError; ``check=False`` skips this validation.
+    finite raise a ValueError; ``check=False`` skips this validation. Except for ``log_euclidean``,
+    computations run in float64 and are rounded to the dtype of the first argument.
 
     To add a metric, subclass this class, or :class:`FlatMetric` if the metric is Euclidean in some
     coordinates, set ``name``, and pass an instance to :func:`register_metric`.
@@ -64,10 +65,6 @@ class Metric:
     def inner(self, X: Tensor, U: Tensor, V: Tensor, *, check: bool = True) -> Tensor:
         """Compute the inner product ``(...)`` of the tangent vectors ``U`` and ``V`` at ``X``.
 
-        Parameters
-        ----------
-        X, U, V : Tensor, shape (..., n, n)
-
         Examples
         --------
         >>> import torch
@@ -82,10 +79,6 @@ class Metric:
 
         The distance has no derivative at ``X = Y``; use :meth:`squared_distance` in losses.
 
-        Parameters
-        ----------
-        X, Y : Tensor, shape (..., n, n)
-
         Examples
         --------
         >>> import torch
@@ -97,10 +90,6 @@ class Metric:
 
     def squared_distance(self, X: Tensor, Y: Tensor, *, check: bool = True) -> Tensor:
         """Compute the squared distance ``(...)`` between ``X`` and ``Y``, smooth everywhere.
-
-        Parameters
-        ----------
-        X, Y : Tensor, shape (..., n, n)
 
         Examples
         --------
@@ -176,12 +165,7 @@ class Metric:
         self._lacks("mean")
 
     def geodesic(self, X: Tensor, Y: Tensor, t: float | Tensor, *, check: bool = True) -> Tensor:
-        """Compute the point at ``t`` on the geodesic from ``X`` (``t = 0``) to ``Y`` (``t = 1``).
-
-        Parameters
-        ----------
-        X, Y : Tensor, shape (..., n, n)
-        t : float or Tensor, shape (...)
+        """Compute the point at ``t (...)`` on the geodesic from ``X`` (0) to ``Y`` (1).
 
         Examples
         --------
@@ -195,10 +179,6 @@ class Metric:
     def exp(self, X: Tensor, V: Tensor, *, check: bool = True) -> Tensor:
         """Compute the exponential map, the end of the geodesic from ``X`` with velocity ``V``.
 
-        Parameters
-        ----------
-        X, V : Tensor, shape (..., n, n)
-
         Examples
         --------
         >>> import torch
@@ -211,10 +191,6 @@ class Metric:
     def log(self, X: Tensor, Y: Tensor, *, check: bool = True) -> Tensor:
         """Compute the logarithmic map, the tangent vector at ``X`` that points to ``Y``.
 
-        Parameters
-        ----------
-        X, Y : Tensor, shape (..., n, n)
-
         Examples
         --------
         >>> import torch
@@ -226,10 +202,6 @@ class Metric:
 
     def transport(self, X: Tensor, Y: Tensor, V: Tensor, *, check: bool = True) -> Tensor:
         """Transport the tangent vector ``V`` in parallel along the geodesic from ``X`` to ``Y``.
-
-        Parameters
-        ----------
-        X, Y, V : Tensor, shape (..., n, n)
 
         Examples
         --------
@@ -245,11 +217,7 @@ class Metric:
     ) -> Tensor:
         """Compute the coordinates in which the metric is Euclidean.
 
-        Parameters
-        ----------
-        X : Tensor, shape (..., n, n)
-        who, name : str
-            Caller and argument named in errors.
+        Errors name the caller ``who`` and the argument ``name``.
 
         Examples
         --------
@@ -292,14 +260,7 @@ class Metric:
     ) -> Tensor:
         """Compute the logits ``(..., n_classes)`` of :class:`spdnet.nn.SPDMLR`.
 
-        Parameters
-        ----------
-        X : Tensor, shape (..., n, n)
-        S : Tensor, shape (n_classes, n, n)
-            Matrix logarithms of the reference points of the classes.
-        A : Tensor, shape (n_classes, n, n)
-            Symmetric normals.
-        power, alpha, beta : float
+        ``S`` and ``A (n_classes, n, n)`` are the matrix logarithms of the points, and the normals.
 
         Examples
         --------
@@ -316,14 +277,8 @@ class Metric:
     ) -> tuple[Tensor, Tensor]:
         r"""Compute :math:`\sum_p w_p \, d^2(X_{i_p}, X_{j_p})` and its gradient ``(N, n, n)``.
 
-        Only metrics that are invariant under congruence, as :class:`spdnet.baselines.SPDML`
-        requires, have this method.
-
-        Parameters
-        ----------
-        X : Tensor, shape (N, n, n)
-        i, j : Tensor of integers, shape (P,)
-        weights : Tensor, shape (P,)
+        ``i``, ``j`` and ``weights`` have the shape ``(P,)``. Only metrics that are invariant under
+        congruence, as :class:`spdnet.baselines.SPDML` requires, have this method.
 
         Examples
         --------
@@ -337,19 +292,15 @@ class Metric:
         self._lacks("sum_over_pairs")
 
 
-#: the metrics of SPD matrices by name; :func:`register_metric` adds to them
+#: metrics of SPD matrices by name; :func:`register_metric` adds to them
 METRICS: dict[str, Metric] = {}
+_M = TypeVar("_M", bound=Metric)
 
 
 class MetricNames(Iterable[str]):
-    """Names of the registered metrics that have a method, including metrics registered later.
+    """Names of the registered metrics with the method ``verb``, including those registered later.
 
-    Parameters
-    ----------
-    verb : str
-        Name of the method.
-    extra : str
-        Further names that come first.
+    ``extra`` are further names, which come first.
 
     Examples
     --------
@@ -367,7 +318,7 @@ class MetricNames(Iterable[str]):
         yield from (name for name, metric in METRICS.items() if metric.has(self.verb))
 
 
-def register_metric(metric: Metric) -> Metric:
+def register_metric(metric: _M) -> _M:
     """Register a metric by its name, so that layers and the command line accept it.
 
     Examples
@@ -382,7 +333,7 @@ def register_metric(metric: Metric) -> Metric:
         )
     if METRICS.get(metric.name, metric) is not metric:
         raise ValueError(
-            f"register_metric: expected a new name, got {metric.name!r}, which is the name of "
+            f"register_metric: expected a new name, got {metric.name!r}, the name of "
             f"{METRICS[metric.name]!r}; give the metric another name"
         )
     METRICS[metric.name] = metric
@@ -397,17 +348,9 @@ def get_metric(
     name: str = "metric",
     extra: tuple[str, ...] = (),
 ) -> Metric:
-    """Return the metric with a name, or the metric itself.
+    """Return the metric with a name, or the metric itself, if it has the method ``verb``.
 
-    Parameters
-    ----------
-    metric : str or Metric
-    verb : str
-        Method that the metric must have.
-    who, name : str
-        Caller and argument named in errors.
-    extra : tuple of str
-        Further names that the caller accepts, listed in errors.
+    Errors name the caller ``who``, the argument ``name``, and ``extra`` names that it accepts.
 
     Examples
     --------

@@ -9,7 +9,7 @@ from spdnet._autograd import refuse_format
 from spdnet._checks import require_same_dtype, require_square
 from spdnet.linalg import cholesky
 from spdnet.linalg.validate import require_symmetric
-from spdnet.manifolds.stiefel import is_stiefel, mark_stiefel
+from spdnet.manifolds.stiefel import StiefelParameter, is_stiefel
 
 
 class SPDLayer(torch.nn.Module):
@@ -64,13 +64,11 @@ class SPDLayer(torch.nn.Module):
 
     def _mark(self, names: list[str]) -> None:
         for name in names:
-            parameter = self._parameters[name]
-            if parameter is not None:
-                mark_stiefel(parameter)
+            _mark_stiefel(self._parameters[name])
 
     def __setattr__(self, name: str, value: Any) -> None:
         if hasattr(value, "full_tensor") and is_stiefel(self._parameters.get(name)):
-            mark_stiefel(value)
+            _mark_stiefel(value)
         super().__setattr__(name, value)
 
     def _apply(self, fn: Any, recurse: bool = True) -> Any:
@@ -83,3 +81,11 @@ class SPDLayer(torch.nn.Module):
         names = self._stiefel_names()
         super()._load_from_state_dict(*args, **kwargs)
         self._mark(names)
+
+
+def _mark_stiefel(p: Any) -> None:
+    """Mark a parameter that torch created in place of a Stiefel parameter."""
+    if type(p) is torch.nn.Parameter:
+        p.__class__ = StiefelParameter
+    elif hasattr(p, "full_tensor"):  # a DTensor, as created by fully_shard, has its own class
+        p.is_sharded_stiefel = True
