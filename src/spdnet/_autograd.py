@@ -69,7 +69,7 @@ def refuse_tracing() -> None:
 def refuse_format(who: str) -> NoReturn:
     """Raise an error that tells how to save a network instead."""
     raise NotImplementedError(
-        f"{who}: not available for spdnet, because TorchScript does not take its Python code and "
+        f"{who}: not available for spdnet, because TorchScript cannot compile its Python code and "
         "ONNX has no eigendecomposition; use torch.export.export and torch.export.save, whose "
         "program runs in torch without spdnet"
     )

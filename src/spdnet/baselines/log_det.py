@@ -1,9 +1,9 @@
 r"""Metric learning by projections in the log-determinant divergence.
 
-The divergence is :math:`D(A, B) = \mathrm{tr}(A B^{-1}) - \log\det(A B^{-1}) - n`. The distances of
-pairs of one class shall become smaller than a bound, and those of other pairs larger. Bregman's
-method projects onto one constraint at a time, with a correction for its earlier projections; slack
-variables allow for bounds that cannot all be met.
+The divergence is :math:`D(A, B) = \mathrm{tr}(A B^{-1}) - \log\det(A B^{-1}) - n`. The constraints
+are that distances within a class are below a bound, and others above one. Bregman's method projects
+onto one constraint at a time and corrects for its earlier projections; slack variables allow for
+bounds that cannot all be met.
 """
 
 import warnings

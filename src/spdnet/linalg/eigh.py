@@ -1,10 +1,10 @@
 """The batched symmetric eigensolver.
 
 The CPU uses LAPACK with threads over the batch, CUDA the batched solver of cuSOLVER, other devices
-the solver of torch. Where LAPACK fails on a matrix, slower QR iterations take over and a warning is
-logged; failures of cuSOLVER are NaN, at which training stops. All are behind one operator,
-``spdnet::eigh``, which is opaque to compilation and vmap. A program of torch.export calls
-``aten::linalg_eigh`` instead, so that it can be loaded without this package.
+the solver of torch. If LAPACK fails on a matrix, slower QR iterations are used and a warning is
+logged; if cuSOLVER fails, the eigenvalues are NaN. One operator, ``spdnet::eigh``, opaque to
+compilation and vmap, selects the solver. A program of torch.export calls ``aten::linalg_eigh``
+instead, so that it can be loaded without this package.
 """
 
 import logging

@@ -240,9 +240,8 @@ class _Gradient(Function):
 
     @staticmethod
     def jvp(ctx: Any, dX: Tensor | None, dY: Tensor | None, *_: Any) -> tuple[Tensor, Tensor]:
-        X, Y, *_rest = ctx.saved_tensors
-        E = torch.zeros_like(X) if dX is None else dX
-        F = torch.zeros_like(Y) if dY is None else dY
+        pairs = zip(ctx.saved_tensors[:2], (dX, dY), strict=True)
+        E, F = (torch.zeros_like(X) if D is None else D for X, D in pairs)
         return apply(_Curvature, _CompiledCurvature, *ctx.saved_tensors, ctx.g, E, F)
 
 
@@ -286,10 +285,8 @@ class _Curvature(Function):
     def jvp(ctx: Any, dX: Tensor | None, dY: Tensor | None, *rest: Any) -> tuple[Tensor, Tensor]:
         if dX is not None or dY is not None:
             _refuse_third()
-        X, Y, *_rest = ctx.saved_tensors
-        dE, dF = (
-            torch.zeros_like(Z) if D is None else D for Z, D in zip((X, Y), rest[-2:], strict=True)
-        )
+        pairs = zip(ctx.saved_tensors[:2], rest[-2:], strict=True)
+        dE, dF = (torch.zeros_like(X) if D is None else D for X, D in pairs)
         return apply(_Curvature, _CompiledCurvature, *ctx.saved_tensors, ctx.g, dE, dF)
 
 

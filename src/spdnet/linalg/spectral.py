@@ -136,9 +136,9 @@ class _Derivative(Function):
         f = f if p is None else f.bind(p)
         with without_autocast(X):
             if len(directions) < 2 and isinstance(f, Clamp) and clamped.is_faster(s):
-                return (
-                    clamped.first(s, U, f, *directions) if directions else clamped.value(X, s, U, f)
-                )
+                if directions:
+                    return clamped.first(s, U, f, *directions)
+                return clamped.value(X, s, U, f)
             kernel = (_value, _first, _second, _refuse_third)[len(directions)]
             return kernel(s, U, f, *directions)
 
@@ -207,9 +207,8 @@ def _second(s: Tensor, U: Tensor, f: ScalarFunction, G: Tensor, V: Tensor) -> Te
     # n^3 coefficients per matrix: process a few matrices at a time to bound memory
     n, shape, p = s.shape[-1], G.shape, f.parameter
     few = max(1, 2**22 // n**3)
-    pieces = [
-        x.reshape(-1, *x.shape[len(shape) - 2 :]).split(few) for x in (s.expand(shape[:-1]), G, V)
-    ]
+    stacks = (s.expand(shape[:-1]), G, V)
+    pieces = [x.reshape(-1, *x.shape[len(shape) - 2 :]).split(few) for x in stacks]
     functions = [f] * len(pieces[0])
     if p is not None:  # one per matrix
         every = p.reshape(p.shape + (1,) * (len(shape) - 2 - p.ndim)).expand(shape[:-2])

@@ -43,8 +43,8 @@ _TEXTS = {
     "not finite": "finite entries, but {place} contains NaN or infinity{count}; drop or repair it "
     "before this call",
     "zero": "{wanted} matrices, but {place} is zero{count}; drop it",
-    "too small": "matrices that the dtype can hold, but {place} is too small{count}; multiply all "
-    "by a number, or use float64",
+    "too small": "matrices that the dtype can hold, but {place} is too small{count}; rescale "
+    "all matrices, or use float64",
     "asymmetric": "symmetric matrices, but {place} is not symmetric (largest |X - X^T| / largest "
     "|X| {low:.3g}){count}; use spdnet.linalg.symmetrize({name}) if it should be",
     "indefinite": "{wanted} matrices, but {place} is not {wanted} (eigenvalues from {low:.3g} to "

@@ -46,9 +46,8 @@ class AffineInvariant(Metric):
         r"""Compute :math:`\mathrm{tr}(X^{-1} U X^{-1} V)`."""
         who = "affine_invariant.inner"
         L = cholesky(X, check=check, who=who)
-        U, V = (
-            whiten(L, require_tangent(who, T, name, X, check)) for T, name in ((U, "U"), (V, "V"))
-        )
+        U = whiten(L, require_tangent(who, U, "U", X, check))
+        V = whiten(L, require_tangent(who, V, "V", X, check))
         return (U * V).sum((-2, -1))
 
     @in_float64

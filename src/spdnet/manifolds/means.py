@@ -56,9 +56,9 @@ def fixed_point_mean(
 ) -> Tensor:
     """Apply ``step(M, w)`` until it changes each matrix by no more than ``tol`` of its size.
 
-    ``w`` has the shape ``(..., N, 1, 1)``. A converged matrix stays, however long others of the
-    batch take. The derivative is that of as many applications at the end, which converge to it as
-    fast as the mean itself did.
+    ``w`` has the shape ``(..., N, 1, 1)``. A converged mean stays unchanged while others of the
+    batch iterate. The derivative is that of equally many further steps, and converges as fast as
+    the mean.
     """
     w = normalized_weights(who, X, weights)[..., None, None]
     if check:

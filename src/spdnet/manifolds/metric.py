@@ -333,7 +333,7 @@ def register_metric(metric: _M) -> _M:
         )
     if METRICS.get(metric.name, metric) is not metric:
         raise ValueError(
-            f"register_metric: expected a new name, got {metric.name!r}, the name of "
+            f"register_metric: expected a new name, got {metric.name!r}, which is the name of "
             f"{METRICS[metric.name]!r}; give the metric another name"
         )
     METRICS[metric.name] = metric

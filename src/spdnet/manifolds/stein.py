@@ -56,9 +56,8 @@ class Stein(Metric):
         def step(M: Tensor, w: Tensor) -> Tensor:
             return _inverse((w * _inverse((X + M[..., None, :, :]) / 2)).sum(-3))
 
-        return fixed_point_mean(
-            "stein.mean", X, weights, step, tol=tol, max_iter=max_iter, check=check
-        )
+        who = "stein.mean"
+        return fixed_point_mean(who, X, weights, step, tol=tol, max_iter=max_iter, check=check)
 
     def _pairwise(self, X: Tensor, Y: Tensor | None, progress: Progress) -> Tensor:
         a = log_det(X)

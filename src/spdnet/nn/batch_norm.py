@@ -179,9 +179,8 @@ class SPDBatchNorm(NormalizationLayer):
         shape = (n, n) if variance == "entrywise" else ()
         self.register_buffer("running_mean", torch.zeros(n, n, **where))
         self.register_buffer("running_var", torch.ones(shape, **where) if variance else None)
-        self.register_buffer(
-            "num_batches_tracked", torch.zeros((), device=device, dtype=torch.long)
-        )
+        count = torch.zeros((), device=device, dtype=torch.long)
+        self.register_buffer("num_batches_tracked", count)
         for name, size, wanted in (("bias", (n, n), affine), ("scale", shape, affine and variance)):
             parameter = torch.nn.Parameter(torch.empty(size, **where)) if wanted else None
             self.register_parameter(name, parameter)

@@ -124,9 +124,8 @@ class SPDDomainBatchNorm(NormalizationLayer):
             var = torch.ones(n_domains, **where) if variance else None
             self.register_buffer(f"{name}_mean", torch.zeros(n_domains, n, n, **where))
             self.register_buffer(f"{name}_var", var)
-        self.register_buffer(
-            "num_batches_tracked", torch.zeros(n_domains, device=device, dtype=torch.long)
-        )
+        counts = torch.zeros(n_domains, device=device, dtype=torch.long)
+        self.register_buffer("num_batches_tracked", counts)
         for name, size, wanted in (("scale", (), affine and variance), ("bias", (n, n), bias)):
             parameter = torch.nn.Parameter(torch.empty(size, **where)) if wanted else None
             self.register_parameter(name, parameter)

@@ -70,9 +70,8 @@ class ReEig(SPDLayer):
         self.share = require_threshold("ReEig", eps)  # None for an absolute threshold
         if self.share is not None:
             self.register_buffer("threshold", torch.zeros((), device=device, dtype=dtype))
-            self.register_buffer(
-                "num_batches_tracked", torch.zeros((), device=device, dtype=torch.long)
-            )
+            count = torch.zeros((), device=device, dtype=torch.long)
+            self.register_buffer("num_batches_tracked", count)
 
     @property
     def lower_bound(self) -> float | None:

@@ -44,7 +44,7 @@ class SPDLayer(torch.nn.Module):
         like: Tensor | None = None,
         positive: bool = False,
     ) -> bool:
-        """Check the shape and dtype and, if wanted, the values; return whether it is wanted."""
+        """Validate shape and dtype and, if checks are on, the values; return whether they are."""
         who = type(self).__name__
         require_square(who, X, n=n)
         if like is not None:

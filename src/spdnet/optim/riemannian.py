@@ -54,7 +54,7 @@ class RiemannianOptimizer(torch.optim.Optimizer):
         if getattr(p, "_is_flat_param", False) or (is_stiefel(p) and p.ndim < 2):
             raise TypeError(
                 f"{who}: expected matrices as Stiefel parameters, got a part of a flattened "
-                "parameter, as FullyShardedDataParallel makes it; use "
+                "parameter, as created by FullyShardedDataParallel; use "
                 "torch.distributed.fsdp.fully_shard or DistributedDataParallel instead"
             )
 
@@ -82,7 +82,7 @@ class RiemannianOptimizer(torch.optim.Optimizer):
         return loss
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Load a state; settings that it lacks, as one of torch.optim, keep their values."""
+        """Load a state; settings missing in it, as in one of torch.optim, keep their values."""
         current = [dict(group) for group in self.param_groups]
         super().load_state_dict(state_dict)
         for group, before in zip(self.param_groups, current, strict=True):
