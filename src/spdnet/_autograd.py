@@ -75,6 +75,14 @@ def refuse_format(who: str) -> NoReturn:
     )
 
 
+def refuse_third_derivative(who: str) -> NoReturn:
+    """Raise an error for a derivative that is not implemented."""
+    raise NotImplementedError(
+        f"{who}: the third derivative is not available; the first and second are exact. Detach the "
+        "second derivative if you did not mean to differentiate it"
+    )
+
+
 def _is_onnx_export() -> bool:
     return torch.onnx.is_in_onnx_export()
 

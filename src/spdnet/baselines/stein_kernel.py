@@ -79,10 +79,6 @@ class SteinSVC(_SteinKernel):
         Parameter of the kernel; by default one over the median divergence of the training matrices.
     max_train, device, verbose : see :class:`NearestNeighbor`
 
-    Attributes
-    ----------
-    beta_ : float
-
     References
     ----------
     S. Sra, "Positive definite matrices and the S-divergence", Proc. Amer. Math. Soc., 2016.
@@ -152,10 +148,6 @@ class RSR(ScoresMixin, _SteinKernel):
     max_iter : int
         Maximum number of iterations of the lasso.
     max_train, device, verbose : see :class:`NearestNeighbor`
-
-    Attributes
-    ----------
-    beta_ : float
 
     References
     ----------

@@ -28,10 +28,10 @@ _LOG = logging.getLogger(__name__)
 def eigh(X: Tensor, *, accurate: bool = False, check: bool = True) -> tuple[Tensor, Tensor]:
     r"""Compute eigenvalues (ascending) and eigenvectors, :math:`X = U \mathrm{diag}(s) U^\top`.
 
-    Only the symmetric part of ``X`` is decomposed. Half precision is computed in float32, also
-    under autocast. The derivative is that of :func:`torch.linalg.eigh`: exact for ``s``, undefined
-    for ``U`` where eigenvalues coincide. For functions of a matrix use :func:`spectral_map`, whose
-    derivative is defined there as well.
+    Return ``s (..., n)`` and ``U (..., n, n)``. Only the symmetric part of ``X`` is decomposed,
+    half precision in float32. The derivative is that of :func:`torch.linalg.eigh`: exact for ``s``,
+    undefined for ``U`` where eigenvalues coincide. For functions of a matrix, use
+    :func:`spectral_map`, whose derivative is defined there as well.
 
     Parameters
     ----------
@@ -42,11 +42,6 @@ def eigh(X: Tensor, *, accurate: bool = False, check: bool = True) -> tuple[Tens
         times the *largest* eigenvalue in every eigenvalue, too much for a logarithm of small ones.
     check : bool
         Raise a ValueError unless ``X`` is finite and symmetric.
-
-    Returns
-    -------
-    s : Tensor, shape (..., n)
-    U : Tensor, shape (..., n, n)
 
     Examples
     --------

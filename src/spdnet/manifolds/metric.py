@@ -108,17 +108,10 @@ class Metric:
         progress: Progress | None = None,
         check: bool = True,
     ) -> Tensor:
-        """Compute the squared distances ``(N, M)`` between all points of two sets, in chunks.
+        """Compute the squared distances between all ``X (N, n, n)`` and ``Y (M, n, n)``, or ``X``.
 
-        Not differentiable for every metric; use :meth:`squared_distance` for derivatives.
-
-        Parameters
-        ----------
-        X : Tensor, shape (N, n, n)
-        Y : Tensor, shape (M, n, n), optional
-            Default: ``X``.
-        progress : callable, optional
-            Called with the number of finished rows and the total number of rows.
+        Not differentiable for every metric; use :meth:`squared_distance` for derivatives. After
+        each row, ``progress`` is called with the numbers of finished rows and of all rows.
 
         Examples
         --------
@@ -148,12 +141,9 @@ class Metric:
     def mean(self, X: Tensor, weights: Tensor | None = None, *, check: bool = True) -> Tensor:
         r"""Compute the weighted Frechet mean :math:`\arg\min_M \sum_i w_i \, d(M, X_i)^2`.
 
-        Parameters
-        ----------
-        X : Tensor, shape (..., N, n, n)
-        weights : Tensor, shape (..., N), optional
-            Nonnegative, scaled to sum 1; equal by default. Leading dimensions broadcast: weights
-            ``(K, N)`` of matrices ``(N, n, n)`` give ``K`` means.
+        The mean of ``X (..., N, n, n)`` with nonnegative ``weights (..., N)``, scaled to sum 1;
+        equal by default. Leading dimensions broadcast: weights ``(K, N)`` of matrices ``(N, n, n)``
+        give ``K`` means.
 
         Examples
         --------
