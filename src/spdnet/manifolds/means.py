@@ -64,17 +64,16 @@ def fixed_point_mean(
     if check:
         cholesky(X.detach(), who=who)
     differentiated = is_differentiated(X) or is_differentiated(w)
-    start = (w * X).sum(-3).detach()
-    if not is_concrete(start) or start.numel() == 0:
+    M = (w * X).sum(-3).detach()
+    if not is_concrete(M) or M.numel() == 0:
+        iterations = min(max_iter, _BLIND_ITERATIONS)
         with torch.no_grad():
-            M = start
-            for _ in range(min(max_iter, _BLIND_ITERATIONS)):
+            for _ in range(iterations):
                 M = step(M, w)
-        for _ in range(min(max_iter, _BLIND_ITERATIONS) if differentiated else 0):
+        for _ in range(iterations if differentiated else 0):
             M = step(M, w)
         return M
     with torch.no_grad():
-        M = start
         moving = torch.ones_like(M[..., :1, :1], dtype=torch.bool)
         steps = torch.zeros_like(moving, dtype=torch.long)
         for _ in range(max_iter):

@@ -38,11 +38,9 @@ class NormalizationLayer(SPDLayer):
         if karcher_steps is not None:
             require_count(who, "karcher_steps", karcher_steps)
         require_number(who, "eps", eps, at_least=0)
-        self.n = n
         self.metric = get_metric(metric, "normalization", who=who)
         require_power(who, self.metric, power)
-        self.power = float(power)
-        self.eps = eps
+        self.n, self.power, self.eps = n, float(power), eps
         self._normalization = self.metric.normalization(
             power=self.power, root=root, karcher_steps=karcher_steps
         )

@@ -41,8 +41,8 @@ class BiMap(SPDLayer):
         Initialize uniformly on the Stiefel manifold, or, as in the code of the authors, with the
         leading left singular vectors of ``A A^T`` for a square ``A`` of uniform random numbers.
     check : bool
-        Raise an error if the input is not finite and symmetric (for layers defined on SPD matrices
-        only: not positive definite).
+        Raise an error unless the input is finite, symmetric and, for layers that are defined on SPD
+        matrices only, positive definite.
     device, dtype : optional
         Device and dtype of the parameters and buffers.
 
@@ -79,8 +79,7 @@ class BiMap(SPDLayer):
         require_choice("BiMap", "init", init, INITS)
         channels = _channels(in_channels, out_channels)
         self.in_features, self.out_features = in_features, out_features
-        self.in_channels, self.out_channels = in_channels, out_channels
-        self.init = init
+        self.in_channels, self.out_channels, self.init = in_channels, out_channels, init
         self.weight = StiefelParameter(
             torch.empty(*channels, in_features, out_features, device=device, dtype=dtype)
         )

@@ -115,9 +115,8 @@ class SPDDomainBatchNorm(NormalizationLayer):
                 f"{WHO}: expected metric='affine_invariant' and karcher_steps with "
                 f"dispersion='tangent', got {self.metric.name!r} and {karcher_steps}"
             )
-        self.variance = variance
         self.final_momentum = self.momentum = momentum
-        self.eval_momentum = eval_momentum
+        self.eval_momentum, self.variance = eval_momentum, variance
         self.dispersion, self.start = dispersion, start
         where: dict[str, Any] = {"device": device, "dtype": dtype}
         for name in ("running", "eval"):

@@ -65,8 +65,7 @@ class ReEig(SPDLayer):
     ) -> None:
         super().__init__(check=check)
         require_number("ReEig", "momentum", momentum, above=0, at_most=1)
-        self.eps = eps
-        self.momentum = momentum
+        self.eps, self.momentum = eps, momentum
         self.share = require_threshold("ReEig", eps)  # None for an absolute threshold
         if self.share is not None:
             self.register_buffer("threshold", torch.zeros((), device=device, dtype=dtype))

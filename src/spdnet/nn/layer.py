@@ -1,5 +1,7 @@
 """Base class of the layers on SPD matrices."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import torch
@@ -59,10 +61,10 @@ class SPDLayer(torch.nn.Module):
     def __prepare_scriptable__(self) -> NoReturn:
         refuse_format("torch.jit.script")
 
-    def _stiefel_names(self) -> list[str]:
-        return [n for n, p in self._parameters.items() if is_stiefel(p)]
-
-    def _mark(self, names: list[str]) -> None:
+    @contextmanager
+    def _stiefel_kept(self) -> Iterator[None]:
+        names = [n for n, p in self._parameters.items() if is_stiefel(p)]
+        yield
         for name in names:
             _mark_stiefel(self._parameters[name])
 
@@ -72,15 +74,12 @@ class SPDLayer(torch.nn.Module):
         super().__setattr__(name, value)
 
     def _apply(self, fn: Any, recurse: bool = True) -> Any:
-        names = self._stiefel_names()
-        super()._apply(fn, recurse)
-        self._mark(names)
-        return self
+        with self._stiefel_kept():
+            return super()._apply(fn, recurse)
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        names = self._stiefel_names()
-        super()._load_from_state_dict(*args, **kwargs)
-        self._mark(names)
+        with self._stiefel_kept():
+            super()._load_from_state_dict(*args, **kwargs)
 
 
 def _mark_stiefel(p: Any) -> None:
