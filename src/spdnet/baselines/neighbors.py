@@ -125,7 +125,7 @@ class MinimumDistanceToMean(TransformerMixin, SPDClassifier):  # type: ignore[mi
 
     def _fit(self, X: Tensor, codes: IntArray) -> None:
         self.metric_ = get_metric(self.metric)
-        parts = [X[torch.from_numpy(codes == c)] for c in range(len(self.classes_))]
+        parts = (X[torch.from_numpy(codes == c)] for c in range(len(self.classes_)))
         means = [self.metric_.mean(part, check=False) for part in parts]
         self.means_ = torch.stack(means).numpy()
 

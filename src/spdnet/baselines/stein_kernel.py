@@ -120,8 +120,8 @@ class SteinSVC(_SteinKernel):
 
     def decision_function(self, X: ArrayLike) -> NDArray[Any]:
         """Compute the scores of the support vector machine."""
-        matrices = self._validate_fitted(X)
-        return self.machine_.decision_function(self._projected_kernel(matrices))
+        K = self._projected_kernel(self._validate_fitted(X))
+        return self.machine_.decision_function(K)
 
     def _predict(self, X: Tensor) -> IntArray:
         return self.machine_.predict(self._projected_kernel(X))

@@ -1,14 +1,12 @@
-"""Validation of symmetric positive definite (SPD) matrices, and the reasons if they are not.
+"""Validation of symmetric positive definite (SPD) matrices.
 
-Layers, estimators and file readers share these definitions and messages. They differ in what they
-require and in the action: raise an error for the first fault, list the faults, drop or repair.
-
-The rounding unit is that of the dtype in which the numbers were given. Half of its digits may be
-lost before a matrix counts as asymmetric or indefinite:
+Layers, estimators and file readers share these definitions and messages. The rounding unit is that
+of the dtype in which the numbers were given. Half of its digits may be lost before a matrix counts
+as asymmetric or indefinite:
 
 * asymmetric: an entry of ``|X - X^T|`` above ``sqrt(unit)`` times the largest entry, and above
-  ``sqrt(unit)``, for float64 that of float32, times the root of the two diagonal entries. float64
-  does not reveal the precision in which its numbers were computed; input that is not meant to be
+  ``sqrt(unit)``, at least that of float32, times the geometric mean of the two diagonal entries.
+  The numbers may have been computed in lower precision than float64; input that is not meant to be
   symmetric (a triangle, a wrong axis) is far above this.
 * indefinite: an eigenvalue below ``-sqrt(unit)`` times the largest entry.
 * singular: the smallest eigenvalue is at most :func:`singular_ratio` times the largest.

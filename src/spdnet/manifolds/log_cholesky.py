@@ -35,8 +35,8 @@ class LogCholesky(FlatMetric):
         self, X: Tensor, *, check: bool = True, who: str | None = None, name: str = "X"
     ) -> Tensor:
         r"""Compute :math:`\lfloor L \rfloor + \log \mathrm{diag}(L)` for :math:`X = LL^\top`."""
-        L = cholesky(X, check=check, who=who or "log_cholesky.coordinates", name=name)
-        return _to_coordinates(L)
+        who = who or "log_cholesky.coordinates"
+        return _to_coordinates(cholesky(X, check=check, who=who, name=name))
 
     @in_float64
     def from_coordinates(self, C: Tensor) -> Tensor:

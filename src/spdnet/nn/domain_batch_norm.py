@@ -189,16 +189,11 @@ class SPDDomainBatchNorm(NormalizationLayer):
     def add_domain(self) -> int:
         """Add a domain and return its index."""
         origin = self._normalization.origin(self.running_mean[0])
-        for name, value in (("mean", origin), ("var", torch.ones_like(origin[0, 0]))):
-            for kind in ("running", "eval"):
-                self._append(f"{kind}_{name}", value)
-        self._append("num_batches_tracked", torch.zeros_like(self.num_batches_tracked[0]))
-        return self.n_domains - 1
-
-    def _append(self, name: str, value: Tensor) -> None:
-        buffer = getattr(self, name)
-        if buffer is not None:
+        for name, buffer in list(self.named_buffers(recurse=False)):
+            value = torch.full_like(buffer[0], int(name.endswith("_var")))
+            value = origin if name.endswith("_mean") else value
             setattr(self, name, torch.cat([buffer, value[None]]))
+        return self.n_domains - 1
 
     def forward(self, X: Tensor, domain: Tensor | None = None, check: bool | None = None) -> Tensor:
         """Map ``(..., n, n)`` to ``(..., n, n)``, given the domain of each matrix.
