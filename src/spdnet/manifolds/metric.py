@@ -108,10 +108,10 @@ class Metric:
         progress: Progress | None = None,
         check: bool = True,
     ) -> Tensor:
-        """Compute the squared distances between all ``X (N, n, n)`` and ``Y (M, n, n)``, or ``X``.
+        """Compute the squared distances ``(N, M)`` between all ``X (N, n, n)`` and ``Y (M, n, n)``.
 
-        Not differentiable for every metric; use :meth:`squared_distance` for derivatives. After
-        each row, ``progress`` is called with the numbers of finished rows and of all rows.
+        ``Y`` is ``X`` by default. Not differentiable for every metric; use :meth:`squared_distance`
+        for derivatives. ``progress`` is called with the number of finished rows and their total.
 
         Examples
         --------
@@ -250,7 +250,7 @@ class Metric:
     ) -> Tensor:
         """Compute the logits ``(..., n_classes)`` of :class:`spdnet.nn.SPDMLR`.
 
-        ``S`` and ``A (n_classes, n, n)`` are the matrix logarithms of the points, and the normals.
+        ``S (n_classes, n, n)`` are the matrix logarithms of the points, ``A`` the normals.
 
         Examples
         --------
@@ -340,7 +340,8 @@ def get_metric(
 ) -> Metric:
     """Return the metric with a name, or the metric itself, if it has the method ``verb``.
 
-    Errors name the caller ``who``, the argument ``name``, and ``extra`` names that it accepts.
+    Errors name the caller ``who`` and the argument ``name``, and list the names in ``extra``, which
+    the caller accepts as well.
 
     Examples
     --------
