@@ -57,7 +57,7 @@ class WrongSecond(ScalarFunction):
         ("indefinite", "positive eigenvalues"),
         ("asymmetric", "exactly symmetric"),
         ("nan", "finite"),
-        ("mates", "depends on its batch-mates|not close"),
+        ("mates", "depends on the others of its batch|not close"),
         ("shape", "not match|empty batch"),
         ("first", "first derivative"),
         ("second", "second derivative"),

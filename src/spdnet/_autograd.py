@@ -69,9 +69,17 @@ def refuse_tracing() -> None:
 def refuse_format(who: str) -> NoReturn:
     """Raise an error that tells how to save a network instead."""
     raise NotImplementedError(
-        f"{who}: not available for spdnet, because TorchScript does not take its Python code and "
+        f"{who}: not available for spdnet, because TorchScript cannot compile its Python code and "
         "ONNX has no eigendecomposition; use torch.export.export and torch.export.save, whose "
         "program runs in torch without spdnet"
+    )
+
+
+def refuse_third_derivative(who: str) -> NoReturn:
+    """Raise an error for a derivative that is not implemented."""
+    raise NotImplementedError(
+        f"{who}: the third derivative is not available; the first and second are exact. Detach the "
+        "second derivative if you did not mean to differentiate it"
     )
 
 

@@ -10,14 +10,7 @@ from spdnet._checks import require_number
 
 
 class Roc(NamedTuple):
-    """Receiver operating characteristic: false acceptance and verification rates, not decreasing.
-
-    Examples
-    --------
-    >>> from spdnet.metrics import roc
-    >>> roc([0.9, 0.1], [True, False]).far.tolist()
-    [0.0, 0.0, 1.0]
-    """
+    """Receiver operating characteristic: nondecreasing false acceptance and verification rates."""
 
     far: NDArray[numpy.float64]
     rate: NDArray[numpy.float64]
@@ -27,12 +20,6 @@ class Spread(NamedTuple):
     r"""Mean :math:`\bar x` and standard deviation :math:`\sqrt{\sum_i (x_i - \bar x)^2 / (n - 1)}`.
 
     The standard deviation of a single value is NaN.
-
-    Examples
-    --------
-    >>> from spdnet.metrics import spread
-    >>> spread([97.0, 99.0]).mean
-    98.0
     """
 
     mean: float

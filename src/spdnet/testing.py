@@ -1,16 +1,8 @@
-"""Test kit: the laws that every layer and manifold satisfies, also for your own.
-
->>> import torch
->>> from spdnet.nn import ReEig
->>> from spdnet.testing import check_layer
->>> X = torch.diag(torch.tensor([3.0, 2.0, 0.1], dtype=torch.float64)).repeat(2, 1, 1)
->>> check_layer(ReEig(eps=0.5), X)
-"""
+"""Assertions for tests of layers and metrics, including your own."""
 
 import copy
 import io
 import pickle
-from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -23,14 +15,7 @@ from spdnet.manifolds.stiefel import StiefelParameter
 
 
 def assert_symmetric(X: Tensor) -> None:
-    """Assert that every matrix of ``(..., n, n)`` is finite and exactly symmetric.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from spdnet.testing import assert_symmetric
-    >>> assert_symmetric(torch.eye(3))
-    """
+    """Assert that every matrix of ``(..., n, n)`` is finite and exactly symmetric."""
     if not X.isfinite().all():
         raise AssertionError("expected finite matrices, got NaN or infinity")
     if not torch.equal(X, X.mT):
@@ -59,13 +44,7 @@ def assert_on_stiefel(W: Tensor, *, tol: float | None = None) -> None:
     r"""Assert that the columns of every matrix ``(..., n, k)`` are orthonormal.
 
     :math:`\lVert W^\top W - I \rVert` is at most ``tol``, by default 1e-12 for float64 and 1e-5 for
-    float32.
-
-    Examples
-    --------
-    >>> from spdnet.manifolds import stiefel
-    >>> from spdnet.testing import assert_on_stiefel
-    >>> assert_on_stiefel(stiefel.random_point(5, 3))
+    other dtypes.
     """
     tol = _default_tolerance(W.dtype) if tol is None else tol
     A = W.detach().double()
@@ -75,16 +54,7 @@ def assert_on_stiefel(W: Tensor, *, tol: float | None = None) -> None:
 
 
 def assert_tangent(W: Tensor, V: Tensor, *, tol: float = 1e-12) -> None:
-    r"""Assert that ``V`` is tangent at ``W``: :math:`W^\top V` is skew-symmetric.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from spdnet.manifolds import stiefel
-    >>> from spdnet.testing import assert_tangent
-    >>> W = stiefel.random_point(5, 3, dtype=torch.float64)
-    >>> assert_tangent(W, stiefel.project_tangent(W, torch.ones(5, 3, dtype=torch.float64)))
-    """
+    r"""Assert that ``V`` is tangent at ``W``: :math:`W^\top V` is skew-symmetric."""
     error = (W.mT @ V + V.mT @ W).detach().abs().max()
     if not error <= tol * max(1.0, V.detach().abs().max().item()):
         raise AssertionError(f"expected W^T V skew-symmetric, got a symmetric part of {error:g}")
@@ -93,12 +63,12 @@ def assert_tangent(W: Tensor, V: Tensor, *, tol: float = 1e-12) -> None:
 def check_layer(
     layer: nn.Module, X: Tensor, *, spd: bool = True, second: bool = True, gradients: bool = True
 ) -> None:
-    """Check the laws of a layer on SPD matrices; raise an AssertionError for the first that fails.
+    """Check a layer on SPD matrices; raise an AssertionError for the first property that fails.
 
-    The output of SPD matrices is SPD; any leading shape works; matrices of a batch do not influence
-    each other, to the last bit; first and second derivatives are right in reverse and forward mode;
-    vmap works; ``deepcopy``, pickling and a ``state_dict`` round trip preserve the layer; Stiefel
-    parameters are on the manifold.
+    The output of SPD matrices is SPD; any leading shape works; the result for a matrix does not
+    depend on its batch, to the last bit; first and second derivatives are correct in reverse and
+    forward mode; vmap works; ``deepcopy``, pickling and a ``state_dict`` round trip preserve the
+    layer; Stiefel parameters are on the manifold.
 
     Parameters
     ----------
@@ -108,9 +78,9 @@ def check_layer(
         Float64, at least one matrix, where the layer is differentiable; with ``C`` matrices per
         sample if the layer expects them.
     spd : bool
-        Whether the output is SPD; otherwise it only has to be finite.
+        Check that the output is SPD.
     second, gradients : bool
-        Whether to check second derivatives, and derivatives at all.
+        Check second derivatives, and derivatives at all.
 
     Examples
     --------
@@ -138,16 +108,14 @@ def check_layer(
 
 
 def check_manifold(manifold: Metric, X: Tensor, Y: Tensor, V: Tensor) -> None:
-    """Check the laws of a metric of SPD matrices; raise an AssertionError for the first that fails.
+    """Check a metric of SPD matrices; raise an AssertionError for the first property that fails.
 
     Parameters
     ----------
     manifold : Metric
         With ``inner``, ``geodesic``, ``exp`` and ``log``; ``transport`` is checked if available.
-    X, Y : Tensor, shape (B, n, n)
-        Points, float64.
-    V : Tensor, shape (B, n, n)
-        Tangent vectors at ``X``.
+    X, Y, V : Tensor, shape (B, n, n)
+        Points, and tangent vectors at ``X``, in float64.
 
     Examples
     --------
@@ -205,7 +173,7 @@ def _check_batch_independence(layer: nn.Module, X: Tensor) -> None:
         mates[i] = X[i]
         other_out, other_grad = _output_and_gradient(layer, mates)
         if not (torch.equal(out[i], other_out[i]) and torch.equal(grad[i], other_grad[i])):
-            raise AssertionError(f"the result for matrix {i} depends on its batch-mates")
+            raise AssertionError(f"the result for matrix {i} depends on the others of its batch")
 
 
 def _output_and_gradient(layer: nn.Module, X: Tensor) -> tuple[Tensor, Tensor]:
@@ -241,15 +209,10 @@ def _check_copies(layer: nn.Module, X: Tensor, Y: Tensor) -> None:
     torch.save(layer.state_dict(), file)
     file.seek(0)
     loaded.load_state_dict(torch.load(file, weights_only=True))
-    copies: dict[str, Callable[[], nn.Module]] = {
-        "deepcopy": lambda: copy.deepcopy(layer),
-        "pickle": lambda: pickle.loads(pickle.dumps(layer)),
-        "state_dict": lambda: loaded,
-    }
-    for name, make in copies.items():
-        twin = make()
+    copies = {"deepcopy": copy.deepcopy(layer), "pickle": pickle.loads(pickle.dumps(layer))}
+    for name, twin in {**copies, "state_dict": loaded}.items():
         if not torch.equal(twin(X), Y):
-            raise AssertionError(f"another output after {name}")
+            raise AssertionError(f"the output changed after {name}")
         for p, q in zip(layer.parameters(), twin.parameters(), strict=True):
             if type(p) is not type(q):
                 raise AssertionError(f"{type(p).__name__} became {type(q).__name__} by {name}")

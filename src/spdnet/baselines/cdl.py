@@ -143,11 +143,9 @@ def _discriminant(
 def _partial_least_squares(
     F: NDArray[Any], Y: NDArray[Any], n: int
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    r"""Compute the weights ``(p, n)`` of centered ``F`` and the loadings ``(n, classes)`` of ``Y``.
-
-    The direction of each component is the leading left singular vector of :math:`F^\top Y`.
-    Power iterations (NIPALS) converge slowly if singular values are close.
-    """
+    """Compute weights ``(p, n)`` of centered ``F`` and loadings ``(n, classes)`` of ``Y``."""
+    # each direction is the leading left singular vector of F^T Y; power iterations (NIPALS) would
+    # converge slowly if singular values are close
     directions, features, loadings = [], [], []
     first = 0.0
     for _ in range(n):
@@ -177,8 +175,7 @@ def _choose_reg(F: NDArray[Any], codes: IntArray, n: int) -> float:
         )
     folds = min(3, int(numpy.bincount(codes).min()))
     hits = numpy.zeros(len(GRID))
-    parts = StratifiedKFold(folds, shuffle=True, random_state=0).split(F, codes)
-    for train, test in parts:
+    for train, test in StratifiedKFold(folds, shuffle=True, random_state=0).split(F, codes):
         for i, reg in enumerate(GRID):
             W, _ = _discriminant(F[train], codes[train], reg, n)
             D = euclidean(torch.from_numpy(F[test] @ W), torch.from_numpy(F[train] @ W))

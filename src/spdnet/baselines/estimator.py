@@ -98,10 +98,9 @@ class ScoresMixin:
 
 def subsample(codes: IntArray, max_train: int | None, seed: int = 0) -> IntArray:
     """Draw at most ``max_train`` indices, stratified, with at least one per class; None: all."""
-    if max_train is None:
-        return numpy.arange(len(codes))
-    require_count("subsample", "max_train", max_train)
-    if len(codes) <= max_train:
+    if max_train is not None:
+        require_count("subsample", "max_train", max_train)
+    if max_train is None or len(codes) <= max_train:
         return numpy.arange(len(codes))
     rng = numpy.random.default_rng(seed)
     exact = numpy.bincount(codes) * max_train / len(codes)

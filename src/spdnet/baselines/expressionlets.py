@@ -23,8 +23,8 @@ class ExpressionletClassifier(TransformerMixin, SetClassifier):  # type: ignore[
 
     Fits a Gaussian mixture to the local features of all samples. A sample is described by the
     logarithms of the covariances of its features, one per component of the mixture, weighted by the
-    posterior probabilities. Classifies by linear discriminant analysis with shrinkage, in the span
-    of the samples. The original method extracts dense spatio-temporal features from videos.
+    posterior probabilities, and classified by linear discriminant analysis with shrinkage. The
+    original method extracts dense spatio-temporal features from videos.
 
     Parameters
     ----------

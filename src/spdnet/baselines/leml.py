@@ -41,7 +41,7 @@ class LEML(TransformerMixin, SPDClassifier):  # type: ignore[misc]
     n_components : int, optional
         Size of the matrices of ``transform``; by default the size of the input.
     tol, max_sweeps : float and int
-        Relative change of the multipliers in a sweep at which to stop, and maximum of sweeps.
+        Relative change of the multipliers at which to stop, and maximum number of sweeps.
     random_state : int, RandomState or None
         Seed of the pairs.
     max_train, verbose : see :class:`NearestNeighbor`

@@ -1,9 +1,9 @@
 r"""Metric learning by projections in the log-determinant divergence.
 
-The divergence is :math:`D(A, B) = \mathrm{tr}(A B^{-1}) - \log\det(A B^{-1}) - n`. The distances of
-pairs of one class shall become smaller than a bound, and those of other pairs larger. Bregman's
-method projects onto one constraint at a time, with a correction for its earlier projections; slack
-variables allow for bounds that cannot all be met.
+The divergence is :math:`D(A, B) = \mathrm{tr}(A B^{-1}) - \log\det(A B^{-1}) - n`. The constraints
+are that distances within a class are below a bound, and others above one. Bregman's method projects
+onto one constraint at a time and corrects for its earlier projections; slack variables allow for
+bounds that cannot all be met.
 """
 
 import warnings
@@ -33,10 +33,9 @@ def require_settings(model: Any, *also: str) -> None:
 
 
 def draw_pairs(codes: IntArray, n_pairs: int | None, seed: int) -> tuple[IntArray, IntArray]:
-    """Draw pairs ``(P, 2)`` of indices, and return 1 for pairs of one class, -1 for others.
+    """Draw pairs ``(P, 2)`` of indices, half of one class (sign 1), half of two (sign -1).
 
-    Half of the pairs are of one class. They are drawn from all such pairs without listing them. By
-    default ``40 C (C - 1)`` pairs for ``C`` classes, at most 2000.
+    Pairs are drawn without listing all of them; see :class:`spdnet.baselines.LEML` for the default.
     """
     n_classes = int(codes.max()) + 1
     wanted = min(40 * n_classes * (n_classes - 1), 2000) if n_pairs is None else n_pairs
@@ -79,18 +78,9 @@ def cyclic_projections(
 ) -> int:
     """Sweep over all constraints until their multipliers converge; return the number of sweeps.
 
-    Parameters
-    ----------
-    model : LEML or HERML
-        With ``spread``, ``tol``, ``max_sweeps`` and ``verbose``.
-    step : callable
-        Projects onto a constraint, given its index, bound and multiplier; returns the new bound and
-        multiplier.
-    distances : array, shape (P,)
-        Squared distances of the pairs. The bounds are ``spread`` standard deviations below (one
-        class) or above (other pairs) their mean.
-    sign : array, shape (P,)
-        1 for pairs of one class, -1 for others.
+    ``step`` projects onto a constraint: it maps its index, bound and multiplier to the new bound
+    and multiplier. The bounds are ``model.spread`` standard deviations below (``sign`` 1, one
+    class) or above (``sign`` -1) the mean of the squared ``distances`` of the pairs.
     """
     if len(sign) == 0:
         return 0

@@ -104,14 +104,12 @@ class LogEuclideanClassifier(SPDClassifier):
 
     def decision_function(self, X: ArrayLike) -> NDArray[Any]:
         """Return the scores of the scikit-learn classifier."""
-        matrices = self._validate_fitted(X)
-        return self.classifier_.decision_function(self._features(matrices))
+        return self.classifier_.decision_function(self._features(self._validate_fitted(X)))
 
     @available_if(_has_probabilities)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: ArrayLike) -> NDArray[Any]:
         """Compute probabilities ``(N, n_classes)``, for ``logistic`` and ``lda``."""
-        matrices = self._validate_fitted(X)
-        return self.classifier_.predict_proba(self._features(matrices))
+        return self.classifier_.predict_proba(self._features(self._validate_fitted(X)))
 
     def _features(self, X: Tensor) -> NDArray[Any]:
         features = self.scaler_.transform(log_euclidean.vectors(X).numpy())

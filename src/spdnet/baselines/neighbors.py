@@ -34,9 +34,8 @@ def vote(D: Tensor, codes: IntArray, k: int = 1) -> IntArray:
 class NearestNeighbor(SPDClassifier):
     """Nearest-neighbor classifier.
 
-    Prediction computes the distance to each of N training matrices: n^2 operations for a flat
-    metric such as the log-Euclidean one, n^3 / 3 for Stein's, about 10 n^3 for the affine-invariant
-    one.
+    Prediction computes the distance to each training matrix: n^2 operations for a flat metric such
+    as ``log_euclidean``, n^3 / 3 for ``stein``, about 10 n^3 for ``affine_invariant``.
 
     Parameters
     ----------
@@ -104,7 +103,7 @@ class MinimumDistanceToMean(TransformerMixin, SPDClassifier):  # type: ignore[mi
     Parameters
     ----------
     metric : str or Metric
-        Metric of the means and the distances, any of :data:`spdnet.manifolds.METRICS`.
+        Any of :data:`spdnet.manifolds.METRICS`, for the means and the distances.
 
     Attributes
     ----------
@@ -126,7 +125,7 @@ class MinimumDistanceToMean(TransformerMixin, SPDClassifier):  # type: ignore[mi
 
     def _fit(self, X: Tensor, codes: IntArray) -> None:
         self.metric_ = get_metric(self.metric)
-        parts = [X[torch.from_numpy(codes == c)] for c in range(len(self.classes_))]
+        parts = (X[torch.from_numpy(codes == c)] for c in range(len(self.classes_)))
         means = [self.metric_.mean(part, check=False) for part in parts]
         self.means_ = torch.stack(means).numpy()
 

@@ -206,19 +206,10 @@ class SPDML(TransformerMixin, SPDClassifier):  # type: ignore[misc]
                 self.costs_.append(float(intermediate_result.fun))
                 progress(len(self.costs_) - 1, self.max_iter)
 
+            limits = {"maxiter": self.max_iter, "maxfun": 20 * self.max_iter, "maxcor": 20}
+            options = {"ftol": 0.0, "gtol": self.tol * float(numpy.abs(G).max()), **limits}
             found = minimize(
-                cost,
-                start,
-                jac=True,
-                method="L-BFGS-B",
-                callback=record,
-                options={
-                    "maxiter": self.max_iter,
-                    "maxfun": 20 * self.max_iter,
-                    "maxcor": 20,
-                    "ftol": 0.0,
-                    "gtol": self.tol * float(numpy.abs(G).max()),
-                },
+                cost, start, jac=True, method="L-BFGS-B", callback=record, options=options
             )
         self.n_iter_ = int(found.nit)
         if not found.success:

@@ -79,10 +79,6 @@ class SteinSVC(_SteinKernel):
         Parameter of the kernel; by default one over the median divergence of the training matrices.
     max_train, device, verbose : see :class:`NearestNeighbor`
 
-    Attributes
-    ----------
-    beta_ : float
-
     References
     ----------
     S. Sra, "Positive definite matrices and the S-divergence", Proc. Amer. Math. Soc., 2016.
@@ -123,9 +119,9 @@ class SteinSVC(_SteinKernel):
         return K if self.projection_ is None else K @ self.projection_
 
     def decision_function(self, X: ArrayLike) -> NDArray[Any]:
-        """See :meth:`sklearn.svm.SVC.decision_function`."""
-        matrices = self._validate_fitted(X)
-        return self.machine_.decision_function(self._projected_kernel(matrices))
+        """Compute the scores of the support vector machine."""
+        K = self._projected_kernel(self._validate_fitted(X))
+        return self.machine_.decision_function(K)
 
     def _predict(self, X: Tensor) -> IntArray:
         return self.machine_.predict(self._projected_kernel(X))
@@ -146,17 +142,12 @@ class RSR(ScoresMixin, _SteinKernel):
     alpha : float
         Weight of the penalty.
     beta : float or "scale"
-        Parameter of the kernel; by default one over the median divergence of the training matrices.
-        If it is too large, all codes are zero.
+        As in :class:`SteinSVC`. If it is too large, all codes are zero.
     normalize : {"columns"}, optional
         Divide the columns of the kernel matrices by their norms, as the code of the authors does.
     max_iter : int
         Maximum number of iterations of the lasso.
     max_train, device, verbose : see :class:`NearestNeighbor`
-
-    Attributes
-    ----------
-    beta_ : float
 
     References
     ----------

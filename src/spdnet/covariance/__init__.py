@@ -3,12 +3,6 @@
 Observations are columns: signals are ``(..., channels, time)``, features of a video
 ``(..., features, frames)``. Every function accepts a tensor or an array with any leading shape and
 returns the same type and floating dtype; integers and long doubles become float64.
-
->>> import numpy
->>> from spdnet import covariance
->>> signals = numpy.random.default_rng(0).normal(size=(10, 4, 200))
->>> covariance.estimate(signals, "ledoit_wolf").shape
-(10, 4, 4)
 """
 
 from spdnet.covariance.descriptors import (

@@ -45,7 +45,7 @@ def _to_tensor(who: str, name: str, X: Any) -> Tensor:
         stack = "torch.stack" if isinstance(X[0], Tensor) else "numpy.stack"
         raise ValueError(
             f"{who}: expected {name} as one array, got a sequence of {len(X)} items of unequal "
-            f"shapes {some}; take them one by one, and join results of one shape: "
+            f"shapes {some}; process them one by one and stack results of one shape: "
             f"{stack}([spdnet.covariance.{who}(x) for x in {name}])"
         ) from None
     if numpy.iscomplexobj(A):

@@ -19,7 +19,7 @@ def gaussian_embedding(
     scale_det: bool = False,
     weight: float = 1.0,
 ) -> Tensor:
-    r"""Embed the mean and covariance of a Gaussian in one SPD matrix.
+    r"""Embed the mean and covariance of a Gaussian in one SPD matrix ``(..., n + 1, n + 1)``.
 
     .. math:: P = \begin{pmatrix} C + \beta^2 m m^\top & \beta m \\ \beta m^\top & 1 \end{pmatrix},
         \qquad \det P = \det C
@@ -34,10 +34,6 @@ def gaussian_embedding(
         logarithm by a multiple of the identity.
     weight : float
         The weight :math:`\beta` of the mean.
-
-    Returns
-    -------
-    Tensor or array, shape (..., n + 1, n + 1)
 
     References
     ----------
@@ -68,7 +64,7 @@ def gaussian_embedding(
 def joint_covariance(
     joints: Tensor, *, root: int | None = None, reg: float = 1e-3, mode: str = "trace"
 ) -> Tensor:
-    """Compute the covariance of the joint coordinates of a skeleton over the frames.
+    """Compute the covariance of the coordinates of all joints of a skeleton over the frames.
 
     Parameters
     ----------
@@ -78,10 +74,6 @@ def joint_covariance(
         kept, so that the size does not change. Default: absolute positions.
     reg, mode
         See :func:`regularize`.
-
-    Returns
-    -------
-    Tensor or array, shape (..., 3 * joints, 3 * joints)
 
     Examples
     --------

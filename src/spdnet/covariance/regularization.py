@@ -40,20 +40,17 @@ def regularize(C: Tensor, reg: float = 1e-3, mode: str = "mean") -> Tensor:
     """
     require_square("regularize", C, "C")
     require_choice("regularize", "mode", mode, REGULARIZERS)
-    require_number(
-        "regularize", "reg", reg, at_least=0, at_most=1 if mode == "shrinkage" else 1e300
-    )
+    most = 1 if mode == "shrinkage" else 1e300
+    require_number("regularize", "reg", reg, at_least=0, at_most=most)
     require_symmetric("regularize", C, "C")
-    size = {
-        "mean": lambda: trace(C) / C.shape[-1],
-        "trace": lambda: trace(C),
-        "absolute": lambda: torch.ones_like(trace(C)),
-    }
     if mode == "none":
         return C
+    size = trace(C)
     if mode == "shrinkage":
-        return shrink(C, torch.full_like(trace(C), reg))
-    return C + (reg * size[mode]())[..., None, None] * eye(C)
+        return shrink(C, torch.full_like(size, reg))
+    if mode != "trace":
+        size = size / C.shape[-1] if mode == "mean" else torch.ones_like(size)
+    return C + (reg * size)[..., None, None] * eye(C)
 
 
 @accept_arrays

@@ -12,7 +12,7 @@ def segment(
     stride: int | None = None,
     min_length: int | None = None,
 ) -> list[Any]:
-    """Cut a sequence into windows along its first dimension.
+    """Return the list of windows of a sequence along its first dimension.
 
     Split into training and test sequences first, and cut the training sequences only: windows of
     one sequence on both sides would leak information.
@@ -27,11 +27,6 @@ def segment(
     min_length : int, optional
         Keep a shorter last window, or a shorter sequence, if it has at least this many frames.
         Default: ``length``.
-
-    Returns
-    -------
-    list
-        Slices of ``frames``; empty if it is too short.
 
     Examples
     --------

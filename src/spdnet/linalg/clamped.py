@@ -27,7 +27,7 @@ _N_WIDTHS = 8
 
 
 def is_faster(s: Tensor) -> bool:
-    """Return whether values may steer the computation and doing so saves time."""
+    """Return whether grouping by the number of eigenvectors is possible and saves time."""
     return s.shape[-1] >= _MIN_SIZE and s.device.type == "cpu" and s.numel() > 0 and is_concrete(s)
 
 
@@ -70,7 +70,7 @@ def _first(G: Tensor, s: Tensor, U: Tensor, eps: Tensor, side: slice) -> Tensor:
 
 
 def _by_group(function: Callable[..., Tensor], X: Tensor, s: Tensor, U: Tensor, f: Clamp) -> Tensor:
-    """Apply a function to groups of matrices that need the same eigenvectors."""
+    """Apply a function to groups of matrices that need the same slice of eigenvectors."""
     shape, n = X.shape, X.shape[-1]
     X, U = X.reshape(-1, n, n), U.reshape(-1, n, n)
     eps = torch.as_tensor(f.threshold(s), dtype=s.dtype).expand(*s.shape[:-1], 1).reshape(-1, 1)
@@ -85,7 +85,7 @@ def _by_group(function: Callable[..., Tensor], X: Tensor, s: Tensor, U: Tensor, 
 
 
 def _groups(s: Tensor, eps: Tensor) -> Iterator[tuple[Tensor, slice]]:
-    """Yield matrix indices and the slice of their eigenvectors; each matrix decides for itself."""
+    """Yield the indices of matrices that need the same slice of eigenvectors, and the slice."""
     n = s.shape[-1]
     n_low = (s < eps).sum(-1)
     low = 2 * n_low <= n

@@ -24,8 +24,7 @@ from spdnet.linalg.symmetric import symmetrize
 def congruence(X: Tensor, W: Tensor) -> Tensor:
     r"""Compute the congruence :math:`W^\top X W`, exactly symmetric for symmetric ``X``.
 
-    Half precision is computed in float32: a matrix rounded to eight bits is no longer positive
-    definite.
+    Half precision is computed in float32; rounded to eight bits, a matrix may become indefinite.
 
     Parameters
     ----------
@@ -77,12 +76,10 @@ class _Congruence(Function):
         with without_autocast(X):
             if G is not None:
                 G = G + G.mT
-                dX = (
-                    _left_multiply(W / 2, _right_multiply(G, W.mT))
-                    if ctx.needs_input_grad[0]
-                    else None
-                )
-                dW = _sum_of_products(G, Q).mT if ctx.needs_input_grad[1] else None
+                if ctx.needs_input_grad[0]:
+                    dX = _left_multiply(W / 2, _right_multiply(G, W.mT))
+                if ctx.needs_input_grad[1]:
+                    dW = _sum_of_products(G, Q).mT
             if H is not None:  # gradient of the second result, for second derivatives
                 dX = _add_optional(dX, _left_multiply(W, H)) if ctx.needs_input_grad[0] else None
                 dW = _add_optional(dW, (X @ H.mT).sum(0)) if ctx.needs_input_grad[1] else None

@@ -30,7 +30,7 @@ def is_available() -> bool:
 def syev_batched(X: Tensor) -> tuple[Tensor, Tensor]:
     """Compute eigenvalues (ascending) and eigenvectors of symmetric ``X (B, n, n)``.
 
-    ``X`` is float32 or float64 and may be overwritten. Nothing waits for the device. A matrix that
+    ``X`` is float32 or float64 and may be overwritten. The call does not synchronize. A matrix that
     the solver cannot decompose, such as one with NaN, gets NaN eigenvalues. A large batch is split,
     because the solver requests up to a hundred times the memory of its matrices.
     """

@@ -1,10 +1,10 @@
 """The batched symmetric eigensolver.
 
 The CPU uses LAPACK with threads over the batch, CUDA the batched solver of cuSOLVER, other devices
-the solver of torch. Where LAPACK fails on a matrix, slower QR iterations take over and a warning is
-logged; failures of cuSOLVER are NaN, at which training stops. All are behind one operator,
-``spdnet::eigh``, which is opaque to compilation and vmap. A program of torch.export calls
-``aten::linalg_eigh`` instead, so that it can be loaded without this package.
+the solver of torch. If LAPACK fails on a matrix, slower QR iterations are used and a warning is
+logged; if cuSOLVER fails, the eigenvalues are NaN. One operator, ``spdnet::eigh``, opaque to
+compilation and vmap, selects the solver. A program of torch.export calls ``aten::linalg_eigh``
+instead, so that it can be loaded without this package.
 """
 
 import logging
@@ -28,10 +28,10 @@ _LOG = logging.getLogger(__name__)
 def eigh(X: Tensor, *, accurate: bool = False, check: bool = True) -> tuple[Tensor, Tensor]:
     r"""Compute eigenvalues (ascending) and eigenvectors, :math:`X = U \mathrm{diag}(s) U^\top`.
 
-    Only the symmetric part of ``X`` is decomposed. Half precision is computed in float32, also
-    under autocast. The derivative is that of :func:`torch.linalg.eigh`: exact for ``s``, undefined
-    for ``U`` where eigenvalues coincide. For functions of a matrix use :func:`spectral_map`, whose
-    derivative is defined there as well.
+    Return ``s (..., n)`` and ``U (..., n, n)``. Only the symmetric part of ``X`` is decomposed,
+    half precision in float32. The derivative is that of :func:`torch.linalg.eigh`: exact for ``s``,
+    undefined for ``U`` where eigenvalues coincide. For functions of a matrix, use
+    :func:`spectral_map`, whose derivative is defined there as well.
 
     Parameters
     ----------
@@ -42,11 +42,6 @@ def eigh(X: Tensor, *, accurate: bool = False, check: bool = True) -> tuple[Tens
         times the *largest* eigenvalue in every eigenvalue, too much for a logarithm of small ones.
     check : bool
         Raise a ValueError unless ``X`` is finite and symmetric.
-
-    Returns
-    -------
-    s : Tensor, shape (..., n)
-    U : Tensor, shape (..., n, n)
 
     Examples
     --------
@@ -112,10 +107,7 @@ def _eigh_cpu(X: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _solve_one_by_one(A: Tensor, s: Tensor, U: Tensor) -> None:
-    """Solve one matrix at a time, by QR iterations if divide and conquer fails.
-
-    Matrices that are not finite remain an error.
-    """
+    """Solve one matrix at a time, by QR iterations if divide and conquer fails."""
     from scipy.linalg import eigh as qr_iterations  # slow to import, rarely needed
 
     for i, X in enumerate(symmetrize(A)):

@@ -26,10 +26,8 @@ def lyapunov(X: Tensor, V: Tensor, *, check: bool = True, who: str = "lyapunov")
 
     Parameters
     ----------
-    X : Tensor, shape (..., n, n)
-        Symmetric positive definite.
-    V : Tensor, shape (..., n, n)
-        Only the symmetric part is used. Leading dimensions broadcast.
+    X, V : Tensor, shape (..., n, n)
+        ``X`` is SPD; only the symmetric part of ``V`` is used. Leading dimensions broadcast.
     check : bool
         Raise a ValueError unless ``X`` is SPD and ``V`` finite.
     who : str
@@ -54,10 +52,8 @@ def lyapunov(X: Tensor, V: Tensor, *, check: bool = True, who: str = "lyapunov")
     shape = broadcast_shapes(X.shape, V.shape)
     # a program of torch.export contains only the products
     solve = _Lyapunov.forward if is_exporting() else _Lyapunov.apply
-    S = solve(
-        X.to(dtype).expand(shape), s.expand(shape[:-1]), U.expand(shape), V.to(dtype).expand(shape)
-    )
-    return S.to(X.dtype)
+    E, V = X.to(dtype).expand(shape), V.to(dtype).expand(shape)
+    return solve(E, s.expand(shape[:-1]), U.expand(shape), V).to(X.dtype)
 
 
 class _Lyapunov(Function):

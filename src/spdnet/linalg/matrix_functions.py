@@ -90,8 +90,8 @@ def clamp_eig(X: Tensor, eps: float | Tensor, *, check: bool = True) -> Tensor:
     ----------
     X : Tensor, shape (..., n, n)
     eps : float or Tensor
-        Threshold; a tensor has the leading shape of ``X``, or fewer of its dimensions from the
-        front, and is treated as a constant.
+        Threshold; a tensor has the leading shape of ``X``, or the first of its dimensions, and is
+        treated as a constant.
     check : bool
         Raise a ValueError unless the input is finite and symmetric.
 

@@ -33,6 +33,7 @@ from spdnet._autograd import (
     constant,
     is_concrete,
     is_differentiated,
+    refuse_third_derivative,
     without_jvp,
 )
 from spdnet._checks import require_square
@@ -240,9 +241,8 @@ class _Gradient(Function):
 
     @staticmethod
     def jvp(ctx: Any, dX: Tensor | None, dY: Tensor | None, *_: Any) -> tuple[Tensor, Tensor]:
-        X, Y, *_rest = ctx.saved_tensors
-        E = torch.zeros_like(X) if dX is None else dX
-        F = torch.zeros_like(Y) if dY is None else dY
+        pairs = zip(ctx.saved_tensors[:2], (dX, dY), strict=True)
+        E, F = (torch.zeros_like(X) if D is None else D for X, D in pairs)
         return apply(_Curvature, _CompiledCurvature, *ctx.saved_tensors, ctx.g, E, F)
 
 
@@ -273,7 +273,7 @@ class _Curvature(Function):
     @staticmethod
     def backward(ctx: Any, G: Tensor, H: Tensor) -> tuple[Any, ...]:
         if any(ctx.needs_input_grad[:2]):
-            _refuse_third()
+            refuse_third_derivative("pencil_sum")
         dE, dF = apply(_Curvature, _CompiledCurvature, *ctx.saved_tensors, ctx.g, G, H)
         return None, None, None, None, None, None, dE, dF
 
@@ -285,11 +285,9 @@ class _Curvature(Function):
     @staticmethod
     def jvp(ctx: Any, dX: Tensor | None, dY: Tensor | None, *rest: Any) -> tuple[Tensor, Tensor]:
         if dX is not None or dY is not None:
-            _refuse_third()
-        X, Y, *_rest = ctx.saved_tensors
-        dE, dF = (
-            torch.zeros_like(Z) if D is None else D for Z, D in zip((X, Y), rest[-2:], strict=True)
-        )
+            refuse_third_derivative("pencil_sum")
+        pairs = zip(ctx.saved_tensors[:2], rest[-2:], strict=True)
+        dE, dF = (torch.zeros_like(X) if D is None else D for X, D in pairs)
         return apply(_Curvature, _CompiledCurvature, *ctx.saved_tensors, ctx.g, dE, dF)
 
 
@@ -298,10 +296,3 @@ _CompiledCurvature = without_jvp(_Curvature)
 
 def _wants_derivative(X: Tensor) -> bool:
     return X.requires_grad if torch.compiler.is_compiling() else is_differentiated(X)
-
-
-def _refuse_third() -> None:
-    raise NotImplementedError(
-        "pencil_sum: the third derivative is not available; the first and second are exact. "
-        "Detach the second derivative if you did not mean to differentiate it"
-    )

@@ -27,28 +27,11 @@ def rectify(
     check: bool = True,
     who: str = "rectify",
 ) -> Tensor:
-    r"""Compute :func:`spdnet.linalg.clamp_eig` with one threshold for all matrices.
+    """Compute :func:`spdnet.linalg.clamp_eig` with one threshold for all matrices.
 
-    An eigenvalue that is below the threshold by rounding only counts as not below it. A matrix
-    without smaller eigenvalues is copied.
-
-    Parameters
-    ----------
-    X : Tensor, shape (..., n, n)
-        Symmetric.
-    eps : float
-    violated : Tensor of bool, shape (), optional
-        If given, ``X`` is returned unchanged, and ``violated`` is set to True if a matrix has an
-        eigenvalue below the threshold. For the capture of a CUDA graph, which cannot branch: the
-        caller discards the result if ``violated`` is True.
-    check : bool
-        Whether to check that the input is finite and symmetric.
-    who : str
-        Caller that an error names.
-
-    Returns
-    -------
-    Tensor, shape (..., n, n)
+    With a boolean tensor ``violated``, return ``X`` itself, and set ``violated`` to True if a
+    matrix has an eigenvalue below the threshold. This is for the capture of a CUDA graph, which
+    cannot branch: the caller discards the result if ``violated`` is True.
     """
     require_square(who, X)
     if check:
@@ -90,11 +73,8 @@ def _has_lower(X: Tensor, eps: float) -> Tensor:
 
 
 def _rounding(size: Tensor, eps: float, n: int) -> Tensor:
-    """Bound the rounding error of eigenvalues near ``eps``, for matrices with entries of a size.
-
-    A product of ``n`` by ``n`` matrices has an error of about ``sqrt(n)`` units in the last digit
-    of the largest entry. The bound is at most a small part of ``eps``, so that a zero eigenvalue is
-    always below ``eps``.
-    """
+    """Bound the rounding error of eigenvalues near ``eps``, given the size of the entries."""
+    # a product has an error of about sqrt(n) units in the last digit of the largest entry; the
+    # bound is a small part of eps, so that a zero eigenvalue is always below eps
     unit = 4 * math.sqrt(n) * torch.finfo(size.dtype).eps
     return torch.clamp(unit * size.abs(), max=abs(eps) / 16)

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 import numpy
 import torch
 from torch import Tensor
+from torch.nn.functional import logsigmoid
 
 #: eight nodes and weights on [0, 1]: accurate to rounding for a softplus over a unit interval
 _GAUSS_LEGENDRE = [
@@ -314,9 +315,7 @@ class Softplus(ScalarFunction):
         growth = torch.sigmoid(b) * _phi1(gap.clamp(max=1))
         t = growth * gap
         close = _ratio(torch.log1p(t), t, torch.ones_like(t)) * growth
-        apart = torch.logaddexp(
-            gap + torch.nn.functional.logsigmoid(b), torch.nn.functional.logsigmoid(-b)
-        )
+        apart = torch.logaddexp(gap + logsigmoid(b), logsigmoid(-b))
         return torch.where(gap < 1, close, _ratio(apart, gap, apart))
 
 
@@ -398,8 +397,7 @@ def _exp_second(exp_a: Tensor, exp_b: Tensor, p: Tensor, q: Tensor) -> Tensor:
 
     It is a mean of two positive numbers, weighted by the gaps; nothing overflows before exp(a).
     """
-    falling = torch.where(
-        p < 1, (-p).exp() * _phi2(p.clamp(max=1)), (1 - (1 + p) * (-p).exp()) / (p * p)
-    )
+    decay = (-p).exp()
+    falling = torch.where(p < 1, decay * _phi2(p.clamp(max=1)), (1 - (1 + p) * decay) / (p * p))
     upper, lower = exp_a * falling, exp_b * _phi2(-q)
     return _ratio(p * upper + q * lower, p + q, exp_a / 2)

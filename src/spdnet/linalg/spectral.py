@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from spdnet._autograd import apply, batch_first, constant, without_jvp
+from spdnet._autograd import apply, batch_first, constant, refuse_third_derivative, without_jvp
 from spdnet._checks import require_square
 from spdnet._precision import accurate_dtype, without_autocast, working_dtype
 from spdnet.linalg import clamped
@@ -136,11 +136,12 @@ class _Derivative(Function):
         f = f if p is None else f.bind(p)
         with without_autocast(X):
             if len(directions) < 2 and isinstance(f, Clamp) and clamped.is_faster(s):
-                return (
-                    clamped.first(s, U, f, *directions) if directions else clamped.value(X, s, U, f)
-                )
-            kernel = (_value, _first, _second, _refuse_third)[len(directions)]
-            return kernel(s, U, f, *directions)
+                if directions:
+                    return clamped.first(s, U, f, *directions)
+                return clamped.value(X, s, U, f)
+            if len(directions) > 2:
+                refuse_third_derivative("spectral_map")
+            return (_value, _first, _second)[len(directions)](s, U, f, *directions)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -207,9 +208,8 @@ def _second(s: Tensor, U: Tensor, f: ScalarFunction, G: Tensor, V: Tensor) -> Te
     # n^3 coefficients per matrix: process a few matrices at a time to bound memory
     n, shape, p = s.shape[-1], G.shape, f.parameter
     few = max(1, 2**22 // n**3)
-    pieces = [
-        x.reshape(-1, *x.shape[len(shape) - 2 :]).split(few) for x in (s.expand(shape[:-1]), G, V)
-    ]
+    stacks = (s.expand(shape[:-1]), G, V)
+    pieces = [x.reshape(-1, *x.shape[len(shape) - 2 :]).split(few) for x in stacks]
     functions = [f] * len(pieces[0])
     if p is not None:  # one per matrix
         every = p.reshape(p.shape + (1,) * (len(shape) - 2 - p.ndim)).expand(shape[:-2])
@@ -227,13 +227,6 @@ def _second_in_eigenbasis(s: Tensor, G: Tensor, V: Tensor, f: ScalarFunction) ->
         c = f.second(s[..., :, None, None], middle, s[..., None, None, :])
         M = M + (c * G[..., :, k : k + step, None] * V[..., None, k : k + step, :]).sum(-2)
     return M
-
-
-def _refuse_third(*_: Any) -> Tensor:
-    raise NotImplementedError(
-        "spectral_map: the third derivative is not available; the first and second are exact. "
-        "Detach the second derivative if you did not mean to differentiate it"
-    )
 
 
 def _exchange(directions: list[Tensor], i: int, G: Tensor) -> list[Tensor]:

@@ -34,14 +34,9 @@ _MIN_OPERATIONS = 50_000
 def parallel_for(work: Callable[[slice], None], batch: int, cost: float) -> None:
     """Call ``work`` with slices that cover the batch, on as many threads as torch uses.
 
-    Parameters
-    ----------
-    work : callable
-        Writes its results in place, without gradients. It must spend its time in calls that release
-        the interpreter lock, such as those of torch.
-    batch : int
-    cost : float
-        Approximate number of operations per batch element. Little work runs on one thread.
+    ``work`` writes its results in place, without gradients, and must spend its time in calls that
+    release the interpreter lock, such as those of torch. ``cost`` is the approximate number of
+    operations per batch element; little work runs on one thread.
     """
     threads = min(torch.get_num_threads(), batch, round(batch * cost / _MIN_OPERATIONS))
     if threads <= 1:
@@ -104,12 +99,12 @@ def _openmp() -> Callable[[Callable[[object], None], int], None] | None:
 
 
 def _run_on_pool(run_slices: Callable[[], None], threads: int) -> None:
-    helpers = [_pool(threads - 1).submit(run_slices) for _ in range(threads - 1)]
+    workers = [_pool(threads - 1).submit(run_slices) for _ in range(threads - 1)]
     with one_thread():
         run_slices()
-    for helper in helpers:
-        if not helper.cancel():
-            helper.result()
+    for worker in workers:
+        if not worker.cancel():
+            worker.result()
 
 
 def _pool(threads: int) -> ThreadPoolExecutor:

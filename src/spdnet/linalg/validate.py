@@ -1,14 +1,12 @@
-"""Validation of symmetric positive definite (SPD) matrices, and the reasons if they are not.
+"""Validation of symmetric positive definite (SPD) matrices.
 
-Layers, estimators and file readers share these definitions and messages. They differ in what they
-require and in the action: raise an error for the first fault, list the faults, drop or repair.
-
-The rounding unit is that of the dtype in which the numbers were given. Half of its digits may be
-lost before a matrix counts as asymmetric or indefinite:
+Layers, estimators and file readers share these definitions and messages. The rounding unit is that
+of the dtype in which the numbers were given. Half of its digits may be lost before a matrix counts
+as asymmetric or indefinite:
 
 * asymmetric: an entry of ``|X - X^T|`` above ``sqrt(unit)`` times the largest entry, and above
-  ``sqrt(unit)``, for float64 that of float32, times the root of the two diagonal entries. float64
-  does not reveal the precision in which its numbers were computed; input that is not meant to be
+  ``sqrt(unit)``, at least that of float32, times the geometric mean of the two diagonal entries.
+  The numbers may have been computed in lower precision than float64; input that is not meant to be
   symmetric (a triangle, a wrong axis) is far above this.
 * indefinite: an eigenvalue below ``-sqrt(unit)`` times the largest entry.
 * singular: the smallest eigenvalue is at most :func:`singular_ratio` times the largest.
@@ -43,8 +41,8 @@ _TEXTS = {
     "not finite": "finite entries, but {place} contains NaN or infinity{count}; drop or repair it "
     "before this call",
     "zero": "{wanted} matrices, but {place} is zero{count}; drop it",
-    "too small": "matrices that the dtype can hold, but {place} is too small{count}; multiply all "
-    "by a number, or use float64",
+    "too small": "matrices that the dtype can hold, but {place} is too small{count}; rescale "
+    "all matrices, or use float64",
     "asymmetric": "symmetric matrices, but {place} is not symmetric (largest |X - X^T| / largest "
     "|X| {low:.3g}){count}; use spdnet.linalg.symmetrize({name}) if it should be",
     "indefinite": "{wanted} matrices, but {place} is not {wanted} (eigenvalues from {low:.3g} to "
@@ -65,12 +63,9 @@ class Faults(NamedTuple):
 
 
 def singular_ratio(n: int, unit: float) -> float:
-    """Return the ratio of eigenvalues below which the smallest may be a rounding error.
-
-    ``n`` units of float64, in which matrices are decomposed, or a few units of the dtype of the
-    entries, which do not grow with ``n``: rounding each entry of a positive matrix moves its
-    eigenvalues by about a unit of the largest.
-    """
+    """Return the ratio of eigenvalues below which the smallest may be a rounding error."""
+    # n units of float64, in which matrices are decomposed, or a few units of the dtype of the
+    # entries: rounding them moves the eigenvalues by about a unit of the largest
     return max(n * UNIT, min(n, 16) * unit)
 
 
@@ -100,23 +95,13 @@ def find_faults(
     dtype: torch.dtype,
     spectra: bool = False,
 ) -> Faults:
-    """Find what is wrong with matrices, in chunks.
+    """Find the faults of ``count`` matrices, given in chunks ``(k, n, n)``.
 
-    Parameters
-    ----------
-    chunks : iterable of Tensor, shape (k, n, n)
-    count : int
-        Total number of matrices.
-    wanted : {"symmetric", "positive semi-definite", "positive definite"}
-        Required property; only its violations are faults. Zero, too small and singular matrices are
-        faults only if ``"positive definite"`` is required.
-    unit : float
-        Rounding unit of the dtype in which the numbers were given.
-    dtype : torch.dtype
-        Dtype of later computations, which must be able to represent the numbers.
-    spectra : bool
-        Compute the eigenvalues of all matrices without another fault. Otherwise only those that a
-        Cholesky decomposition leaves in doubt are decomposed.
+    Only violations of ``wanted`` are faults: ``"symmetric"``, ``"positive semi-definite"`` or
+    ``"positive definite"``. ``unit`` is the rounding unit of the dtype in which the numbers were
+    given; ``dtype``, that of later computations, must be able to represent them. ``spectra``
+    computes the eigenvalues of all matrices without another fault; otherwise only matrices that a
+    Cholesky decomposition leaves in doubt are decomposed.
     """
     # allocated first: small results between large temporaries would fragment memory
     code = torch.full((count,), -1, device="cpu")

@@ -27,12 +27,11 @@ _MAX_RATIO = 1e8
 class AffineInvariant(Metric):
     r"""Affine-invariant metric :math:`\mathrm{tr}(X^{-1} U X^{-1} V)`.
 
-    Computations run in float64 and are rounded to the dtype of the first argument. The metric is
-    invariant under congruence, so every formula with :math:`X^{1/2}` also holds for the Cholesky
-    factor :math:`X = L L^\top`, which is cheaper and needs no eigenvectors:
-    :math:`\tilde Y = L^{-1} Y L^{-\top}` moves ``X`` to the identity. The eigenvalues of
-    :math:`\tilde Y` are computed as the squared singular values of :math:`L^{-1} K`,
-    :math:`Y = K K^\top`, which stay accurate at condition numbers of 1e9.
+    The metric is invariant under congruence, so every formula with :math:`X^{1/2}` also holds for
+    the Cholesky factor :math:`X = L L^\top`, which is cheaper: :math:`\tilde Y = L^{-1} Y
+    L^{-\top}` moves ``X`` to the identity. The eigenvalues of :math:`\tilde Y` are the squared
+    singular values of :math:`L^{-1} K` with :math:`Y = K K^\top`, which stay accurate at condition
+    numbers of 1e9.
 
     References
     ----------
@@ -47,17 +46,15 @@ class AffineInvariant(Metric):
         r"""Compute :math:`\mathrm{tr}(X^{-1} U X^{-1} V)`."""
         who = "affine_invariant.inner"
         L = cholesky(X, check=check, who=who)
-        U, V = (
-            whiten(L, require_tangent(who, T, name, X, check)) for T, name in ((U, "U"), (V, "V"))
-        )
+        U = whiten(L, require_tangent(who, U, "U", X, check))
+        V = whiten(L, require_tangent(who, V, "V", X, check))
         return (U * V).sum((-2, -1))
 
     @in_float64
     def distance(self, X: Tensor, Y: Tensor, *, check: bool = True) -> Tensor:
         r"""Compute :math:`\lVert \log(X^{-1/2} Y X^{-1/2}) \rVert_F`."""
-        return safe_sqrt(
-            pencil_sum(X, Y, LogSquare(), check=check, who="affine_invariant.distance")
-        )
+        who = "affine_invariant.distance"
+        return safe_sqrt(pencil_sum(X, Y, LogSquare(), check=check, who=who))
 
     @in_float64
     def squared_distance(self, X: Tensor, Y: Tensor, *, check: bool = True) -> Tensor:
@@ -110,12 +107,11 @@ class AffineInvariant(Metric):
     ) -> Tensor:
         r"""Compute the weighted Frechet mean by Newton's method.
 
-        The iteration runs in float64 until the gradient :math:`\lVert \sum_i w_i \log(M^{-1/2} X_i
-        M^{-1/2}) \rVert_F` is at most ``tol``, or until it stops decreasing within rounding error,
-        which grows with the condition of the matrices; a RuntimeWarning reports that ``max_iter``
-        iterations were not enough. Each mean of a batch stops on its own. The mean is twice
-        differentiable in reverse and forward mode, through the equation that defines it rather than
-        through the iterations.
+        The iteration stops when the gradient :math:`\lVert \sum_i w_i \log(M^{-1/2} X_i M^{-1/2})
+        \rVert_F` is at most ``tol``, or no longer decreases because of rounding; a RuntimeWarning
+        reports that ``max_iter`` iterations were not enough. Each mean of a batch stops on its own.
+        The mean is twice differentiable in reverse and forward mode, through the equation that
+        defines it rather than through the iterations.
         """
         w = normalized_weights("affine_invariant.mean", X, weights)
         if check:
@@ -171,8 +167,7 @@ class AffineInvariant(Metric):
         return (flat / power).to(dtype)
 
 
-affine_invariant = AffineInvariant()
-register_metric(affine_invariant)
+affine_invariant = register_metric(AffineInvariant())
 
 
 class _Whitened(NamedTuple):

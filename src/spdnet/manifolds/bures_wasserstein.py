@@ -20,8 +20,7 @@ class BuresWasserstein(Metric):
     boundary in finite time: :math:`\exp_X(V)` is defined while :math:`I + \mathcal L_X(V)` is
     positive definite, where :math:`\mathcal L_X(V)` solves the Lyapunov equation. Singular matrices
     are not accepted, although the metric extends to them. Parallel transport has no closed form and
-    is not available. Computations run in float64 and are rounded to the dtype of the first
-    argument.
+    is not available.
 
     References
     ----------
@@ -114,8 +113,7 @@ class BuresWasserstein(Metric):
         return alpha * (towards * normal).sum((-2, -1)) / (4 * power)
 
 
-bures_wasserstein = BuresWasserstein()
-register_metric(bures_wasserstein)
+bures_wasserstein = register_metric(BuresWasserstein())
 
 
 def _transport_map(who: str, X: Tensor, Y: Tensor, check: bool) -> tuple[Tensor, Tensor]:

@@ -87,9 +87,8 @@ class _Newton(torch.autograd.Function):
         for _ in range(max_iter):
             if finished.all():
                 break
-            candidate = _evaluate(
-                _move(current.L, step * _newton_step(current, w, _STEP_TOLERANCE)), F, w
-            )
+            S = step * _newton_step(current, w, _STEP_TOLERANCE)
+            candidate = _evaluate(_move(current.L, S), F, w)
             better = candidate.error < current.error
             # within rounding error, only a halved gradient counts as progress
             resting = (current.error <= current.rounding) & ~(candidate.error < current.error / 2)
@@ -111,8 +110,7 @@ class _Newton(torch.autograd.Function):
             )
         L = torch.where(valid, current.L, torch.nan)
         if (w == 0).any():  # the derivative with respect to these weights needs them
-            s, U = _decompose(_whiten_factors(current.L, cholesky(X, check=False)))
-            return L, s, U
+            return L, *_decompose(cholesky(X, check=False), current.L)
         return L, current.s, current.U
 
     @staticmethod
@@ -126,25 +124,22 @@ class _Newton(torch.autograd.Function):
 
 def _evaluate(L: Tensor, F: Tensor, w: Tensor) -> _Estimate:
     """Evaluate the gradient at ``L L^T`` for data with the factors ``F``."""
-    s, U = _decompose(_whiten_factors(L, F))
+    s, U = _decompose(F, L)
     g = symmetrize((w * ((U * s.log()[..., None, :]) @ U.mT)).sum(-3))
     ratio = s.amax(-1) / s.amin(-1)
     ratio = torch.where(ratio > MAX_GRAM_RATIO, ratio.sqrt(), ratio)[..., None, None]
     sigma = torch.linalg.svdvals(L)
     condition = (sigma[..., 0] / sigma[..., -1])[..., None, None]
     unit = 8 * L.shape[-1] * torch.finfo(L.dtype).eps
-    return _Estimate(
-        L, g, s, U, _dot(g, g).sqrt(), unit * torch.maximum((w * ratio).sum(-3), condition)
-    )
+    rounding = unit * torch.maximum((w * ratio).sum(-3), condition)
+    return _Estimate(L, g, s, U, _dot(g, g).sqrt(), rounding)
 
 
-def _whiten_factors(L: Tensor, F: Tensor) -> Tensor:
-    return torch.linalg.solve_triangular(L[..., None, :, :], F, upper=False)
-
-
-def _decompose(W: Tensor) -> tuple[Tensor, Tensor]:
-    """Compute eigenvalues and eigenvectors of ``W W^T``, accurate relative to each eigenvalue."""
-    sigma, U, _ = accurate_svd(W)
+def _decompose(F: Tensor, L: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Decompose ``F F^T``, whitened by ``L L^T``, accurately relative to each eigenvalue."""
+    if L is not None:
+        F = torch.linalg.solve_triangular(L[..., None, :, :], F, upper=False)
+    sigma, U, _ = accurate_svd(F)
     return sigma.square(), U
 
 
@@ -167,13 +162,8 @@ def _triangular(R: Tensor) -> Tensor:
 
 def _select(taken: Tensor, candidate: _Estimate, current: _Estimate) -> _Estimate:
     """Select ``candidate`` where ``taken (..., 1, 1)``; some fields have a dimension of samples."""
-    pairs = zip(candidate, current, strict=True)
-    return _Estimate(
-        *(
-            torch.where(taken if new.ndim == taken.ndim else taken[..., None, :, :], new, old)
-            for new, old in pairs
-        )
-    )
+    masks = [taken if x.ndim == taken.ndim else taken[..., None, :, :] for x in current]
+    return _Estimate(*map(torch.where, masks, candidate, current))
 
 
 def _newton_step(current: _Estimate, w: Tensor, tolerance: float) -> Tensor:

@@ -17,10 +17,9 @@ class LogCholesky(FlatMetric):
     r"""Log-Cholesky metric: Euclidean in the Cholesky factor with a logarithmic diagonal.
 
     For :math:`X = L L^\top` the coordinates are :math:`\varphi(X) = \lfloor L \rfloor + \log
-    \mathrm{diag}(L)`, the strictly lower part of the factor and the logarithm of its diagonal. It
-    needs no eigenvalues, which makes it the cheapest metric; unlike the others it depends on the
-    order of the features. Computations run in float64 and are rounded to the dtype of the first
-    argument.
+    \mathrm{diag}(L)`, the strictly lower part of the factor and the logarithm of its diagonal. The
+    metric needs no eigenvalues, which makes it the cheapest; unlike the others, it depends on the
+    order of the features.
 
     References
     ----------
@@ -36,8 +35,8 @@ class LogCholesky(FlatMetric):
         self, X: Tensor, *, check: bool = True, who: str | None = None, name: str = "X"
     ) -> Tensor:
         r"""Compute :math:`\lfloor L \rfloor + \log \mathrm{diag}(L)` for :math:`X = LL^\top`."""
-        L = cholesky(X, check=check, who=who or "log_cholesky.coordinates", name=name)
-        return _to_coordinates(L)
+        who = who or "log_cholesky.coordinates"
+        return _to_coordinates(cholesky(X, check=check, who=who, name=name))
 
     @in_float64
     def from_coordinates(self, C: Tensor) -> Tensor:
@@ -85,8 +84,7 @@ class LogCholesky(FlatMetric):
         return A.tril(-1) + torch.diag_embed(_diagonal(A)) / 2
 
 
-log_cholesky = LogCholesky()
-register_metric(log_cholesky)
+log_cholesky = register_metric(LogCholesky())
 
 
 def _to_coordinates(L: Tensor) -> Tensor:

@@ -28,9 +28,8 @@ class LogEuclidean(FlatMetric):
         self, X: Tensor, *, check: bool = True, who: str | None = None, name: str = "X"
     ) -> Tensor:
         r"""Compute the matrix logarithm :math:`\log X`."""
-        return spectral_map(
-            X, Log(), check=check, who=who or "log_euclidean.coordinates", name=name
-        )
+        who = who or "log_euclidean.coordinates"
+        return spectral_map(X, Log(), check=check, who=who, name=name)
 
     def from_coordinates(self, C: Tensor) -> Tensor:
         r"""Compute the matrix exponential :math:`\exp C`."""
@@ -64,5 +63,4 @@ class LogEuclidean(FlatMetric):
         return S
 
 
-log_euclidean = LogEuclidean()
-register_metric(log_euclidean)
+log_euclidean = register_metric(LogEuclidean())

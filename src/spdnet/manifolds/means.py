@@ -56,25 +56,24 @@ def fixed_point_mean(
 ) -> Tensor:
     """Apply ``step(M, w)`` until it changes each matrix by no more than ``tol`` of its size.
 
-    ``w`` has the shape ``(..., N, 1, 1)``. A converged matrix stays, however long others of the
-    batch take. The derivative is that of as many applications at the end, which converge to it as
-    fast as the mean itself did.
+    ``w`` has the shape ``(..., N, 1, 1)``. A converged mean stays unchanged while others of the
+    batch iterate. The derivative is that of equally many further steps, and converges as fast as
+    the mean.
     """
     w = normalized_weights(who, X, weights)[..., None, None]
     if check:
         cholesky(X.detach(), who=who)
     differentiated = is_differentiated(X) or is_differentiated(w)
-    start = (w * X).sum(-3).detach()
-    if not is_concrete(start) or start.numel() == 0:
+    M = (w * X).sum(-3).detach()
+    if not is_concrete(M) or M.numel() == 0:
+        iterations = min(max_iter, _BLIND_ITERATIONS)
         with torch.no_grad():
-            M = start
-            for _ in range(min(max_iter, _BLIND_ITERATIONS)):
+            for _ in range(iterations):
                 M = step(M, w)
-        for _ in range(min(max_iter, _BLIND_ITERATIONS) if differentiated else 0):
+        for _ in range(iterations if differentiated else 0):
             M = step(M, w)
         return M
     with torch.no_grad():
-        M = start
         moving = torch.ones_like(M[..., :1, :1], dtype=torch.bool)
         steps = torch.zeros_like(moving, dtype=torch.long)
         for _ in range(max_iter):

@@ -1,7 +1,7 @@
 """The interface of the metrics of SPD matrices, and their registry."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Never
+from typing import Any, Never, TypeVar
 
 from torch import Tensor
 
@@ -21,7 +21,8 @@ class Metric:
 
     Points are symmetric positive definite and tangent vectors symmetric, both of shape
     ``(..., n, n)``; leading dimensions broadcast. Points that are not SPD and values that are not
-    finite raise a ValueError; ``check=False`` skips this validation.
+    finite raise a ValueError; ``check=False`` skips this validation. Except for ``log_euclidean``,
+    computations run in float64 and are rounded to the dtype of the first argument.
 
     To add a metric, subclass this class, or :class:`FlatMetric` if the metric is Euclidean in some
     coordinates, set ``name``, and pass an instance to :func:`register_metric`.
@@ -64,10 +65,6 @@ class Metric:
     def inner(self, X: Tensor, U: Tensor, V: Tensor, *, check: bool = True) -> Tensor:
         """Compute the inner product ``(...)`` of the tangent vectors ``U`` and ``V`` at ``X``.
 
-        Parameters
-        ----------
-        X, U, V : Tensor, shape (..., n, n)
-
         Examples
         --------
         >>> import torch
@@ -82,10 +79,6 @@ class Metric:
 
         The distance has no derivative at ``X = Y``; use :meth:`squared_distance` in losses.
 
-        Parameters
-        ----------
-        X, Y : Tensor, shape (..., n, n)
-
         Examples
         --------
         >>> import torch
@@ -97,10 +90,6 @@ class Metric:
 
     def squared_distance(self, X: Tensor, Y: Tensor, *, check: bool = True) -> Tensor:
         """Compute the squared distance ``(...)`` between ``X`` and ``Y``, smooth everywhere.
-
-        Parameters
-        ----------
-        X, Y : Tensor, shape (..., n, n)
 
         Examples
         --------
@@ -119,17 +108,10 @@ class Metric:
         progress: Progress | None = None,
         check: bool = True,
     ) -> Tensor:
-        """Compute the squared distances ``(N, M)`` between all points of two sets, in chunks.
+        """Compute the squared distances ``(N, M)`` between all ``X (N, n, n)`` and ``Y (M, n, n)``.
 
-        Not differentiable for every metric; use :meth:`squared_distance` for derivatives.
-
-        Parameters
-        ----------
-        X : Tensor, shape (N, n, n)
-        Y : Tensor, shape (M, n, n), optional
-            Default: ``X``.
-        progress : callable, optional
-            Called with the number of finished rows and the total number of rows.
+        ``Y`` is ``X`` by default. Not differentiable for every metric; use :meth:`squared_distance`
+        for derivatives. ``progress`` is called with the number of finished rows and their total.
 
         Examples
         --------
@@ -159,12 +141,9 @@ class Metric:
     def mean(self, X: Tensor, weights: Tensor | None = None, *, check: bool = True) -> Tensor:
         r"""Compute the weighted Frechet mean :math:`\arg\min_M \sum_i w_i \, d(M, X_i)^2`.
 
-        Parameters
-        ----------
-        X : Tensor, shape (..., N, n, n)
-        weights : Tensor, shape (..., N), optional
-            Nonnegative, scaled to sum 1; equal by default. Leading dimensions broadcast: weights
-            ``(K, N)`` of matrices ``(N, n, n)`` give ``K`` means.
+        The mean of ``X (..., N, n, n)`` with nonnegative ``weights (..., N)``, scaled to sum 1;
+        equal by default. Leading dimensions broadcast: weights ``(K, N)`` of matrices ``(N, n, n)``
+        give ``K`` means.
 
         Examples
         --------
@@ -176,12 +155,7 @@ class Metric:
         self._lacks("mean")
 
     def geodesic(self, X: Tensor, Y: Tensor, t: float | Tensor, *, check: bool = True) -> Tensor:
-        """Compute the point at ``t`` on the geodesic from ``X`` (``t = 0``) to ``Y`` (``t = 1``).
-
-        Parameters
-        ----------
-        X, Y : Tensor, shape (..., n, n)
-        t : float or Tensor, shape (...)
+        """Compute the point at ``t (...)`` on the geodesic from ``X`` (0) to ``Y`` (1).
 
         Examples
         --------
@@ -195,10 +169,6 @@ class Metric:
     def exp(self, X: Tensor, V: Tensor, *, check: bool = True) -> Tensor:
         """Compute the exponential map, the end of the geodesic from ``X`` with velocity ``V``.
 
-        Parameters
-        ----------
-        X, V : Tensor, shape (..., n, n)
-
         Examples
         --------
         >>> import torch
@@ -211,10 +181,6 @@ class Metric:
     def log(self, X: Tensor, Y: Tensor, *, check: bool = True) -> Tensor:
         """Compute the logarithmic map, the tangent vector at ``X`` that points to ``Y``.
 
-        Parameters
-        ----------
-        X, Y : Tensor, shape (..., n, n)
-
         Examples
         --------
         >>> import torch
@@ -226,10 +192,6 @@ class Metric:
 
     def transport(self, X: Tensor, Y: Tensor, V: Tensor, *, check: bool = True) -> Tensor:
         """Transport the tangent vector ``V`` in parallel along the geodesic from ``X`` to ``Y``.
-
-        Parameters
-        ----------
-        X, Y, V : Tensor, shape (..., n, n)
 
         Examples
         --------
@@ -245,11 +207,7 @@ class Metric:
     ) -> Tensor:
         """Compute the coordinates in which the metric is Euclidean.
 
-        Parameters
-        ----------
-        X : Tensor, shape (..., n, n)
-        who, name : str
-            Caller and argument named in errors.
+        Errors name the caller ``who`` and the argument ``name``.
 
         Examples
         --------
@@ -292,14 +250,7 @@ class Metric:
     ) -> Tensor:
         """Compute the logits ``(..., n_classes)`` of :class:`spdnet.nn.SPDMLR`.
 
-        Parameters
-        ----------
-        X : Tensor, shape (..., n, n)
-        S : Tensor, shape (n_classes, n, n)
-            Matrix logarithms of the reference points of the classes.
-        A : Tensor, shape (n_classes, n, n)
-            Symmetric normals.
-        power, alpha, beta : float
+        ``S (n_classes, n, n)`` are the matrix logarithms of the points, ``A`` the normals.
 
         Examples
         --------
@@ -316,14 +267,8 @@ class Metric:
     ) -> tuple[Tensor, Tensor]:
         r"""Compute :math:`\sum_p w_p \, d^2(X_{i_p}, X_{j_p})` and its gradient ``(N, n, n)``.
 
-        Only metrics that are invariant under congruence, as :class:`spdnet.baselines.SPDML`
-        requires, have this method.
-
-        Parameters
-        ----------
-        X : Tensor, shape (N, n, n)
-        i, j : Tensor of integers, shape (P,)
-        weights : Tensor, shape (P,)
+        ``i``, ``j`` and ``weights`` have the shape ``(P,)``. Only metrics that are invariant under
+        congruence, as :class:`spdnet.baselines.SPDML` requires, have this method.
 
         Examples
         --------
@@ -337,19 +282,15 @@ class Metric:
         self._lacks("sum_over_pairs")
 
 
-#: the metrics of SPD matrices by name; :func:`register_metric` adds to them
+#: metrics of SPD matrices by name; :func:`register_metric` adds to them
 METRICS: dict[str, Metric] = {}
+_M = TypeVar("_M", bound=Metric)
 
 
 class MetricNames(Iterable[str]):
-    """Names of the registered metrics that have a method, including metrics registered later.
+    """Names of the registered metrics with the method ``verb``, including those registered later.
 
-    Parameters
-    ----------
-    verb : str
-        Name of the method.
-    extra : str
-        Further names that come first.
+    ``extra`` are further names, which come first.
 
     Examples
     --------
@@ -367,7 +308,7 @@ class MetricNames(Iterable[str]):
         yield from (name for name, metric in METRICS.items() if metric.has(self.verb))
 
 
-def register_metric(metric: Metric) -> Metric:
+def register_metric(metric: _M) -> _M:
     """Register a metric by its name, so that layers and the command line accept it.
 
     Examples
@@ -397,17 +338,10 @@ def get_metric(
     name: str = "metric",
     extra: tuple[str, ...] = (),
 ) -> Metric:
-    """Return the metric with a name, or the metric itself.
+    """Return the metric with a name, or the metric itself, if it has the method ``verb``.
 
-    Parameters
-    ----------
-    metric : str or Metric
-    verb : str
-        Method that the metric must have.
-    who, name : str
-        Caller and argument named in errors.
-    extra : tuple of str
-        Further names that the caller accepts, listed in errors.
+    Errors name the caller ``who`` and the argument ``name``, and list the names in ``extra``, which
+    the caller accepts as well.
 
     Examples
     --------

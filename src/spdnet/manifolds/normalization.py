@@ -3,6 +3,7 @@
 Coordinates need not be flat: those of the affine-invariant metric are powers of the matrices.
 """
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 import torch
@@ -15,12 +16,12 @@ if TYPE_CHECKING:
     from spdnet.manifolds.metric import Metric
 
 
+@dataclass(eq=False)
 class FlatNormalization:
     """Normalization in the coordinates of a flat metric, of powers of the matrices."""
 
-    def __init__(self, metric: "FlatMetric", power: float) -> None:
-        self.metric = metric
-        self.power = power
+    metric: "FlatMetric"
+    power: float
 
     def coordinates(self, X: Tensor, *, check: bool, who: str) -> Tensor:
         """Compute coordinates; ``check`` raises a ValueError for matrices that are not SPD."""
@@ -57,16 +58,14 @@ class FlatNormalization:
         return F if S is None else F + self.metric.project_coordinates(S)
 
 
+@dataclass(eq=False)
 class CongruenceNormalization:
     """Normalization by congruences, in the affine-invariant metric of powers of the matrices."""
 
-    def __init__(
-        self, metric: "Metric", power: float, root: str, karcher_steps: int | None
-    ) -> None:
-        self.metric = metric
-        self.power = power
-        self.root = root
-        self.karcher_steps = karcher_steps
+    metric: "Metric"
+    power: float
+    root: str
+    karcher_steps: int | None
 
     def coordinates(self, X: Tensor, *, check: bool, who: str) -> Tensor:
         if check and self.power == 1:

@@ -14,8 +14,7 @@ class PowerEuclidean(FlatMetric):
     r"""Power-Euclidean metric: Euclidean in :math:`\varphi(X) = X^\theta / \theta`.
 
     It tends to the log-Euclidean metric as :math:`\theta` tends to 0. Powers form a cone, not a
-    vector space, so there is no batch normalization. Computations run in float64 and are rounded
-    to the dtype of the first argument.
+    vector space, so there is no batch normalization.
 
     Parameters
     ----------
@@ -68,5 +67,4 @@ class PowerEuclidean(FlatMetric):
         return (left * right).sum((-2, -1)) / self.power**2
 
 
-power_euclidean = PowerEuclidean()
-register_metric(power_euclidean)
+power_euclidean = register_metric(PowerEuclidean())

@@ -16,8 +16,7 @@ class Stein(Metric):
 
     :math:`S(X, Y) = \log\det\tfrac{X + Y}{2} - \tfrac12 \log\det(X Y)`. The square root is a
     distance that is invariant under congruence. No Riemannian metric induces it: there are
-    distances and a mean, but no tangent vectors. Computations run in float64 and are rounded to the
-    dtype of the first argument.
+    distances and a mean, but no tangent vectors.
 
     References
     ----------
@@ -50,17 +49,15 @@ class Stein(Metric):
         r"""Compute the weighted mean, the minimum of :math:`\sum_i w_i S(M, X_i)`.
 
         The fixed-point iteration :math:`M \leftarrow (\sum_i w_i (\tfrac{X_i + M}{2})^{-1})^{-1}`
-        converges slowly if the matrices differ by orders of magnitude. It ends when the relative
-        change of the matrix is at most ``tol``; a RuntimeWarning reports that ``max_iter``
-        iterations were not enough.
+        converges slowly if the matrices differ by orders of magnitude. For ``tol`` and ``max_iter``
+        see the mean of ``bures_wasserstein``.
         """
 
         def step(M: Tensor, w: Tensor) -> Tensor:
             return _inverse((w * _inverse((X + M[..., None, :, :]) / 2)).sum(-3))
 
-        return fixed_point_mean(
-            "stein.mean", X, weights, step, tol=tol, max_iter=max_iter, check=check
-        )
+        who = "stein.mean"
+        return fixed_point_mean(who, X, weights, step, tol=tol, max_iter=max_iter, check=check)
 
     def _pairwise(self, X: Tensor, Y: Tensor | None, progress: Progress) -> Tensor:
         a = log_det(X)
@@ -85,8 +82,7 @@ class Stein(Metric):
         return value, G - share[:, None, None] * own_inverse
 
 
-stein = Stein()
-register_metric(stein)
+stein = register_metric(Stein())
 
 
 def _inverse(X: Tensor) -> Tensor:

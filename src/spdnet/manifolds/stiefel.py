@@ -52,26 +52,6 @@ def is_stiefel(p: Any) -> bool:
     return isinstance(p, StiefelParameter) or getattr(p, "is_sharded_stiefel", False)
 
 
-def mark_stiefel(p: torch.nn.Parameter) -> None:
-    """Mark a parameter that torch created in place of a Stiefel parameter.
-
-    An attribute marks a DTensor, as created by ``fully_shard``, because it has its own class.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from spdnet.manifolds.stiefel import is_stiefel, mark_stiefel
-    >>> p = torch.nn.Parameter(torch.eye(3, 2))
-    >>> mark_stiefel(p)
-    >>> is_stiefel(p)
-    True
-    """
-    if type(p) is torch.nn.Parameter:
-        p.__class__ = StiefelParameter
-    elif hasattr(p, "full_tensor"):
-        p.is_sharded_stiefel = True  # type: ignore[attr-defined]
-
-
 def _rebuild(data: Tensor, requires_grad: bool) -> StiefelParameter:
     return StiefelParameter(data, requires_grad)
 
@@ -87,13 +67,8 @@ def random_point(
 ) -> Tensor:
     """Draw uniformly (Haar) distributed points.
 
-    Parameters
-    ----------
-    *size : int
-        ``(..., n, k)`` with ``n >= k``, as in :func:`torch.randn`, or one sequence of them.
-    generator : Generator, optional
-        Default: the global generator of torch.
-    device, dtype : optional
+    ``size`` is ``(..., n, k)`` with ``n >= k``; it and the other parameters are as in
+    :func:`torch.randn`.
 
     Examples
     --------
@@ -222,13 +197,9 @@ def retract(W: Tensor, V: Tensor, method: str = "qr") -> Tensor:
     require_same_shape("retract", W=W, V=V)
     dtype, accurate = W.dtype, accurate_dtype(W)
     W, V = W.to(accurate), V.to(accurate)
-    if method == "qr":
-        moved = _orthonormalize_near(W + V)
-    elif method == "polar":
-        moved = _polar(W + V)
-    else:
-        moved = _cayley(W, V)
-    return moved.to(dtype)
+    if method == "cayley":
+        return _cayley(W, V).to(dtype)
+    return (_orthonormalize_near if method == "qr" else _polar)(W + V).to(dtype)
 
 
 @disable_autocast

@@ -5,11 +5,10 @@ from spdnet.nn.bimap import BiMap
 from spdnet.nn.center import Center
 from spdnet.nn.classifiers import SPDMLR, MinimumDistance
 from spdnet.nn.domain_batch_norm import SPDDomainBatchNorm
-from spdnet.nn.eig import ExpEig, LogEig, ReEig, SpectralActivation
+from spdnet.nn.eig import ExpEig, LogEig, ReEig, SpectralActivation, Vech
 from spdnet.nn.pool import SPDPool
 from spdnet.nn.residual import SPDResidual
 from spdnet.nn.second_order import CovPool, MatrixSqrt
-from spdnet.nn.vech import Vech
 
 __all__ = [
     "SPDMLR",

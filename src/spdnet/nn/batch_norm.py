@@ -38,11 +38,9 @@ class NormalizationLayer(SPDLayer):
         if karcher_steps is not None:
             require_count(who, "karcher_steps", karcher_steps)
         require_number(who, "eps", eps, at_least=0)
-        self.n = n
         self.metric = get_metric(metric, "normalization", who=who)
         require_power(who, self.metric, power)
-        self.power = float(power)
-        self.eps = eps
+        self.n, self.power, self.eps = n, float(power), eps
         self._normalization = self.metric.normalization(
             power=self.power, root=root, karcher_steps=karcher_steps
         )
@@ -179,9 +177,8 @@ class SPDBatchNorm(NormalizationLayer):
         shape = (n, n) if variance == "entrywise" else ()
         self.register_buffer("running_mean", torch.zeros(n, n, **where))
         self.register_buffer("running_var", torch.ones(shape, **where) if variance else None)
-        self.register_buffer(
-            "num_batches_tracked", torch.zeros((), device=device, dtype=torch.long)
-        )
+        count = torch.zeros((), device=device, dtype=torch.long)
+        self.register_buffer("num_batches_tracked", count)
         for name, size, wanted in (("bias", (n, n), affine), ("scale", shape, affine and variance)):
             parameter = torch.nn.Parameter(torch.empty(size, **where)) if wanted else None
             self.register_parameter(name, parameter)

@@ -1,16 +1,22 @@
 """Bilinear mapping of SPD matrices (Eq. 1)."""
 
+import warnings
+from typing import Any
+
 import torch
 from torch import Tensor
 
+from spdnet._autograd import can_branch
 from spdnet._checks import require_channels, require_choice, require_count, require_reducing
 from spdnet._precision import working_dtype
 from spdnet.linalg import congruence
-from spdnet.manifolds.stiefel import StiefelParameter, random_point
+from spdnet.manifolds.stiefel import StiefelParameter, deviation, random_point
 from spdnet.nn.layer import SPDLayer
-from spdnet.nn.orthonormality import OrthonormalityCheck
 
 INITS = ("uniform", "authors")
+#: times the square root of the number of columns: twice the rounding error of bfloat16
+TOLERANCE = 2.0**-7
+INTERVAL = 256
 
 
 class BiMap(SPDLayer):
@@ -35,8 +41,8 @@ class BiMap(SPDLayer):
         Initialize uniformly on the Stiefel manifold, or, as in the code of the authors, with the
         leading left singular vectors of ``A A^T`` for a square ``A`` of uniform random numbers.
     check : bool
-        Raise an error if the input is not finite and symmetric (for layers defined on SPD matrices
-        only: not positive definite).
+        Raise an error unless the input is finite, symmetric and, for layers that are defined on SPD
+        matrices only, positive definite.
     device, dtype : optional
         Device and dtype of the parameters and buffers.
 
@@ -73,8 +79,7 @@ class BiMap(SPDLayer):
         require_choice("BiMap", "init", init, INITS)
         channels = _channels(in_channels, out_channels)
         self.in_features, self.out_features = in_features, out_features
-        self.in_channels, self.out_channels = in_channels, out_channels
-        self.init = init
+        self.in_channels, self.out_channels, self.init = in_channels, out_channels, init
         self.weight = StiefelParameter(
             torch.empty(*channels, in_features, out_features, device=device, dtype=dtype)
         )
@@ -124,3 +129,51 @@ def _channels(in_channels: int | None, out_channels: int | None) -> tuple[int, .
     require_count("BiMap", "in_channels", in_channels)
     require_count("BiMap", "out_channels", out_channels)
     return out_channels, in_channels
+
+
+class OrthonormalityCheck:
+    """Warn once if the weight of a layer does not have orthonormal columns.
+
+    Checks the calls 1, 2, 4, 8, ... and every 256th. On a GPU the result is read in a later call,
+    after it has arrived, so that no call waits for the device. Nothing is checked under
+    compilation, vmap and CUDA graph capture.
+    """
+
+    def __init__(self) -> None:
+        self.n_calls = 0
+        self.warned = False
+        self._pending: tuple[Tensor, torch.cuda.Event] | None = None
+
+    def __reduce__(self) -> Any:
+        return OrthonormalityCheck, ()  # CUDA events cannot be copied, so a copy starts anew
+
+    def __call__(self, layer: torch.nn.Module, W: Tensor) -> None:
+        """Check the weight ``W (..., n, k)`` if the call is due."""
+        self.n_calls = n = self.n_calls + 1
+        if self.warned or (self._pending is None and n & (n - 1) and n % INTERVAL):
+            return
+        if not can_branch(W):
+            return
+        if self._pending is not None:
+            found, event = self._pending
+            if event.query():
+                self._pending = None
+                self._warn_if_large(layer, W, float(found))
+        elif W.device.type == "cpu":
+            self._warn_if_large(layer, W, float(deviation(W)))
+        elif W.device.type == "cuda":
+            found = deviation(W).to("cpu", non_blocking=True)  # to pinned memory
+            event = torch.cuda.Event()
+            event.record(torch.cuda.current_stream(W.device))
+            self._pending = found, event
+
+    def _warn_if_large(self, layer: torch.nn.Module, W: Tensor, found: float) -> None:
+        if found > TOLERANCE * W.shape[-1] ** 0.5:
+            self.warned = True
+            warnings.warn(
+                f"{layer}: expected a weight W with orthonormal columns, got ||W^T W - I|| = "
+                f"{found:.2g}, as after steps of an optimizer that does not keep it on the Stiefel "
+                "manifold; use spdnet.optim.RiemannianSGD or RiemannianAdam",
+                RuntimeWarning,
+                stacklevel=5,
+            )

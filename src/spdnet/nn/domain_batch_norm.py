@@ -115,18 +115,16 @@ class SPDDomainBatchNorm(NormalizationLayer):
                 f"{WHO}: expected metric='affine_invariant' and karcher_steps with "
                 f"dispersion='tangent', got {self.metric.name!r} and {karcher_steps}"
             )
-        self.variance = variance
         self.final_momentum = self.momentum = momentum
-        self.eval_momentum = eval_momentum
+        self.eval_momentum, self.variance = eval_momentum, variance
         self.dispersion, self.start = dispersion, start
         where: dict[str, Any] = {"device": device, "dtype": dtype}
         for name in ("running", "eval"):
             var = torch.ones(n_domains, **where) if variance else None
             self.register_buffer(f"{name}_mean", torch.zeros(n_domains, n, n, **where))
             self.register_buffer(f"{name}_var", var)
-        self.register_buffer(
-            "num_batches_tracked", torch.zeros(n_domains, device=device, dtype=torch.long)
-        )
+        counts = torch.zeros(n_domains, device=device, dtype=torch.long)
+        self.register_buffer("num_batches_tracked", counts)
         for name, size, wanted in (("scale", (), affine and variance), ("bias", (n, n), bias)):
             parameter = torch.nn.Parameter(torch.empty(size, **where)) if wanted else None
             self.register_parameter(name, parameter)
@@ -191,16 +189,11 @@ class SPDDomainBatchNorm(NormalizationLayer):
     def add_domain(self) -> int:
         """Add a domain and return its index."""
         origin = self._normalization.origin(self.running_mean[0])
-        for name, value in (("mean", origin), ("var", torch.ones_like(origin[0, 0]))):
-            for kind in ("running", "eval"):
-                self._append(f"{kind}_{name}", value)
-        self._append("num_batches_tracked", torch.zeros_like(self.num_batches_tracked[0]))
-        return self.n_domains - 1
-
-    def _append(self, name: str, value: Tensor) -> None:
-        buffer = getattr(self, name)
-        if buffer is not None:
+        for name, buffer in list(self.named_buffers(recurse=False)):
+            value = torch.full_like(buffer[0], int(name.endswith("_var")))
+            value = origin if name.endswith("_mean") else value
             setattr(self, name, torch.cat([buffer, value[None]]))
+        return self.n_domains - 1
 
     def forward(self, X: Tensor, domain: Tensor | None = None, check: bool | None = None) -> Tensor:
         """Map ``(..., n, n)`` to ``(..., n, n)``, given the domain of each matrix.

@@ -1,10 +1,11 @@
-"""Layers on eigenvalues: ReEig (Eq. 2), LogEig (Eq. 4), ExpEig and smooth activations."""
+"""Functions of matrices as layers: ReEig (Eq. 2), LogEig (Eq. 4), ExpEig, activations, Vech."""
 
 import torch
 from torch import Tensor
 
 from spdnet._autograd import is_concrete
 from spdnet._checks import require_choice, require_number, require_threshold
+from spdnet.linalg import vech
 from spdnet.linalg.rectify import rectify
 from spdnet.linalg.scalar import Clamp, Exp, Log, ScalarFunction, Sigmoid, Softplus
 from spdnet.linalg.spectral import decompose, map_decomposed, spectral_map
@@ -15,28 +16,24 @@ from spdnet.nn.layer import SPDLayer
 class ReEig(SPDLayer):
     r"""Rectification of eigenvalues, :math:`Y = U \max(\epsilon I, S) U^\top`.
 
-    Maps ``(..., n, n)`` to ``(..., n, n)``.
-
     Parameters
     ----------
     eps : float or str
-        Threshold; or a percentage such as ``"10%"``: the threshold below which that share of the
-        eigenvalues seen in training lies. Covariance matrices have any scale, so that an absolute
-        threshold often clips nothing.
+        Threshold, or a percentage such as ``"10%"``: that share of the eigenvalues seen in training
+        lies below the threshold. Covariance matrices have any scale, so an absolute threshold often
+        clips nothing.
     momentum : float
-        Weight of the latest batch in the running threshold, for a percentage. A batch is rectified
-        with the threshold of the batches before it, except the first, so that a matrix does not
-        depend on the others of its batch. Every forward pass in training moves the threshold;
-        activation checkpointing therefore cannot be used with a percentage.
-    check : bool
-        Whether to check that the input is finite and symmetric, and that evaluation with a
-        percentage follows training.
-    device, dtype : optional
+        For a percentage: weight of the latest batch in the running threshold. Every batch but the
+        first is rectified with the threshold of the batches before it, so that a matrix does not
+        depend on the others of its batch. Every forward pass in training updates the threshold, so
+        activation checkpointing cannot be used with a percentage.
+    check, device, dtype : see :class:`BiMap`
+        ``check`` also raises an error for evaluation with a percentage before any training.
 
     Attributes
     ----------
     threshold : Tensor, shape ()
-        Running threshold, a buffer, for a percentage only. It does not change in evaluation.
+        Running threshold, a buffer, for a percentage only.
     violated : Tensor of bool or None
         Set while a CUDA graph is captured: see :func:`spdnet.linalg.rectify.rectify`.
 
@@ -68,14 +65,12 @@ class ReEig(SPDLayer):
     ) -> None:
         super().__init__(check=check)
         require_number("ReEig", "momentum", momentum, above=0, at_most=1)
-        self.eps = eps
-        self.momentum = momentum
+        self.eps, self.momentum = eps, momentum
         self.share = require_threshold("ReEig", eps)  # None for an absolute threshold
         if self.share is not None:
             self.register_buffer("threshold", torch.zeros((), device=device, dtype=dtype))
-            self.register_buffer(
-                "num_batches_tracked", torch.zeros((), device=device, dtype=torch.long)
-            )
+            count = torch.zeros((), device=device, dtype=torch.long)
+            self.register_buffer("num_batches_tracked", count)
 
     @property
     def lower_bound(self) -> float | None:
@@ -131,12 +126,9 @@ class ReEig(SPDLayer):
 class LogEig(SPDLayer):
     r"""Matrix logarithm :math:`Y = U \log(S) U^\top`: from SPD matrices to a flat space.
 
-    ``(..., n, n)`` to ``(..., n, n)``.
-
     Parameters
     ----------
-    check : bool
-        Whether to check that the input is finite, symmetric and positive definite.
+    check : see :class:`BiMap`
 
     Examples
     --------
@@ -154,12 +146,9 @@ class LogEig(SPDLayer):
 class ExpEig(SPDLayer):
     r"""Matrix exponential :math:`Y = U \exp(S) U^\top`: from symmetric to SPD matrices.
 
-    ``(..., n, n)`` to ``(..., n, n)``.
-
     Parameters
     ----------
-    check : bool
-        Whether to check that the input is finite and symmetric.
+    check : see :class:`BiMap`
 
     Examples
     --------
@@ -179,22 +168,18 @@ class SpectralActivation(SPDLayer):
 
     ============  ===========================================================================
     ``softplus``  :math:`\epsilon + \log(1 + e^{\beta (s - \epsilon)}) / \beta`: ReEig with a
-                  round corner :math:`1 / \beta` wide, ``beta = 1 / eps`` when not given
-    ``sigmoid``   :math:`1 / (1 + e^{-\beta s})`: saturates large eigenvalues, ``beta = 1``
-                  when not given; ``eps`` is not used
+                  rounded corner of width :math:`1 / \beta`
+    ``sigmoid``   :math:`1 / (1 + e^{-\beta s})`: saturates large eigenvalues
     ============  ===========================================================================
-
-    ``(..., n, n)`` to ``(..., n, n)``.
 
     Parameters
     ----------
     kind : {"softplus", "sigmoid"}
     eps : float
-        Threshold of the softplus.
+        Threshold of ``softplus``.
     beta : float, optional
-        Sharpness.
-    check : bool
-        Whether to check that the input is finite and symmetric.
+        Sharpness; by default ``1 / eps`` for ``softplus`` and 1 for ``sigmoid``.
+    check : see :class:`BiMap`
 
     Examples
     --------
@@ -236,3 +221,22 @@ class SpectralActivation(SPDLayer):
         """Return the settings for ``repr``."""
         eps = f"eps={self.eps}, " if self.kind == "softplus" else ""
         return f"{self.kind!r}, {eps}beta={self.beta}"
+
+
+class Vech(torch.nn.Module):
+    r"""Upper triangle as a vector, with off-diagonal entries times :math:`\sqrt 2`.
+
+    Maps ``(..., n, n)`` to ``(..., n * (n + 1) / 2)`` and preserves inner products: see
+    :func:`spdnet.linalg.vech`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from spdnet.nn import Vech
+    >>> Vech()(torch.tensor([[1.0, 2.0], [2.0, 3.0]]))
+    tensor([1.0000, 2.8284, 3.0000])
+    """
+
+    def forward(self, X: Tensor) -> Tensor:
+        """Map ``(..., n, n)`` to ``(..., n * (n + 1) / 2)``."""
+        return vech(X)

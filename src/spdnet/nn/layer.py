@@ -1,5 +1,7 @@
 """Base class of the layers on SPD matrices."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import torch
@@ -9,7 +11,7 @@ from spdnet._autograd import refuse_format
 from spdnet._checks import require_same_dtype, require_square
 from spdnet.linalg import cholesky
 from spdnet.linalg.validate import require_symmetric
-from spdnet.manifolds.stiefel import is_stiefel, mark_stiefel
+from spdnet.manifolds.stiefel import StiefelParameter, is_stiefel
 
 
 class SPDLayer(torch.nn.Module):
@@ -44,7 +46,7 @@ class SPDLayer(torch.nn.Module):
         like: Tensor | None = None,
         positive: bool = False,
     ) -> bool:
-        """Check the shape and dtype and, if wanted, the values; return whether it is wanted."""
+        """Validate shape and dtype and, if checks are on, the values; return whether they are."""
         who = type(self).__name__
         require_square(who, X, n=n)
         if like is not None:
@@ -59,27 +61,30 @@ class SPDLayer(torch.nn.Module):
     def __prepare_scriptable__(self) -> NoReturn:
         refuse_format("torch.jit.script")
 
-    def _stiefel_names(self) -> list[str]:
-        return [n for n, p in self._parameters.items() if is_stiefel(p)]
-
-    def _mark(self, names: list[str]) -> None:
+    @contextmanager
+    def _stiefel_kept(self) -> Iterator[None]:
+        names = [n for n, p in self._parameters.items() if is_stiefel(p)]
+        yield
         for name in names:
-            parameter = self._parameters[name]
-            if parameter is not None:
-                mark_stiefel(parameter)
+            _mark_stiefel(self._parameters[name])
 
     def __setattr__(self, name: str, value: Any) -> None:
         if hasattr(value, "full_tensor") and is_stiefel(self._parameters.get(name)):
-            mark_stiefel(value)
+            _mark_stiefel(value)
         super().__setattr__(name, value)
 
     def _apply(self, fn: Any, recurse: bool = True) -> Any:
-        names = self._stiefel_names()
-        super()._apply(fn, recurse)
-        self._mark(names)
-        return self
+        with self._stiefel_kept():
+            return super()._apply(fn, recurse)
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        names = self._stiefel_names()
-        super()._load_from_state_dict(*args, **kwargs)
-        self._mark(names)
+        with self._stiefel_kept():
+            super()._load_from_state_dict(*args, **kwargs)
+
+
+def _mark_stiefel(p: Any) -> None:
+    """Mark a parameter that torch created in place of a Stiefel parameter."""
+    if type(p) is torch.nn.Parameter:
+        p.__class__ = StiefelParameter
+    elif hasattr(p, "full_tensor"):  # a DTensor, as created by fully_shard, has its own class
+        p.is_sharded_stiefel = True

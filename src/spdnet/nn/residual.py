@@ -24,8 +24,7 @@ class SPDResidual(SPDLayer):
         Maps SPD matrices to SPD matrices of the same size, for example a square BiMap and a ReEig.
     kind : {"log", "geodesic"}
     metric : str or Metric
-        Metric of the geodesic: ``log_euclidean``, ``affine_invariant``, ``log_cholesky``,
-        ``power_euclidean``, ``bures_wasserstein``, or another metric with geodesics.
+        Metric of the geodesic, any of :data:`spdnet.manifolds.METRICS` except ``stein``.
     check, device, dtype : see :class:`BiMap`
 
     Attributes

@@ -7,6 +7,7 @@ from spdnet._checks import require_choice, require_count, require_number, requir
 from spdnet._precision import without_autocast, working_dtype
 from spdnet.covariance import gaussian_embedding, regularize
 from spdnet.linalg import sqrtm, symmetrize
+from spdnet.linalg.symmetric import trace
 from spdnet.linalg.validate import require_positive_trace, require_symmetric
 from spdnet.nn.layer import SPDLayer
 
@@ -124,13 +125,13 @@ class MatrixSqrt(SPDLayer):
         dtype, n = X.dtype, X.shape[-1]
         X = X.to(working_dtype(dtype))
         with without_autocast(X):
-            trace = X.diagonal(dim1=-2, dim2=-1).sum(-1)[..., None, None]
+            size = trace(X)[..., None, None]
             eye = torch.eye(n, dtype=X.dtype, device=X.device)
-            Y, Z = X / trace, eye.expand_as(X)
+            Y, Z = X / size, eye.expand_as(X)
             for _ in range(self.iterations):
                 Q = (3 * eye - Z @ Y) / 2
                 Y, Z = Y @ Q, Q @ Z
-            return symmetrize(trace.sqrt() * Y).to(dtype)
+            return symmetrize(size.sqrt() * Y).to(dtype)
 
     def extra_repr(self) -> str:
         """Return the settings for ``repr``."""

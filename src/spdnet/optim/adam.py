@@ -108,6 +108,7 @@ class RiemannianAdam(RiemannianOptimizer):
         if not params:
             return
         states = [self._state(p, group, p, torch.zeros_like(p)) for p in params]
+        names = ("amsgrad", "lr", "weight_decay", "eps", "maximize", "capturable")
         adam(
             params,
             gradients(params),
@@ -115,14 +116,9 @@ class RiemannianAdam(RiemannianOptimizer):
             [s["exp_avg_sq"] for s in states],
             [s["max_exp_avg_sq"] for s in states] if group["amsgrad"] else [],
             [s["step"] for s in states],
-            amsgrad=group["amsgrad"],
             beta1=group["betas"][0],
             beta2=group["betas"][1],
-            lr=group["lr"],
-            weight_decay=group["weight_decay"],
-            eps=group["eps"],
-            maximize=group["maximize"],
-            capturable=group["capturable"],
+            **{name: group[name] for name in names},
         )
 
     def _step_stiefel(self, group: dict[str, Any], params: list[Tensor]) -> None:

@@ -1,7 +1,7 @@
 """Base class of the Riemannian optimizers."""
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -54,7 +54,7 @@ class RiemannianOptimizer(torch.optim.Optimizer):
         if getattr(p, "_is_flat_param", False) or (is_stiefel(p) and p.ndim < 2):
             raise TypeError(
                 f"{who}: expected matrices as Stiefel parameters, got a part of a flattened "
-                "parameter, as FullyShardedDataParallel makes it; use "
+                "parameter, as created by FullyShardedDataParallel; use "
                 "torch.distributed.fsdp.fully_shard or DistributedDataParallel instead"
             )
 
@@ -62,30 +62,27 @@ class RiemannianOptimizer(torch.optim.Optimizer):
     @_disable_dynamo
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Take one step; ``p.grad`` is not modified.
-
-        Parameters
-        ----------
-        closure : callable, optional
-            Reevaluates and returns the loss.
-        """
+        """Take one step without modifying ``p.grad``; ``closure`` computes and returns the loss."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
         for group in self.param_groups:
             params = [p for p in group["params"] if p.grad is not None]
-            with_manifold = [p for p in params if _manifold(p) is not None]
             plain = [p for p in params if not is_stiefel(p) and _manifold(p) is None]
             self._step_euclidean(group, plain)
-            for batch in _group_by_shape([p for p in params if is_stiefel(p)]):
+            batches: dict[Any, list[Tensor]] = defaultdict(list)
+            for p in filter(is_stiefel, params):
+                batches[p.shape, p.dtype, p.device].append(p)
+            for batch in batches.values():
                 self._step_stiefel(group, batch)
-            for p in with_manifold:
-                self._step_manifold(group, p)
+            for p in params:
+                if _manifold(p) is not None:
+                    self._step_manifold(group, p)
         return loss
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Load a state; settings that it lacks, as one of torch.optim, keep their values."""
+        """Load a state; settings missing in it, as in one of torch.optim, keep their values."""
         current = [dict(group) for group in self.param_groups]
         super().load_state_dict(state_dict)
         for group, before in zip(self.param_groups, current, strict=True):
@@ -149,10 +146,3 @@ def write_back(targets: Sequence[Any], values: Tensor) -> None:
 def _manifold(p: Tensor) -> Any:
     """Return the manifold of a ``geoopt.ManifoldParameter``, or None."""
     return getattr(p, "manifold", None)
-
-
-def _group_by_shape(params: list[Tensor]) -> Iterator[list[Tensor]]:
-    batches: dict[Any, list[Tensor]] = defaultdict(list)
-    for p in params:
-        batches[p.shape, p.dtype, p.device].append(p)
-    yield from batches.values()

@@ -88,18 +88,10 @@ class RiemannianSGD(RiemannianOptimizer):
             self._step_captured(group, params)
             return
         buffers = [self.state[p].get("momentum_buffer") for p in params]
-        sgd(
-            params,
-            gradients(params),
-            buffers,
-            has_sparse_grad=any(g.is_sparse for g in gradients(params)),
-            weight_decay=group["weight_decay"],
-            momentum=group["momentum"],
-            lr=group["lr"],
-            dampening=group["dampening"],
-            nesterov=group["nesterov"],
-            maximize=group["maximize"],
-        )
+        names = ("weight_decay", "momentum", "lr", "dampening", "nesterov", "maximize")
+        settings = {name: group[name] for name in names}
+        sparse = any(g.is_sparse for g in gradients(params))
+        sgd(params, gradients(params), buffers, has_sparse_grad=sparse, **settings)
         if group["momentum"] != 0:
             for p, buffer in zip(params, buffers, strict=True):
                 self.state[p]["momentum_buffer"] = buffer
@@ -125,10 +117,8 @@ class RiemannianSGD(RiemannianOptimizer):
         direction = G + momentum * buffer if group["nesterov"] else buffer
         moved = retract(W, -group["lr"] * direction, group["retraction"])
         write_back(params, moved)
-        write_back(
-            [self.state[p]["momentum_buffer"] for p in params],
-            transport(W, moved, buffer, group["metric"]),
-        )
+        buffer = transport(W, moved, buffer, group["metric"])
+        write_back([self.state[p]["momentum_buffer"] for p in params], buffer)
 
     def _step_manifold(self, group: dict[str, Any], p: Any) -> None:
         G, momentum = manifold_gradient(group, p), group["momentum"]

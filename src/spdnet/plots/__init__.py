@@ -2,11 +2,6 @@
 
 Functions take arrays or tensors, draw on the axes ``ax`` or on new ones, and return the axes. They
 do not show the figure or change the settings of matplotlib. Class names are plain text, not math.
-
->>> from spdnet import plots
->>> left, right = plots.panels(1, 2)
->>> left = plots.learning_curves([{"loss": 2.0}, {"loss": 0.5}], ax=left)
->>> right = plots.confusion([[8, 2], [1, 9]], ["calm", "moving"], ax=right)
 """
 
 from spdnet.plots.cone import cone

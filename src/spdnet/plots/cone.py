@@ -33,7 +33,6 @@ def cone(X: Any, y: Any = None, *, ax: Any = None) -> Any:
 
     Examples
     --------
-    >>> import numpy
     >>> from spdnet import plots
     >>> ax = plots.cone([[[3.0, 1.0], [1.0, 2.0]], [[1.0, 0.0], [0.0, 1.0]]], ["wide", "round"])
     >>> [text.get_text() for text in ax.get_legend().get_texts()]

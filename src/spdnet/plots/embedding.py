@@ -36,9 +36,8 @@ def embedding(features: Any, y: Any = None, *, ax: Axes | None = None) -> Axes:
     groups = list(split_by_class("embedding", y, len(vectors)))
     centered = vectors - vectors.mean(0)
     U, s, Vh = numpy.linalg.svd(centered, full_matrices=False)
-    sign = numpy.sign(
-        Vh[numpy.arange(len(Vh)), numpy.abs(Vh).argmax(1)]
-    )  # the sign of a singular vector is arbitrary
+    # the sign of a singular vector is arbitrary
+    sign = numpy.sign(Vh[numpy.arange(len(Vh)), numpy.abs(Vh).argmax(1)])
     plane = numpy.zeros((len(vectors), 2))
     plane[:, : len(s)] = (U * s * sign)[:, :2]
     variance = numpy.zeros(2)

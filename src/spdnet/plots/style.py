@@ -79,8 +79,8 @@ def panels(
     --------
     >>> from spdnet import plots
     >>> left, right = plots.panels(1, 2)
-    >>> left.figure is right.figure
-    True
+    >>> left = plots.learning_curves([{"loss": 2.0}, {"loss": 0.5}], ax=left)
+    >>> right = plots.confusion([[8, 2], [1, 9]], ["calm", "moving"], ax=right)
     """
     from matplotlib import pyplot  # not needed to draw on given axes
 
