@@ -40,7 +40,7 @@ WHO = "SPDNetClassifier"
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
 
 
-@document()
+@document
 @dataclass(repr=False, eq=False)
 class SPDNetClassifier(
     ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]

@@ -22,7 +22,7 @@ _LARGEST = 3.4e38  # in float32
 _FREE = ("labels", "groups", "device", "baseline")
 
 
-@document()
+@document
 @dataclass(frozen=True, kw_only=True)
 class Settings(RunOptions):
     """Settings of a run: data, network and training.
