@@ -26,6 +26,9 @@ from spdnet.linalg.validate import (
     rounding_unit,
 )
 
+#: floating-point types of networks by name
+DTYPES = {"float64": torch.float64, "float32": torch.float32}
+
 
 def checked_matrices(
     who: str,
@@ -55,7 +58,7 @@ def checked_matrices(
     """
     shape = "(n_matrices, n, n)"
     hint = "; compute covariance matrices with spdnet.covariance.estimate"
-    values, unit = _numbers(who, X, shape, hint)
+    values, unit = real_numbers(who, X, shape, hint)
     if values.shape[1] != values.shape[2]:
         raise ValueError(
             f"{who}: expected X of shape {shape}, got {values.shape}; these look like signals (n, "
@@ -87,7 +90,7 @@ def checked_signals(
     device: torch.device,
 ) -> Tensor:
     """Return finite signals ``(n_signals, channels, T)`` as a tensor."""
-    values, _ = _numbers(who, X, "(n_signals, channels, T)")
+    values, _ = real_numbers(who, X, "(n_signals, channels, T)")
     if n is not None and values.shape[1] != n:
         raise ValueError(
             f"{who}: expected signals of {n} channels as in fit, got {values.shape[1]}"
@@ -175,7 +178,7 @@ def seed_of(random_state: Any) -> int:
     return int(check_random_state(random_state).randint(2**31 - 1))
 
 
-def _numbers(who: str, X: Any, shape: str, hint: str = "") -> tuple[NDArray[Any], float]:
+def real_numbers(who: str, X: Any, shape: str, hint: str = "") -> tuple[NDArray[Any], float]:
     """Return a three-dimensional array of real numbers, and the rounding unit of its dtype."""
     unit = UNIT
     if isinstance(X, Tensor):

@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted, check_random_state
 
 from spdnet._checks import require_choice, require_count, require_number, require_shrinking
 from spdnet._inputs import (
+    DTYPES,
     checked_matrices,
     checked_signals,
     checked_weights,
@@ -37,7 +38,6 @@ from spdnet.training.progress import describe_epoch
 from spdnet.training.recipe import NETWORK_OPTIONS, require_taken
 
 WHO = "SPDNetClassifier"
-DTYPES = {"float64": torch.float64, "float32": torch.float32}
 
 
 @document

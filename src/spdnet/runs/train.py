@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -21,6 +21,7 @@ from spdnet.runs.settings import Settings
 from spdnet.runs.trained_model import TrainedModel
 from spdnet.runs.watch import Terminated, Watch
 from spdnet.training import InputScale, Samples, Trainer, build, make_fabric
+from spdnet.training.checkpoint import CheckpointFolder
 from spdnet.training.data import as_tensor
 from spdnet.training.device import threads_for
 from spdnet.training.recipe import NETWORK_OPTIONS, require_taken
@@ -37,7 +38,7 @@ def train(
     *,
     resume: bool = False,
     watch: Watch | None = None,
-    on_finished: Callable[[RunFolder], object] | None = None,
+    on_finished: Callable[[RunFolder], object] = lambda folder: None,
     fabric: "Fabric | None" = None,
 ) -> RunResults | RepeatResults | None:
     """Train one or several networks, and evaluate them.
@@ -110,9 +111,9 @@ def train(
 
 
 class Session:
-    """Processes, messages and callback of a run: see :func:`train`.
+    """Processes, messages and callback of a run, as in :func:`train`.
 
-    All processes run the same code; this class has everything in which they differ.
+    All processes run the same code, except for what this class does.
     """
 
     def __init__(
@@ -120,11 +121,12 @@ class Session:
         device: str,
         *,
         watch: Watch | None = None,
-        on_finished: Callable[[RunFolder], object] | None = None,
+        on_finished: Callable[[RunFolder], object] = lambda folder: None,
         fabric: "Fabric | None" = None,
     ) -> None:
         self.fabric = make_fabric(device) if fabric is None else fabric
         self.is_first: bool = self.fabric.is_global_zero
+        self.barrier = self.fabric.barrier
         watch = Watch() if watch is None else watch
         self.watch = watch if self.is_first else Watch(watch.stop)
         self.on_finished = on_finished
@@ -140,17 +142,13 @@ class Session:
         self.barrier()
         return answer
 
-    def barrier(self) -> None:
-        """Wait for all processes."""
-        self.fabric.barrier()
-
     def finish(self, folder: RunFolder, found: RunResults | RepeatResults) -> None:
         """Write the results."""
         folder.write_results(found)
-        if self.on_finished is not None:
-            self.on_finished(folder)
+        self.on_finished(folder)
 
 
+@dataclass
 class Training:
     """One training on prepared data: split, build, fit, evaluate, write.
 
@@ -167,23 +165,19 @@ class Training:
         Whether to evaluate the test part after each epoch.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        data: Dataset,
-        preprocessing: Preprocessing,
-        *,
-        alone: bool = False,
-        notes: bool = True,
-        curves: bool = False,
-    ) -> None:
-        self.recipe = settings.make_recipe()
-        self.data = data
-        self.preprocessing = preprocessing
-        self.split = divide(data, settings)
-        self.chosen = settings.dims is None
-        self.settings = settings.changed(dims=self._dims(settings.dims))
-        self.alone, self.shows_notes, self.curves = alone, notes, curves
+    settings: Settings
+    data: Dataset
+    preprocessing: Preprocessing
+    _: KW_ONLY
+    alone: bool = False
+    notes: bool = True
+    curves: bool = False
+
+    def __post_init__(self) -> None:
+        self.recipe = self.settings.make_recipe()
+        self.split = divide(self.data, self.settings)
+        self.chosen = self.settings.dims is None
+        self.settings = self.settings.changed(dims=self._dims(self.settings.dims))
 
     @cached_property
     def domains(self) -> list[str]:
@@ -222,7 +216,10 @@ class Training:
         notes = advice(self.split, self.settings, self.model, alone=self.alone)
         notes = [*self.split.notes, *notes]
         self._introduce(session.watch, notes)
-        checkpoints = _Checkpoints(folder, trainer, trained, self._identity(), session)
+        identity = self.settings.identity(self.data.digest)
+        checkpoints = _Checkpoints(
+            folder, trainer, {**trained.state(), "identity": identity}, session
+        )
         session.first(lambda: folder.create(self.settings, self.data.digest))
         checkpoints.start()
         watch = session.watch
@@ -274,19 +271,14 @@ class Training:
             bad=self.settings.bad,
         )
 
-    def _identity(self) -> dict[str, Any]:
-        return self.settings.identity(self.data.digest)
-
     def _introduce(self, watch: Watch, notes: list[str]) -> None:
-        dims = (
-            "" if self.settings.dims is None else f", dims {','.join(map(str, self.settings.dims))}"
-        )
-        chosen = " (chosen)" if dims and self.chosen else ""
-        watch.say(
-            f"{describe(self.data, self.preprocessing, self.split)}\n"
-            f"{self.recipe.network}{dims}{chosen}, recipe {self.settings.recipe}"
-        )
-        for note in notes if self.shows_notes else ():
+        network = self.recipe.network
+        if self.settings.dims is not None:
+            network += f", dims {','.join(map(str, self.settings.dims))}"
+            network += " (chosen)" if self.chosen else ""
+        data = describe(self.data, self.preprocessing, self.split)
+        watch.say(f"{data}\n{network}, recipe {self.settings.recipe}")
+        for note in notes if self.notes else ():
             watch.say(f"note: {note}")
 
     def _dims(self, dims: tuple[int, ...] | None) -> tuple[int, ...] | None:
@@ -301,20 +293,18 @@ class Training:
         return dims
 
 
+@dataclass
 class _Checkpoints:
     """Checkpoints of one training, written by the first process."""
 
-    def __init__(
-        self,
-        folder: RunFolder,
-        trainer: Trainer,
-        trained: TrainedModel,
-        identity: dict[str, Any],
-        session: Session,
-    ) -> None:
-        self.folder, self.trainer, self.session = folder, trainer, session
-        self.files = folder.checkpoints()
-        self.common = {**trained.state(), "identity": identity}
+    folder: RunFolder
+    trainer: Trainer
+    common: dict[str, Any]  # contents of all checkpoints
+    session: Session
+
+    @property
+    def files(self) -> CheckpointFolder:
+        return self.folder.checkpoints()
 
     def start(self) -> None:
         """Resume from the last checkpoint if there is one, else write the first one."""

@@ -162,11 +162,11 @@ class CheckpointFolder:
         for path in found:
             try:
                 state = load(path, device=device)
-                names = state if isinstance(state, dict) else ()
-                missing = [repr(name) for name in needs if name not in names]
-                if missing or names == ():
-                    what = f"has no {(*missing, 'names')[0]}"
-                    raise _error("that of a training", path, what)
+                missing = ["names"]
+                if isinstance(state, dict):
+                    missing = [repr(name) for name in needs if name not in state]
+                if missing:
+                    raise _error("that of a training", path, f"has no {missing[0]}")
                 return state, faults
             except CheckpointError as error:
                 faults.append(str(error))
