@@ -653,7 +653,7 @@ BAD = {
     ),
     "build of clips without parts": (
         lambda p: ("data", "build", classes(p), p / "b.npz", *CLIPS),
-        "what is cut or learnt before the division leaks",
+        "what is cut or learned before the split leaks",
     ),
     "build of matrices with settings of sequences": (
         lambda p: ("data", "build", classes(p), p / "b.npz", "--pca", 3, "--every", 2),
