@@ -22,7 +22,7 @@ from spdnet.training import make_fabric
 from spdnet.training.device import leave, under_torchrun
 
 if TYPE_CHECKING:
-    from spdnet.training import Fabric
+    from spdnet.training.device import Fabric
 
 
 def run_training(

@@ -27,7 +27,7 @@ from spdnet.training.device import threads_for
 from spdnet.training.recipe import NETWORK_OPTIONS, require_taken
 
 if TYPE_CHECKING:
-    from spdnet.training import Fabric
+    from spdnet.training.device import Fabric
 
 _T = TypeVar("_T")
 
