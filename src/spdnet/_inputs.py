@@ -42,19 +42,7 @@ def checked_matrices(
     """Return SPD matrices as a tensor, exactly symmetric.
 
     A matrix is singular if its smallest eigenvalue may be a rounding error of the largest one, in
-    float64, in the dtype of the input or in ``dtype``.
-
-    Parameters
-    ----------
-    who : str
-        Estimator that an error names.
-    X : array or Tensor, shape (n_matrices, n, n)
-    n : int, optional
-        Expected size.
-    dtype : torch.dtype
-    device : torch.device
-    instead : str
-        Advice about signals, for the message.
+    float64, in the dtype of the input or in ``dtype``. ``instead`` is advice about signals.
     """
     shape = "(n_matrices, n, n)"
     hint = "; compute covariance matrices with spdnet.covariance.estimate"

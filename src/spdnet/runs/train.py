@@ -55,6 +55,7 @@ def train(
     resume : bool
         Resume the run in the folder. A CPU run ends as if it had not been interrupted.
     watch : Watch, optional
+        Receives messages. If its ``stop`` is requested, a checkpoint is written.
     on_finished : callable, optional
         Called with each folder whose results are written, for example to write the report.
     fabric : Fabric, optional
@@ -64,13 +65,6 @@ def train(
     -------
     RunResults or RepeatResults or None
         Contents of ``results.json``; None in all processes but the first.
-
-    Raises
-    ------
-    FloatingPointError
-        The loss is not finite; the last checkpoint is kept.
-    Terminated
-        ``watch.stop`` was requested; a checkpoint has been written.
 
     Examples
     --------
@@ -89,12 +83,9 @@ def train(
     data, preprocessing = _load(settings, session.watch)
     settings = settings.with_absolute_paths()
     alone = settings.repeat == 1
-    trainings = [
-        Training(
-            settings.changed(repeat=1, seed=settings.seed + i), data, preprocessing, alone=alone
-        )
-        for i in range(settings.repeat)
-    ]
+    seeds = range(settings.seed, settings.seed + settings.repeat)
+    each = [settings.changed(repeat=1, seed=seed) for seed in seeds]
+    trainings = [Training(one, data, preprocessing, alone=alone) for one in each]
     first = trainings[0]
     first.model  # noqa: B018, built before anything is written
     settings = settings.changed(dims=first.settings.dims)
@@ -153,25 +144,15 @@ class Training:
     """One training on prepared data: split, build, fit, evaluate, write.
 
     The split is made at construction, the network when it is first used.
-
-    Parameters
-    ----------
-    settings, data, preprocessing
-    alone : bool
-        Whether to advise repeating the run.
-    notes : bool
-        Whether to show notes about the test part.
-    curves : bool
-        Whether to evaluate the test part after each epoch.
     """
 
     settings: Settings
     data: Dataset
     preprocessing: Preprocessing
     _: KW_ONLY
-    alone: bool = False
-    notes: bool = True
-    curves: bool = False
+    alone: bool = False  # advise repeating the run
+    notes: bool = True  # show notes about the test part
+    curves: bool = False  # evaluate the test part after each epoch
 
     def __post_init__(self) -> None:
         self.recipe = self.settings.make_recipe()
@@ -213,8 +194,8 @@ class Training:
         """Train or resume, evaluate and write the results; return them in the first process."""
         trainer = self._trainer(session)
         trained = self._trained_model()
-        notes = advice(self.split, self.settings, self.model, alone=self.alone)
-        notes = [*self.split.notes, *notes]
+        more = advice(self.split, self.settings, self.model, alone=self.alone)
+        notes = [*self.split.notes, *more]
         self._introduce(session.watch, notes)
         identity = self.settings.identity(self.data.digest)
         checkpoints = _Checkpoints(
@@ -307,7 +288,7 @@ class _Checkpoints:
         return self.folder.checkpoints()
 
     def start(self) -> None:
-        """Resume from the last checkpoint if there is one, else write the first one."""
+        """Resume from the last checkpoint, or write the first one."""
         session, files, watch = self.session, self.files, self.session.watch
         if not session.look(files.any):
             self._save_last()
@@ -352,8 +333,9 @@ class _Checkpoints:
 def _load(settings: Settings, watch: Watch) -> tuple[Dataset, Preprocessing]:
     """Read and validate the data."""
     recipe = settings.make_recipe()
-    given = {name: getattr(settings, name) for name in NETWORK_OPTIONS}
-    require_taken("train", recipe.model, given)
+    require_taken(
+        "train", recipe.model, {name: getattr(settings, name) for name in NETWORK_OPTIONS}
+    )
     arrays = load_dataset(settings.data, settings.labels, settings.groups, on_file=watch.file)
     preprocessing = Preprocessing.of(
         arrays,

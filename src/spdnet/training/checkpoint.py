@@ -112,13 +112,7 @@ def _error(expected: str, path: Path, what: str, hint: str = "") -> CheckpointEr
 
 
 class CheckpointFolder:
-    """Checkpoints of one training: the best, the last, and the one before it.
-
-    Parameters
-    ----------
-    path : path
-        Folder, created when a checkpoint is saved.
-    """
+    """Checkpoints of one training: the best, the last, and the one before it."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)

@@ -95,10 +95,7 @@ class Trainer:
         self.train = train.to(self.fabric.device)
         self.val = None if val is None else val.to(self.fabric.device)
         self.test = None if test is None else test.to(self.fabric.device)
-        self.recipe = recipe
-        self.loss = loss
-        self.patience = patience
-        self.seed = seed
+        self.recipe, self.loss, self.patience, self.seed = recipe, loss, patience, seed
         self.index = torch.arange(len(train)) if index is None else index
         self.progress = Progress()
         self._n_classes = int(train.y.max()) + 1
@@ -135,8 +132,8 @@ class Trainer:
         Raises
         ------
         FloatingPointError
-            The loss or a weight is not finite, or a decomposition failed. The message gives epoch,
-            batch and samples. The trainer cannot be used afterwards.
+            The loss or a weight is not finite, or a decomposition failed. The trainer cannot be
+            used afterwards.
         """
         self._stopping = False
         size = (*dims_of(self.model), self.train.X.shape[1])[0]
