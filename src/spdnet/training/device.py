@@ -74,7 +74,7 @@ def make_fabric(device: str = "auto", devices: int = 1) -> "Fabric":
         raise ValueError(
             f"device: expected 'auto', 'cpu' or 'cuda' with several processes, got {device!r}"
         )
-    has = {"cpu": (os.cpu_count() or 1, "processors")}
+    has = {"cpu": (os.cpu_count() or 1, "processors"), "mps": (1, "MPS device")}
     count, what = has.get(where.type, (torch.cuda.device_count(), "CUDA devices"))
     if devices > max(count, _FEW if where.type == "cpu" else 1):
         raise ValueError(
