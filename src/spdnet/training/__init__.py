@@ -5,7 +5,6 @@ from spdnet.training import checkpoint
 from spdnet.training.data import DiskTensor, Samples
 from spdnet.training.device import make_fabric
 from spdnet.training.evaluation import evaluate
-from spdnet.training.graphs import GraphedStep
 from spdnet.training.loop import Trainer
 from spdnet.training.network import build, make_network
 from spdnet.training.progress import Progress
@@ -15,7 +14,6 @@ from spdnet.training.scale import InputScale
 __all__ = [
     "RECIPES",
     "DiskTensor",
-    "GraphedStep",
     "InputScale",
     "Progress",
     "Recipe",

@@ -70,6 +70,13 @@ def load(path: str | Path, *, device: torch.device | str = "cpu") -> dict[str, A
     CheckpointError
         The file is truncated, damaged, or not a checkpoint.
     FileNotFoundError, PermissionError
+
+    Examples
+    --------
+    >>> from spdnet.training import checkpoint
+    >>> checkpoint.load("missing.pt")
+    Traceback (most recent call last):
+    FileNotFoundError: checkpoint: expected a file at missing.pt, got none
     """
     path = Path(path)
     if not path.is_file():
@@ -112,7 +119,14 @@ def _error(expected: str, path: Path, what: str, hint: str = "") -> CheckpointEr
 
 
 class CheckpointFolder:
-    """Checkpoints of one training: the best, the last, and the one before it."""
+    """Checkpoints of one training: the best, the last, and the one before it.
+
+    Examples
+    --------
+    >>> from spdnet.training.checkpoint import CheckpointFolder
+    >>> CheckpointFolder("run/checkpoints").any()
+    False
+    """
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)

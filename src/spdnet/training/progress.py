@@ -34,6 +34,12 @@ class Progress:
         Number of batches done in all epochs.
     partial : PartialEpoch, optional
         Current epoch, if the training was stopped within one.
+
+    Examples
+    --------
+    >>> from spdnet.training import Progress
+    >>> Progress(history=[{"epoch": 1, "loss": 0.5}]).epoch
+    1
     """
 
     history: list[dict[str, float]] = field(default_factory=list)
