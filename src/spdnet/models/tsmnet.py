@@ -21,9 +21,9 @@ class TSMNet(Model):
     Convolutions in time and over channels, covariance, BiMap, ReEig, domain-specific batch
     normalization, LogEig and a linear classifier, for multichannel signals ``(B, n_channels, T)``
     such as EEG, from several people or sessions, the domains. A matrix :math:`Y` of domain
-    :math:`j` becomes :math:`(M_j^{-1/2} Y M_j^{-1/2})^{s / \sqrt{v_j}}`
-    before the logarithm, with the mean :math:`M_j` and variance :math:`v_j` of its domain and one
-    learned :math:`s`. :meth:`refit` estimates the mean and variance of a domain without labels.
+    :math:`j` becomes :math:`(M_j^{-1/2} Y M_j^{-1/2})^{s / \sqrt{v_j}}` before the logarithm, with
+    the mean :math:`M_j` and variance :math:`v_j` of its domain and one learned :math:`s`.
+    :meth:`refit` estimates the mean and variance of a domain without labels.
 
     ``variant="authors"`` is the network of the authors' code. The default differs:
 
