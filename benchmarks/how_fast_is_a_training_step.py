@@ -35,7 +35,7 @@ from torch.nn.functional import cross_entropy
 from spdnet import SPDNet
 from spdnet.manifolds import stiefel
 from spdnet.optim import RiemannianSGD
-from spdnet.training import GraphedStep
+from spdnet.training.graphs import GraphedStep
 
 CLASSES, EPS, LR = 7, 1e-4, 0.01
 SHAPES = {"400": (400, 200, 100, 50), "93": (93, 70, 50, 30)}

@@ -54,6 +54,8 @@ class Session:
     def __init__(self, others=lambda words: None):
         self.names = {"__name__": "__main__"}
         self.others = others
+        if "" not in sys.path:  # import from the current folder, as in an interactive session
+            sys.path.insert(0, "")
 
     def run(self, block):
         """Run one block in the current folder and return its output."""

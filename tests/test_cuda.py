@@ -204,7 +204,7 @@ def test_a_large_batch_is_decomposed_in_parts():
 @pytest.mark.parametrize("kind", ["full", "clipped", "again"])
 @pytest.mark.parametrize("make", [RiemannianSGD, RiemannianAdam])
 def test_graphed_steps_equal_ordinary_ones(kind, make, dims):
-    from spdnet.training import GraphedStep
+    from spdnet.training.graphs import GraphedStep
 
     X = random_spd(12, 20).cuda()
     if kind != "full":

@@ -26,6 +26,9 @@ from spdnet.linalg.validate import (
     rounding_unit,
 )
 
+#: floating-point types of networks by name
+DTYPES = {"float64": torch.float64, "float32": torch.float32}
+
 
 def checked_matrices(
     who: str,
@@ -39,23 +42,11 @@ def checked_matrices(
     """Return SPD matrices as a tensor, exactly symmetric.
 
     A matrix is singular if its smallest eigenvalue may be a rounding error of the largest one, in
-    float64, in the dtype of the input or in ``dtype``.
-
-    Parameters
-    ----------
-    who : str
-        Estimator that an error names.
-    X : array or Tensor, shape (n_matrices, n, n)
-    n : int, optional
-        Expected size.
-    dtype : torch.dtype
-    device : torch.device
-    instead : str
-        Advice about signals, for the message.
+    float64, in the dtype of the input or in ``dtype``. ``instead`` is advice about signals.
     """
     shape = "(n_matrices, n, n)"
     hint = "; compute covariance matrices with spdnet.covariance.estimate"
-    values, unit = _numbers(who, X, shape, hint)
+    values, unit = real_numbers(who, X, shape, hint)
     if values.shape[1] != values.shape[2]:
         raise ValueError(
             f"{who}: expected X of shape {shape}, got {values.shape}; these look like signals (n, "
@@ -87,7 +78,7 @@ def checked_signals(
     device: torch.device,
 ) -> Tensor:
     """Return finite signals ``(n_signals, channels, T)`` as a tensor."""
-    values, _ = _numbers(who, X, "(n_signals, channels, T)")
+    values, _ = real_numbers(who, X, "(n_signals, channels, T)")
     if n is not None and values.shape[1] != n:
         raise ValueError(
             f"{who}: expected signals of {n} channels as in fit, got {values.shape[1]}"
@@ -175,7 +166,7 @@ def seed_of(random_state: Any) -> int:
     return int(check_random_state(random_state).randint(2**31 - 1))
 
 
-def _numbers(who: str, X: Any, shape: str, hint: str = "") -> tuple[NDArray[Any], float]:
+def real_numbers(who: str, X: Any, shape: str, hint: str = "") -> tuple[NDArray[Any], float]:
     """Return a three-dimensional array of real numbers, and the rounding unit of its dtype."""
     unit = UNIT
     if isinstance(X, Tensor):

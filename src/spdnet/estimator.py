@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted, check_random_state
 
 from spdnet._checks import require_choice, require_count, require_number, require_shrinking
 from spdnet._inputs import (
+    DTYPES,
     checked_matrices,
     checked_signals,
     checked_weights,
@@ -37,10 +38,9 @@ from spdnet.training.progress import describe_epoch
 from spdnet.training.recipe import NETWORK_OPTIONS, require_taken
 
 WHO = "SPDNetClassifier"
-DTYPES = {"float64": torch.float64, "float32": torch.float32}
 
 
-@document()
+@document
 @dataclass(repr=False, eq=False)
 class SPDNetClassifier(
     ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
@@ -121,8 +121,7 @@ class SPDNetClassifier(
         data, classes, known = self._samples(recipe, X, y, sample_weight, domains)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         train, val = self._split(data, seed, domains if groups is None else groups)
-        n_domains = 1 if known is None else len(known)
-        model = self._start(recipe, train, len(classes), n_domains, seed)
+        model = self._start(recipe, train, classes, known, seed)
         trainer = Trainer(
             model,
             train,
@@ -228,29 +227,31 @@ class SPDNetClassifier(
         return int(getattr(self.model_, "n_features"))  # noqa: B009, its type is unknown
 
     def _start(
-        self, recipe: Recipe, train: Samples, n_classes: int, n_domains: int, seed: int
+        self, recipe: Recipe, train: Samples, classes: Any, known: Any, seed: int
     ) -> torch.nn.Module:
         """Return a new network, or with a warm start a copy of the last one."""
         dims = self._dims(recipe, train.X.shape[1])
         if not (self.warm_start and hasattr(self, "model_")):
-            return build(recipe, dims, n_classes, train, n_domains=n_domains, seed=seed)
-        before = {
-            name: getattr(self.recipe_, name)
-            for name in ("model", *NETWORK_OPTIONS, "bias")
-            if name != "dims"
+            n_domains = 1 if known is None else len(known)
+            return build(recipe, dims, len(classes), train, n_domains=n_domains, seed=seed)
+        changes = {
+            "classes": (self.classes_, classes),
+            "number of features": (self.n_features_in_, train.X.shape[1]),
+            "domains": (self.domains_, known),
+            **{
+                name: (getattr(self.recipe_, name), getattr(recipe, name))
+                for name in ("model", *NETWORK_OPTIONS, "bias")
+                if name != "dims"
+            },
+            "dims": (self.dims_, dims),
         }
-        for name, value in before.items():
-            self._require_unchanged(name, value, getattr(recipe, name))
-        self._require_unchanged("dims", self.dims_, dims)
+        for name, (before, now) in changes.items():
+            if not numpy.array_equal(before, now):
+                raise ValueError(
+                    f"SPDNetClassifier: expected the {name} of the last fit, {before}, with "
+                    f"warm_start=True, got {now}; set warm_start=False"
+                )
         return copy.deepcopy(self.model_).to(train.X.device)
-
-    def _require_unchanged(self, name: str, before: Any, now: Any) -> None:
-        """Raise an error if a value differs from that of the last fit, with a warm start."""
-        if self.warm_start and hasattr(self, "model_") and not numpy.array_equal(before, now):
-            raise ValueError(
-                f"SPDNetClassifier: expected the {name} of the last fit, {before}, with "
-                f"warm_start=True, got {now}; set warm_start=False"
-            )
 
     def _dims(self, recipe: Recipe, n: int) -> tuple[int, ...]:
         if self.dims is None:
@@ -283,11 +284,15 @@ class SPDNetClassifier(
         matrices = self._inputs(takes, X, DTYPES[self.dtype])
         where = matrices.device
         classes, codes = encode_labels(WHO, y, len(matrices))
-        if hasattr(self, "model_"):
-            self._require_unchanged("classes", self.classes_, classes)
-            self._require_unchanged("number of features", self.n_features_in_, matrices.shape[1])
         weight = checked_weights(WHO, classes[codes], self.class_weight, sample_weight)
-        domain, known = self._domains(recipe, domains, len(matrices))
+        domain, known = None, None
+        if domains is not None:
+            if not recipe.uses_domains:
+                raise ValueError(
+                    f"SPDNetClassifier: expected domains only with a model that uses them, such as "
+                    f"{names_with('uses_domains', True)}"
+                )
+            domain, known = encode_domains(WHO, domains, len(matrices))
         data = Samples(
             matrices,
             torch.as_tensor(codes, device=where),
@@ -295,22 +300,6 @@ class SPDNetClassifier(
             None if domain is None else torch.as_tensor(domain, device=where),
         )
         return data, classes, known
-
-    def _domains(
-        self, recipe: Recipe, domains: ArrayLike | None, n: int
-    ) -> tuple[NDArray[numpy.int64] | None, NDArray[Any] | None]:
-        """Return the domains as indices, and their names."""
-        codes, known = None, None
-        if domains is not None:
-            if not recipe.uses_domains:
-                raise ValueError(
-                    f"SPDNetClassifier: expected domains only with a model that uses them, such as "
-                    f"{names_with('uses_domains', True)}"
-                )
-            codes, known = encode_domains(WHO, domains, n)
-        if hasattr(self, "model_"):
-            self._require_unchanged("domains", self.domains_, known)
-        return codes, known
 
     def _split(
         self, data: Samples, seed: int, groups: ArrayLike | None

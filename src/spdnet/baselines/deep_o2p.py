@@ -15,7 +15,7 @@ from spdnet._inputs import seed_of
 from spdnet.baselines.estimator import Baseline, IntArray, ScoresMixin
 from spdnet.models import O2PNet
 from spdnet.training.device import resolve_device
-from spdnet.training.seed import seeded
+from spdnet.training.network import seeded
 
 
 @dataclass(eq=False, repr=False)

@@ -2,6 +2,7 @@
 
 import io
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,16 +10,7 @@ import typer
 
 from spdnet.cli.data_app import data_app
 from spdnet.cli.errors import errors as _errors
-from spdnet.cli.options import (
-    Data,
-    Device,
-    Dtype,
-    Groups,
-    Labels,
-    Seed,
-    shared,
-    takes_options,
-)
+from spdnet.cli.options import Data, Device, Dtype, Groups, Labels, Seed, shared, takes_options
 from spdnet.options.option import RUN
 from spdnet.options.run import CompareOptions, RunOptions
 
@@ -32,6 +24,7 @@ app = typer.Typer(
 )
 app.add_typer(data_app, name="data")
 
+_run_option = partial(typer.Option, rich_help_panel=RUN)
 Run = Annotated[
     Path, typer.Argument(metavar="RUN", help="Run folder of `spdnet train`.", show_default=False)
 ]
@@ -79,37 +72,28 @@ def _root(
 
 @app.command()
 @takes_options(RunOptions)
+@_errors()
 def train(
     *,
     settings: Annotated[
         Path | None,
-        typer.Option(rich_help_panel=RUN, help="TOML file of settings, one key per option."),
+        _run_option(help="TOML file of settings, one key per option."),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option(
-            rich_help_panel=RUN,
-            help="Run folder. [default: runs/NAME; for a second run runs/NAME-2]",
-        ),
+        _run_option(help="Run folder. [default: runs/NAME; for a second run runs/NAME-2]"),
     ] = None,
     resume: Annotated[
-        bool,
-        typer.Option(
-            "--resume",
-            rich_help_panel=RUN,
-            help="Resume the run in --out. A larger --epochs extends it.",
-        ),
+        bool, _run_option("--resume", help="Resume the run in --out. A larger --epochs extends it.")
     ] = False,
     devices: Annotated[
         int,
-        typer.Option(
-            rich_help_panel=RUN,
-            help="Number of processes that share each batch, each with a GPU or on the CPU.",
+        _run_option(
+            help="Number of processes that share each batch, each with a GPU or on the CPU."
         ),
     ] = 1,
     quiet: Annotated[
-        bool,
-        typer.Option("--quiet", rich_help_panel=RUN, help="No progress bar and no line per epoch."),
+        bool, _run_option("--quiet", help="No progress bar and no line per epoch.")
     ] = False,
     **given: Any,
 ) -> None:
@@ -129,14 +113,14 @@ def train(
 
     Or, on two machines: torchrun --nnodes 2 --nproc-per-node 8 -m spdnet train big.npz --out big
     """
-    with _errors():
-        from spdnet.cli.train import run_training
+    from spdnet.cli.train import run_training
 
-        run_training(given, settings, out, resume, devices, quiet)
+    run_training(given, settings, out, resume, devices, quiet)
 
 
 @app.command()
 @takes_options(CompareOptions, needs_data=True)
+@_errors()
 def compare(
     *,
     methods: Annotated[
@@ -172,13 +156,13 @@ def compare(
 
     Example: spdnet compare digits --repeats 3
     """
-    with _errors():
-        from spdnet.cli.compare import run_comparison
+    from spdnet.cli.compare import run_comparison
 
-        run_comparison({**given, "methods": methods, "protocol": protocol, "tune": tune}, out)
+    run_comparison({**given, "methods": methods, "protocol": protocol, "tune": tune}, out)
 
 
 @app.command("reproduce")
+@_errors()
 def reproduce_(
     experiment: Annotated[
         str,
@@ -242,29 +226,14 @@ def reproduce_(
 
     As a quick test: spdnet reproduce afew --standin digits --quick
     """
-    given = {
-        "experiment": experiment,
-        "standin": standin,
-        "quick": quick,
-        "baselines": baselines,
-        "recipe": recipe,
-        "repeats": repeats,
-        "epochs": epochs,
-        "classes": classes,
-        "root": root,
-        "clips": clips,
-        "score": score,
-        "seed": seed,
-        "device": device,
-        "dtype": dtype,
-    }
-    with _errors():
-        from spdnet.cli.reproduce import run_reproduction
+    given = {name: value for name, value in locals().items() if name != "out"}
+    from spdnet.cli.reproduce import run_reproduction
 
-        run_reproduction(given, out)
+    run_reproduction(given, out)
 
 
 @app.command()
+@_errors()
 def evaluate(
     run: Run,
     data: Data,
@@ -284,13 +253,13 @@ def evaluate(
 
     Example: spdnet evaluate runs/digits digits
     """
-    with _errors():
-        from spdnet.cli.evaluate import run_evaluation
+    from spdnet.cli.evaluate import run_evaluation
 
-        run_evaluation(run, data, labels, groups, bad, part, device, model)
+    run_evaluation(run, data, labels, groups, bad, part, device, model)
 
 
 @app.command()
+@_errors()
 def predict(
     run: Run,
     data: Data,
@@ -309,19 +278,18 @@ def predict(
 
     Example: spdnet predict runs/digits new.npz --out predictions.csv
     """
-    with _errors():
-        from spdnet.cli.evaluate import run_prediction
+    from spdnet.cli.evaluate import run_prediction
 
-        run_prediction(run, data, out, groups, bad, device, model, force)
+    run_prediction(run, data, out, groups, bad, device, model, force)
 
 
 @app.command()
+@_errors()
 def report(run: Run) -> None:
     """Write the report of a run again.
 
     Example: spdnet report runs/digits
     """
-    with _errors():
-        from spdnet.cli.evaluate import run_report
+    from spdnet.cli.evaluate import run_report
 
-        run_report(run)
+    run_report(run)

@@ -17,21 +17,30 @@ _ADVICE = {
     errno.EDQUOT: _FREE_SPACE,
     errno.EROFS: "; choose a folder that is writable",
 }
+_LOST = (
+    "train: expected the other processes of this training to answer, but one has ended or cannot "
+    "be reached; its own message may say why. The last checkpoint is complete: resume with "
+    "--resume and --out"
+)
+_INVALID = (
+    ValueError,
+    TypeError,
+    FileNotFoundError,
+    FileExistsError,
+    IsADirectoryError,
+    NotADirectoryError,
+    PermissionError,
+)
 
 
 @contextmanager
 def errors() -> Iterator[None]:
-    """Exit with code 2 and one message for invalid input, and with 1 for other errors.
-
-    Other errors are for example divergence or a full disk.
-    """
+    """Exit with code 2 for invalid input, and with 1 for divergence, a full disk and so on."""
     try:
         yield
     except BrokenPipeError:
         raise  # the reader of the output has ended
-    except (ValueError, TypeError, FileNotFoundError, FileExistsError) as error:
-        _fail(error, 2)
-    except (IsADirectoryError, NotADirectoryError, PermissionError) as error:
+    except _INVALID as error:
         _fail(error, 2)
     except (FloatingPointError, OSError, MemoryError) as error:
         _fail(error, 2 if getattr(error, "errno", None) == errno.ELOOP else 1)
@@ -39,23 +48,12 @@ def errors() -> Iterator[None]:
         if str(error).startswith("Symlink loop"):  # of pathlib, before Python 3.13
             _fail(error, 2)
         if "gloo" in str(error).lower() or "nccl" in str(error).lower():
-            _fail(_LostProcessError(), 1)
+            _fail(RuntimeError(_LOST), 1)
         if not any(text in str(error) for text in ("out of memory", "can't allocate memory")):
             raise
         _fail(error, 1)
     except KeyboardInterrupt as error:
         raise typer.Exit(getattr(error, "exit_code", 130)) from None
-
-
-class _LostProcessError(Exception):
-    """Another process of a distributed training does not answer."""
-
-    def __str__(self) -> str:
-        return (
-            "train: expected the other processes of this training to answer, but one has ended or "
-            "cannot be reached; its own message may say why. The last checkpoint is complete: "
-            "resume with --resume and --out"
-        )
 
 
 def _fail(error: Exception, code: int) -> NoReturn:

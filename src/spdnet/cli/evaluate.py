@@ -41,16 +41,13 @@ def run_evaluation(
     """Print the scores."""
     if part is not None:
         require_choice("evaluate", "part", part, PARTS)
-    _require_order("evaluate", run, data)
-    trained = _load(run, device, model)
-    matrices = _prepared(trained, read_shown(data, labels, groups, labeled=True), bad, data)
+    trained, matrices = _open("evaluate", run, data, labels, groups, bad, device, model)
     assert matrices.y is not None  # read with labels
     codes = trained.codes(matrices.y)
     chosen, what = _part(trained, matrices, part)
-    logits = trained.logits(matrices)[chosen]
-    codes = codes[chosen]
+    logits, codes = trained.logits(matrices)[chosen], codes[chosen]
     found = score(logits, codes)
-    console = _console()
+    console = Console(highlight=False, markup=False, emoji=False)
     console.print(what)
     console.print(f"accuracy {100 * found.accuracy:.2f} %, loss {found.loss:.4f}", style="bold")
     table = Table("class", box=None, pad_edge=False)
@@ -76,28 +73,25 @@ def run_prediction(
 ) -> None:
     """Write a CSV file, or to standard output.
 
-    For the training data, a column gives the part of each matrix. Names that a spreadsheet would
-    read as formulas get an apostrophe: see :func:`spdnet.data.names.spreadsheet_safe`.
+    Names that a spreadsheet would read as formulas get an apostrophe: see
+    :func:`spdnet.data.names.spreadsheet_safe`.
     """
     _require_target(out, force)
-    _require_order("predict", run, data)
-    trained = _load(run, device, model)
-    matrices = _prepared(trained, read_shown(data, None, groups, labeled=False), bad, data)
+    trained, matrices = _open("predict", run, data, None, groups, bad, device, model)
     probabilities = trained.probabilities(matrices)
-    part_of = _parts_of(trained, matrices)
+    columns: dict[str, list[Any]] = {"index": matrices.index.tolist()}
+    if matrices.names is not None:
+        columns["file"] = [spreadsheet_safe(str(name)) for name in matrices.names]
+    if _is_own(trained, matrices):
+        part_of = {i: part for part, index in trained.data["parts"].items() for i in index.tolist()}
+        columns["part"] = [part_of.get(i, "") for i in columns["index"]]
+    columns["label"] = [spreadsheet_safe(trained.classes[i]) for i in probabilities.argmax(-1)]
     text = io.StringIO()
     # quote all text, since names may contain line breaks
     table = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
-    more = ["file"] * (matrices.names is not None) + ["part"] * (part_of is not None)
-    table.writerow(["index", *more, "label", *(f"p({name})" for name in trained.classes)])
-    for i, row in enumerate(probabilities):
-        where: list[Any] = [matrices.index[i]]
-        if matrices.names is not None:
-            where.append(spreadsheet_safe(str(matrices.names[i])))
-        if part_of is not None:
-            where.append(spreadsheet_safe(part_of.get(int(matrices.index[i]), "")))
-        label = spreadsheet_safe(trained.classes[row.argmax()])
-        table.writerow([*where, label, *(float(f"{p:.6g}") for p in row)])
+    table.writerow([*columns, *(f"p({name})" for name in trained.classes)])
+    for row, p in zip(zip(*columns.values(), strict=True), probabilities, strict=True):
+        table.writerow([*row, *(float(f"{value:.6g}") for value in p)])
     to_stdout = _is_stdout(out)
     _write_target(out, text.getvalue())
     place = "" if to_stdout else f": {printable(str(out))}"
@@ -150,38 +144,40 @@ def run_report(run: Path) -> None:
     typer.echo(f"report: {printable(str(write_report(folder)))}")
 
 
-def _load(run: Path, device: str, model: str | None) -> TrainedModel:
-    find_in_current_folder(model)
-    trained = TrainedModel.load(run, device=device, model=model)
-    for warning in trained.warnings:
-        typer.echo(f"warning: {printable(warning)}; using an earlier one", err=True)
-    return trained
-
-
-def _require_order(who: str, run: Path, data: str) -> None:
-    """Raise an error if run and data are swapped."""
+def _open(
+    who: str,
+    run: Path,
+    data: str,
+    labels: str | None,
+    groups: str | None,
+    bad: str | None,
+    device: str,
+    model: str | None,
+) -> tuple[TrainedModel, Dataset]:
+    """Load a run, and prepare data as in its training; print warnings."""
     if not _is_run(run) and _is_run(Path(data)):
         raise ValueError(
             f"{who}: expected a run, then data, got {run} and then the run {data}; swapped?"
         )
+    find_in_current_folder(model)
+    trained = TrainedModel.load(run, device=device, model=model)
+    said = [f"warning: {warning}; using an earlier one" for warning in trained.warnings]
+    arrays = read_shown(data, labels, groups, labeled=who == "evaluate")
+    bad = trained.bad if bad is None else bad.lower()
+    matrices = prepare(arrays, trained.preprocessing, bad, trained.dtype)
+    if matrices.note:
+        said.append(matrices.note)
+    if (warning := trained.scale_warning(matrices)) is not None:
+        said.append(f"warning: {warning}")
+    if trained.domains and matrices.groups is None:
+        said.append(f"note: no groups in {data}: all its signals are treated as one new group")
+    for text in said:
+        typer.echo(printable(text), err=True)
+    return trained, matrices
 
 
 def _is_run(path: Path) -> bool:
     return RunFolder(path).exists or (path.suffix == ".pt" and path.is_file())
-
-
-def _prepared(trained: TrainedModel, arrays: Dataset, bad: str | None, data: str) -> Dataset:
-    """Prepare data as in training, and print warnings."""
-    bad = trained.bad if bad is None else bad.lower()
-    matrices = prepare(arrays, trained.preprocessing, bad, trained.dtype)
-    if matrices.note:
-        typer.echo(printable(matrices.note), err=True)
-    if (warning := trained.scale_warning(matrices)) is not None:
-        typer.echo(f"warning: {warning}", err=True)
-    if trained.domains and matrices.groups is None:
-        text = f"note: no groups in {data}: all its signals are treated as one new group"
-        typer.echo(printable(text), err=True)
-    return matrices
 
 
 def _is_own(trained: TrainedModel, matrices: Dataset) -> bool:
@@ -189,36 +185,20 @@ def _is_own(trained: TrainedModel, matrices: Dataset) -> bool:
     return bool(trained.data["digest_of_inputs"] == matrices.inputs_digest)
 
 
-def _parts_of(trained: TrainedModel, matrices: Dataset) -> dict[int, str] | None:
-    """Return the part of each matrix by its index, for the training data."""
-    if not _is_own(trained, matrices):
-        return None
-    parts = trained.data["parts"].items()
-    return {int(i): name for name, index in parts for i in index.tolist()}
-
-
 def _part(trained: TrainedModel, matrices: Dataset, part: str | None) -> tuple[Any, str]:
     """Return a mask of the matrices to use, and a description."""
-    everything = numpy.ones(len(matrices.index), dtype=bool)
-    if part == "all":
-        return everything, f"all {len(everything)} matrices"
-    own = _is_own(trained, matrices)
+    parts, own = {}, _is_own(trained, matrices)
     if own:
         parts = {k: numpy.isin(matrices.index, v.cpu()) for k, v in trained.data["parts"].items()}
     elif matrices.split is not None:
         parts = {name: matrices.split == name for name in SPLITS}
-    else:
-        parts = {}
+    parts = {name: mask for name, mask in parts.items() if mask.any()}
     if part is None:
-        part = next((p for p in ("test", "val") if p in parts and parts[p].any()), None)
-        if part is None:
-            return everything, f"all {len(everything)} matrices"
-    if part not in parts or not parts[part].any():
+        part = next((name for name in ("test", "val") if name in parts), "all")
+    if part == "all":
+        n = len(matrices.index)
+        return numpy.ones(n, dtype=bool), f"all {n} matrices"
+    if part not in parts:
         raise ValueError(f"evaluate: expected data with a part {part!r}, got none; use --part all")
     whose = "held out from the training of this run" if own and part != "train" else "of the data"
     return parts[part], f"the {int(parts[part].sum())} matrices of part {part}, {whose}"
-
-
-def _console() -> Console:
-    """Return a console without markup."""
-    return Console(highlight=False, markup=False, emoji=False)

@@ -18,17 +18,7 @@ Data = Annotated[str, typer.Argument(metavar="DATA", help=DATA, show_default=Fal
 
 
 def shared(name: str, *flags: str, default: str = "") -> Any:
-    """Make an option that ``spdnet train`` has too.
-
-    Parameters
-    ----------
-    name : str
-        Name of the option in :class:`RunOptions`.
-    *flags : str
-        Flags, if they differ from those of ``spdnet train``.
-    default : str
-        Default in words, if the default is None.
-    """
+    """Make an option that ``spdnet train`` has too, with other flags or a default in words."""
     described = _OPTIONS[name]
     text = described.text() + (f" [default: {default}]" if default else "")
     return typer.Option(*(flags or described.flags), help=text)

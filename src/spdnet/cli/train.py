@@ -22,7 +22,7 @@ from spdnet.training import make_fabric
 from spdnet.training.device import leave, under_torchrun
 
 if TYPE_CHECKING:
-    from spdnet.training import Fabric
+    from spdnet.training.device import Fabric
 
 
 def run_training(
@@ -46,7 +46,9 @@ def run_training(
         folder, settings, is_longer = _resumed(values, out)
     else:
         settings = from_mapping(values, str(file) if file else "the command line")
-        folder = RunFolder(Path("runs") / _name(settings.data) if out is None else out)
+        folder = RunFolder(
+            Path("runs") / (Path(settings.data).resolve().stem or "data") if out is None else out
+        )
         folder.numbered, is_longer = out is None, False
     find_in_current_folder(settings.model)
     if resume and folder.finished and not is_longer:
@@ -127,22 +129,17 @@ def _resumed(values: dict[str, Any], out: Path | None) -> tuple[RunFolder, Setti
     return folder, settings.changed(**changes), is_longer
 
 
-def _name(data: str) -> str:
-    return Path(data).resolve().stem or "data"
-
-
 def _print_results(console: Console, found: RunResults | RepeatResults) -> None:
     baseline = found.baseline
+    unit, theirs = "", ""
     if isinstance(found, RepeatResults):
+        unit = f", mean and standard deviation of {len(found.seeds)} repeats"
         ours = found.accuracy.percent()
         theirs = "" if found.baseline is None else found.baseline.accuracy.percent()
-        unit = f", mean and standard deviation of {len(found.seeds)} repeats"
     else:
         ours = f"{100 * found.accuracy:.2f}"
-        theirs = (
-            "" if found.baseline is None else f"{100 * found.baseline.accuracy[found.scored]:.2f}"
-        )
-        unit = ""
+        if found.baseline is not None:
+            theirs = f"{100 * found.baseline.accuracy[found.scored]:.2f}"
     console.print(f"{PART_TITLES[found.scored]} accuracy{unit}:")
     console.print(f"  {found.network:34} {ours:>6} %", style="bold")
     if baseline:

@@ -28,24 +28,17 @@ __all__ = [
     "TSMNet",
 ]
 
-_FILES = {
-    "branches": ("MultiBranchSPDNet",),
-    "conv": ("ConvSPDNet", "O2PNet", "SmallConvNet"),
-    "model": ("Model",),
-    "named": ("SPDNetBN", "SPDNetLieBN", "SPDNetMLR"),
-    "registry": ("MODELS",),
-    "signals": ("SignalNet",),
-    "spdnet": ("SPDNet",),
-    "tsmnet": ("TSMNet",),
-}
+_FILES = ("registry", "model", "spdnet", "branches", "conv", "named", "tsmnet", "signals")
 
 
 def __getattr__(name: str) -> Any:
     # loaded on first use: the command line reads the registry without importing torch
-    for file, names in _FILES.items():
-        if name == file or name in names:
-            module = import_module(f"spdnet.models.{file}")
-            return module if name == file else getattr(module, name)
+    for file in _FILES if name in __all__ else ():
+        module = import_module(f"spdnet.models.{file}")
+        if hasattr(module, name):
+            return getattr(module, name)
+    if name in _FILES:
+        return import_module(f"spdnet.models.{name}")
     raise AttributeError(f"module 'spdnet.models' has no attribute {name!r}")
 
 

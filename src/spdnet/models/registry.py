@@ -26,13 +26,7 @@ _imported: dict[str, type] = {}  # classes that are not registered, by path
 
 
 def import_model(model: str | type) -> str:
-    """Return the name of a model, after importing its class if it is not registered.
-
-    Parameters
-    ----------
-    model : str or type
-        Registered name, ``"package.module:Class"``, or a subclass of ``torch.nn.Module``.
-    """
+    """Return the name of a model, after importing ``"package.module:Class"``."""
     from torch.nn import Module
 
     if isinstance(model, str) and model in MODELS:

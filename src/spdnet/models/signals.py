@@ -61,10 +61,10 @@ class SignalNet(nn.Module):
         **settings: Any,
     ) -> None:
         super().__init__()
-        require_count("SignalNet", "n_chans", n_chans)
-        require_count("SignalNet", "n_outputs", n_outputs)
-        if n_times is not None:
-            require_count("SignalNet", "n_times", n_times)
+        counts = {"n_chans": n_chans, "n_outputs": n_outputs, "n_times": n_times}
+        for name, count in counts.items():
+            if count is not None or name != "n_times":
+                require_count("SignalNet", name, count)
         require_choice("SignalNet", "model", model, MODELS)
         require_number("SignalNet", "gain", gain, above=0)
         self.n_chans = n_chans

@@ -162,8 +162,8 @@ class SPDNet(Model):
         require_choice("SPDNet", "init", init, INITS)
         if head != "linear":
             head = get_metric(head, "logits", who="SPDNet", name="head", extra=("linear",))
-        settings = None if norm is None else norm_settings("SPDNet", norm)
-        if norm is not None and len(dims) < 2:
+        norms = None if norm is None else norm_settings("SPDNet", norm)
+        if norms is not None and len(dims) < 2:
             raise ValueError(
                 f"SPDNet: expected a BiMap for norm={norm!r} to follow, got dims {dims}"
             )
@@ -174,11 +174,9 @@ class SPDNet(Model):
         self.check = check
         self.center = None if center is None else Center(dims[0], center, **where)
         self.bimaps = nn.ModuleList(BiMap(i, o, init=init, **where) for i, o in pairwise(dims))
-        self.norms = (
-            nn.ModuleList()
-            if settings is None
-            else nn.ModuleList(SPDBatchNorm(n, **settings, **where) for n in dims[1:])
-        )
+        self.norms = nn.ModuleList()
+        if norms is not None:
+            self.norms.extend(SPDBatchNorm(n, **norms, **where) for n in dims[1:])
         self.reeigs = nn.ModuleList(ReEig(eps, **where) for _ in self.bimaps[1:])
         self.classifier: nn.Linear | SPDMLR
         self.vectorize: nn.Module

@@ -19,11 +19,11 @@ class TSMNet(Model):
     r"""Network from signals to classes, with batch normalization by domain.
 
     Convolutions in time and over channels, covariance, BiMap, ReEig, domain-specific batch
-    normalization, LogEig and a linear classifier, trained end to end. Made for EEG and other
-    multichannel signals ``(B, n_channels, T)`` from several people or sessions, the domains. A
-    matrix :math:`Y` of domain :math:`j` becomes :math:`(M_j^{-1/2} Y M_j^{-1/2})^{s / \sqrt{v_j}}`
-    before the logarithm, with the mean :math:`M_j` and variance :math:`v_j` of its domain and one
-    learned :math:`s`. :meth:`refit` estimates the mean and variance of a domain without labels.
+    normalization, LogEig and a linear classifier, for multichannel signals ``(B, n_channels, T)``
+    such as EEG, from several people or sessions, the domains. A matrix :math:`Y` of domain
+    :math:`j` becomes :math:`(M_j^{-1/2} Y M_j^{-1/2})^{s / \sqrt{v_j}}` before the logarithm, with
+    the mean :math:`M_j` and variance :math:`v_j` of its domain and one learned :math:`s`.
+    :meth:`refit` estimates the mean and variance of a domain without labels.
 
     ``variant="authors"`` is the network of the authors' code. The default differs:
 
@@ -118,50 +118,41 @@ class TSMNet(Model):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        for name, value in (
-            ("n_channels", n_channels),
-            ("n_classes", n_classes),
-            ("temporal_filters", temporal_filters),
-            ("kernel", kernel),
-        ):
+        counts = {"n_channels": n_channels, "n_classes": n_classes, "kernel": kernel}
+        for name, value in {**counts, "temporal_filters": temporal_filters}.items():
             require_count("TSMNet", name, value)
         require_choice("TSMNet", "variant", variant, VARIANTS)
         original = variant == "authors"
-        if momentum is None:
-            momentum = 1.0 if original else 0.1
         self.n_channels = n_channels
         self.n_classes = n_classes
         self.dims = (spatial_filters, dim)
         self.variant = variant
         self.check = check
-        self.register_buffer("gain", torch.ones((), device=device, dtype=dtype))
+        where: dict[str, Any] = {"device": device, "dtype": dtype}
+        self.register_buffer("gain", torch.ones((), **where))
         self.temporal = nn.Conv2d(
             *(1, temporal_filters, (1, kernel)),
             padding="same",
             padding_mode="reflect" if original else "zeros",
-            device=device,
-            dtype=dtype,
+            **where,
         )
-        self.spatial = nn.Conv2d(
-            *(temporal_filters, spatial_filters, (n_channels, 1)), device=device, dtype=dtype
-        )
+        self.spatial = nn.Conv2d(temporal_filters, spatial_filters, (n_channels, 1), **where)
         self.pool = CovPool(mode="none") if original else CovPool()
-        self.bimap = BiMap(spatial_filters, dim, device=device, dtype=dtype)
-        self.reeig = ReEig(eps, device=device, dtype=dtype)
+        self.bimap = BiMap(spatial_filters, dim, **where)
+        self.reeig = ReEig(eps, **where)
         self.norm = SPDDomainBatchNorm(
             dim,
             n_domains,
-            momentum=momentum,
+            momentum=(1.0 if original else 0.1) if momentum is None else momentum,
             eval_momentum=eval_momentum,
             karcher_steps=karcher_steps,
             dispersion="tangent" if original else "exact",
             start="identity" if original else "batch",
-            device=device,
-            dtype=dtype,
+            **where,
         )
         self.logeig = LogEig(check=False)
         self.vectorize = Vech()
-        self.classifier = nn.Linear(dim * (dim + 1) // 2, n_classes, device=device, dtype=dtype)
+        self.classifier = nn.Linear(dim * (dim + 1) // 2, n_classes, **where)
         if original:
             self._draw_bimap()
 

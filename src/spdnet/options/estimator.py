@@ -1,12 +1,16 @@
 """The parameters of the scikit-learn classifier."""
 
 from dataclasses import fields, make_dataclass
+from functools import partial
 from typing import Any
 
 from spdnet.options import recipe
 from spdnet.options.kinds import Count, Flag, Kind, Number, Sizes
 from spdnet.options.option import RUN, TRAINING, option, same
 from spdnet.options.run import RunOptions
+
+_training = partial(option, panel=TRAINING)
+_run = partial(option, panel=RUN)
 
 
 class _AnyOf(Kind):
@@ -37,39 +41,35 @@ _PARAMETERS = {
         "``label_smoothing`` replace its values if they are not None.",
     ),
     **HYPERPARAMETERS,
-    "class_weight": option(
-        _AnyOf('dict or "balanced"'), "Weights of the classes in the loss", default=None, panel=RUN
+    "class_weight": _run(
+        _AnyOf('dict or "balanced"'), "Weights of the classes in the loss", default=None
     ),
-    "early_stopping": option(
+    "early_stopping": _training(
         Flag(),
         "Whether to hold out a validation part, stop when its loss has not decreased for "
         "``n_iter_no_change`` epochs, and keep the epoch with the lowest loss",
         default=False,
-        panel=TRAINING,
     ),
-    "validation_fraction": option(
+    "validation_fraction": _training(
         Number(above=0, below=1),
         "Validation fraction for ``early_stopping``",
         detail="The split is stratified, or by whole groups if ``groups`` or ``domains`` are given "
         "to :meth:`fit`.",
         default=0.1,
-        panel=TRAINING,
     ),
-    "n_iter_no_change": option(
+    "n_iter_no_change": _training(
         Count(),
         "Number of epochs without a lower validation loss after which training stops, with "
         "``early_stopping``",
         default=10,
-        panel=TRAINING,
     ),
-    "warm_start": option(
-        Flag(), "Whether to continue from the network of the last fit", default=False, panel=RUN
+    "warm_start": _run(
+        Flag(), "Whether to continue from the network of the last fit", default=False
     ),
-    "random_state": option(
+    "random_state": _run(
         _AnyOf("int or RandomState"),
         "Random seed of the initial weights, the order of the batches and the validation split",
         default=None,
-        panel=RUN,
     ),
     "device": same(
         RunOptions,
@@ -77,18 +77,15 @@ _PARAMETERS = {
         detail="The fitted network is kept on the CPU, so that it can be unpickled on any machine.",
     ),
     "dtype": same(RunOptions, "dtype"),
-    "verbose": option(
-        Count(), "Number of epochs between printed lines; 0 prints nothing", default=0, panel=RUN
-    ),
+    "verbose": _run(Count(), "Number of epochs between printed lines; 0 prints nothing", default=0),
 }
 
-_dims = option(
+_dims = _training(
     Sizes(),
     "Sizes of the matrices: of the input, then after each BiMap",
     detail="The size of the input may be omitted if the first BiMap reduces it. Default: see "
     ":func:`spdnet.training.choose_dims`. Other models may have other sizes.",
     default=None,
-    panel=TRAINING,
 )
 _dims_field = make_dataclass("_Dims", [("dims", Any, _dims)], repr=False, eq=False)
 

@@ -45,25 +45,17 @@ class Text(Kind):
     """Text."""
 
     def check(self, who: str, name: str, value: Any) -> Any:
-        """Require a str."""
         if not isinstance(value, str):
             raise TypeError(f"{who}: expected {name} to be text, got {value!r}")
         return value
 
 
 class FilePath(Text):
-    """Path of a file or folder that a settings file can hold."""
+    """Path of a file or folder that UTF-8 can encode, as a settings file requires."""
 
     def check(self, who: str, name: str, value: Any) -> Any:
-        """Require a str that UTF-8 can encode."""
         super().check(who, name, value)
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            valid = False
-        else:
-            valid = "\0" not in value
-        if not valid:
+        if "\0" in value or value.encode(errors="ignore").decode() != value:
             raise ValueError(
                 f"{who}: expected {name} to be a path in UTF-8, which settings can hold, got "
                 f"{value!r}; rename it"
@@ -78,7 +70,6 @@ class Flag(Kind):
     doc = "bool"
 
     def check(self, who: str, name: str, value: Any) -> Any:
-        """Require a bool."""
         if not isinstance(value, bool):
             raise TypeError(f"{who}: expected {name} to be true or false, got {value!r}")
         return value
@@ -98,46 +89,39 @@ class Choice(Kind):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The allowed names."""
         return (*self.choices, "none") if self.none else self.choices
 
     @property
     def doc_type(self) -> str:
-        """The names in braces."""
         return "{" + ", ".join(f'"{name}"' for name in self.names) + "}"
 
     def parse(self, who: str, name: str, text: Any) -> Any:
-        """Ignore the case."""
         return text.lower()
 
     def check(self, who: str, name: str, value: Any) -> Any:
-        """Require one of the names."""
         from spdnet._checks import require_choice
 
         names = self.names
         if self.verb:
             from spdnet.manifolds import MetricNames
 
-            names = (*names, *(metric for metric in MetricNames(self.verb) if metric not in names))
+            names = tuple(dict.fromkeys((*names, *MetricNames(self.verb))))
         if not (self.none and value is None):
             require_choice(who, name, value, names)
         return value
 
 
 class ModelName(Kind):
-    """Name of a registered model, or ``package.module:Class``."""
+    """Name of a registered model, or ``package.module:Class``; nothing is imported."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The registered names, and the form of others."""
         return (*MODELS, "package.module:Class")
 
     def parse(self, who: str, name: str, text: Any) -> Any:
-        """Ignore the case of registered names."""
         return text if ":" in text else text.lower()
 
     def check(self, who: str, name: str, value: Any) -> Any:
-        """Require a registered name, or a path; nothing is imported."""
         from spdnet._checks import require_choice
 
         module, colon, cls = value.partition(":") if isinstance(value, str) else ("", "", "")
@@ -159,7 +143,6 @@ class Number(Kind):
     below: float = math.inf
 
     def check(self, who: str, name: str, value: Any) -> Any:
-        """Require a number within the bounds."""
         from spdnet._checks import require_number
 
         require_number(who, name, value, **asdict(self))
@@ -167,13 +150,12 @@ class Number(Kind):
 
 
 class Count(Kind):
-    """An integer of at least 1."""
+    """An integer from 1 to 2147483647."""
 
     type = int
     doc = "int"
 
     def check(self, who: str, name: str, value: Any) -> Any:
-        """Require an integer from 1 to 2147483647."""
         from spdnet._checks import require_count
 
         require_count(who, name, value)
@@ -183,13 +165,12 @@ class Count(Kind):
 
 
 class Seed(Kind):
-    """A seed of the random number generators."""
+    """An integer from 0 to 2147483647."""
 
     type = int
     doc = "int"
 
     def check(self, who: str, name: str, value: Any) -> Any:
-        """Require an integer from 0 to 2147483647."""
         if type(value) is not int or not 0 <= value <= _LARGEST_INT:
             raise ValueError(
                 f"{who}: expected {name} to be an integer from 0 to {_LARGEST_INT}, got {value!r}"
@@ -203,13 +184,11 @@ class Threshold(Kind):
     doc = "float or str"
 
     def parse(self, who: str, name: str, text: Any) -> Any:
-        """Convert a number; other text is left to the check."""
         with suppress(ValueError):
             return float(text)
-        return text
+        return text  # left to the check
 
     def check(self, who: str, name: str, value: Any) -> Any:
-        """Require a threshold."""
         from spdnet._checks import require_threshold
 
         require_threshold(who, value)
@@ -217,19 +196,17 @@ class Threshold(Kind):
 
 
 class Sizes(Kind):
-    """Sizes of matrices that do not increase."""
+    """Sizes of matrices that do not increase; the check returns a tuple."""
 
     doc = "sequence of int"
 
     def parse(self, who: str, name: str, text: Any) -> Any:
-        """Convert numbers separated by commas."""
         try:
             return tuple(int(part) for part in text.split(","))
         except ValueError:
             raise ValueError(f"{who}: expected {name} such as 93,70,50,30, got {text!r}") from None
 
     def check(self, who: str, name: str, value: Any) -> Any:
-        """Require sizes that do not increase; return a tuple."""
         from spdnet._checks import require_shrinking
 
         return require_shrinking(who, value)

@@ -2,7 +2,7 @@
 
 import inspect
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Any, TypeVar
 
@@ -18,42 +18,18 @@ _Class = TypeVar("_Class", bound=type)
 
 @dataclass(frozen=True, kw_only=True)
 class Option:
-    """Description of an option.
-
-    Parameters
-    ----------
-    kind : Kind
-        Parsing and validation of values.
-    help : str
-        Noun phrase that begins with a capital and has no full stop.
-    detail : str
-        Further sentences.
-    panel : str or None
-        Panel of the help; None for a hyperparameter that only recipes set.
-    recipes : mapping
-        Value in each recipe, for a hyperparameter; otherwise empty.
-    default : object
-        Default value; ``...`` for a required option.
-    unset : str
-        Description of the default in words.
-    flags : sequence of str
-        Flags on the command line, if they do not follow from the name.
-    in_estimator : bool
-        Whether the hyperparameter is a parameter of the scikit-learn classifier.
-    neutral : object
-        Value that a model accepts even if it does not have the hyperparameter; ``...`` for none.
-    """
+    """Description of an option."""
 
     kind: Kind
-    help: str
-    detail: str = ""
-    panel: str | None
-    recipes: Mapping[str, Any] = field(default_factory=dict)
-    default: Any = ...
-    unset: str = ""
-    flags: tuple[str, ...] = ()
-    in_estimator: bool = True
-    neutral: Any = ...
+    help: str  # noun phrase that begins with a capital and has no full stop
+    detail: str = ""  # further sentences
+    panel: str | None  # of the help; None for a hyperparameter that only recipes set
+    recipes: Mapping[str, Any] = field(default_factory=dict)  # values of a hyperparameter
+    default: Any = ...  # for a required option
+    unset: str = ""  # the default in words
+    flags: tuple[str, ...] = ()  # on the command line, if they do not follow from the name
+    in_estimator: bool = True  # whether the scikit-learn classifier has the hyperparameter
+    neutral: Any = ...  # value that models without the hyperparameter accept
 
     def text(self, *, choices: bool = True) -> str:
         """Return the help, the allowed names and the details."""
@@ -90,30 +66,7 @@ def hyperparameter(
     recipes: Mapping[str, Any] | None = None,
     **description: Any,
 ) -> Any:
-    """Make a dataclass field for a hyperparameter.
-
-    Parameters
-    ----------
-    kind, help, **description
-        As in :class:`Option`.
-    default : object
-        Value in the recipe ``default``.
-    recipes : mapping, optional
-        Values in the other recipes, if they differ.
-
-    Examples
-    --------
-    >>> from dataclasses import dataclass
-    >>> from spdnet.options.kinds import Count
-    >>> from spdnet.options.option import TRAINING, hyperparameter, options
-    >>> @dataclass(frozen=True, kw_only=True)
-    ... class Example:
-    ...     epochs: int = hyperparameter(
-    ...         Count(), "Number of epochs", default=60, recipes={"paper": 500}, panel=TRAINING
-    ...     )
-    >>> options(Example)["epochs"].default_text
-    '60, paper 500'
-    """
+    """Make a dataclass field for a hyperparameter; ``recipes`` has the values that differ."""
     values = {**dict.fromkeys(RECIPE_NAMES, default), **(recipes or {})}
     return option(kind, help, default=default, recipes=values, **description)
 
@@ -135,23 +88,12 @@ def check_options(who: str, instance: Any) -> None:
         object.__setattr__(instance, name, value)
 
 
-def document(described: Mapping[str, Option] | None = None) -> Callable[[_Class], _Class]:
-    """Replace ``{options}`` in the docstring of the decorated class by a description of options.
-
-    Parameters
-    ----------
-    described : mapping, optional
-        Options by name; those of the dataclass if not given.
-    """
-
-    def fill(cls: _Class) -> _Class:
-        found = options(cls) if described is None else described
-        if cls.__doc__ is not None:  # it is with python -OO
-            entries = "\n".join(_entry(name, option) for name, option in found.items())
-            cls.__doc__ = inspect.cleandoc(cls.__doc__).replace("{options}", entries)
-        return cls
-
-    return fill
+def document(cls: _Class) -> _Class:
+    """Replace ``{options}`` in the docstring of a dataclass by a description of its options."""
+    if cls.__doc__ is not None:  # it is with python -OO
+        entries = "\n".join(_entry(name, found) for name, found in options(cls).items())
+        cls.__doc__ = inspect.cleandoc(cls.__doc__).replace("{options}", entries)
+    return cls
 
 
 def show(value: Any) -> str:
@@ -165,13 +107,8 @@ def _entry(name: str, described: Option) -> str:
     """Format an option as in numpydoc."""
     optional = ", optional" if described.default is None else ""
     default = f" Default: {described.default_text}." if described.default_text else ""
-    text = textwrap.fill(
-        described.text(choices=False) + default,
-        width=96,
-        initial_indent="    ",
-        subsequent_indent="    ",
-    )
-    return f"{name} : {described.kind.doc_type}{optional}\n{text}"
+    text = textwrap.fill(described.text(choices=False) + default, width=92)
+    return f"{name} : {described.kind.doc_type}{optional}\n{textwrap.indent(text, '    ')}"
 
 
 def _field(described: Option) -> Any:

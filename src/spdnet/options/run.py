@@ -1,108 +1,84 @@
 """The options of a run and of a comparison."""
 
 from dataclasses import dataclass, fields, make_dataclass
+from functools import partial
 from typing import Any
 
 from spdnet.options import recipe
 from spdnet.options.kinds import Choice, Count, FilePath, Flag, Number, Seed, Sizes, Text
-from spdnet.options.option import (
-    DATA,
-    NETWORK,
-    RECIPE_NAMES,
-    RUN,
-    TRAINING,
-    option,
-    same,
-    show,
-)
+from spdnet.options.option import DATA, NETWORK, RECIPE_NAMES, RUN, TRAINING, option, same, show
 
 DTYPES = ("float64", "float32")
 #: default fractions of a training
 TEST_SIZE, VAL_SIZE = 0.2, 0.1
+
+_data = partial(option, panel=DATA)
+_training = partial(option, panel=TRAINING)
+_run = partial(option, panel=RUN)
 
 
 @dataclass(frozen=True, kw_only=True)
 class DataOptions:
     """Options of the data and their preprocessing."""
 
-    data: str = option(
-        FilePath(),
-        "`digits`, a .npz or .npy file, or a folder with one subfolder per class",
-        panel=DATA,
+    data: str = _data(
+        FilePath(), "`digits`, a .npz or .npy file, or a folder with one subfolder per class"
     )
-    labels: str | None = option(
+    labels: str | None = _data(
         FilePath(),
         "File with the labels of a .npy file",
         detail="A .npy file, or text with one label per line.",
         default=None,
-        panel=DATA,
     )
-    groups: str | None = option(
+    groups: str | None = _data(
         FilePath(),
         "File with the group label of each sample, for example the subject",
         detail="A .npy file, or text with one label per line.",
         default=None,
-        panel=DATA,
     )
-    signals: bool = option(
-        Flag(),
-        "Treat X as signals even if it is square",
-        default=False,
-        panel=DATA,
-        flags=("--signals",),
+    signals: bool = _data(
+        Flag(), "Treat X as signals even if it is square", default=False, flags=("--signals",)
     )
-    estimator: str = option(
+    estimator: str = _data(
         Choice(("sample", "ledoit_wolf", "oas")),
         "Covariance estimator for signals",
         default="sample",
-        panel=DATA,
     )
-    reg: float = option(
+    reg: float = _data(
         Number(at_least=0),
         "Regularization of the covariance of signals, relative to its mean eigenvalue",
         default=1e-3,
-        panel=DATA,
     )
-    bad: str = option(
+    bad: str = _data(
         Choice(("refuse", "drop", "repair")),
         "Treatment of matrices that are not SPD",
         default="refuse",
-        panel=DATA,
     )
 
 
+_recipe = option(
+    Choice(RECIPE_NAMES),
+    "Name of a set of hyperparameters",
+    detail="Other options replace its values.",
+    default="default",
+    panel=NETWORK,
+)
+_dims = option(
+    Sizes(),
+    "Sizes of the matrices, such as 93,70,50,30",
+    detail="The size of the input, then of the output of each BiMap.",
+    default=None,
+    unset="from the data",
+    panel=NETWORK,
+)
+_hyperparameters = [
+    (f.name, Any, same(recipe.RecipeOptions, f.name, default=None))
+    for f in fields(recipe.RecipeOptions)
+    if f.metadata["option"].panel
+]
 _Settings: Any = make_dataclass(
     "_Settings",
-    [
-        (
-            "recipe",
-            str,
-            option(
-                Choice(RECIPE_NAMES),
-                "Name of a set of hyperparameters",
-                detail="Other options replace its values.",
-                default="default",
-                panel=NETWORK,
-            ),
-        ),
-        (
-            "dims",
-            tuple[int, ...] | None,
-            option(
-                Sizes(),
-                "Sizes of the matrices, such as 93,70,50,30",
-                detail="The size of the input, then of the output of each BiMap.",
-                default=None,
-                unset="from the data",
-                panel=NETWORK,
-            ),
-        ),
-        *(
-            (f.name, Any, same(recipe.RecipeOptions, f.name, default=None))
-            for f in fields(recipe.RecipeOptions)
-            if f.metadata["option"].panel
-        ),
-    ],
+    [("recipe", str, _recipe), ("dims", tuple[int, ...] | None, _dims), *_hyperparameters],
     bases=(DataOptions,),
     frozen=True,
     kw_only=True,
@@ -113,31 +89,30 @@ _Settings: Any = make_dataclass(
 class RunOptions(_Settings):  # type: ignore[misc]
     """All options of a run, in the order of the help."""
 
-    class_weight: str | None = option(
+    class_weight: str | None = _training(
         Choice(("balanced",), none=True),
         "Class weights in the loss",
         detail="balanced gives all classes the same total weight in training and validation.",
         default=None,
         unset="none",
-        panel=TRAINING,
     )
-    patience: int | None = option(
+    patience: int | None = _training(
         Count(),
         "Number of epochs without a lower validation loss after which training stops",
         default=None,
-        panel=TRAINING,
     )
-    seed: int = option(
+    seed: int = _training(
         Seed(),
         "Random seed",
         detail="It determines the splits, the initial weights and the order of the batches.",
         default=0,
-        panel=TRAINING,
     )
-    device: str = option(
-        Text(), "Device, such as auto, cpu, cuda or cuda:1", default="auto", panel=TRAINING
+    device: str = _training(Text(), "Device, such as auto, cpu, cuda or cuda:1", default="auto")
+    dtype: str = _training(
+        Choice(DTYPES),
+        "Floating-point type",
+        default="float64",
     )
-    dtype: str = option(Choice(DTYPES), "Floating-point type", default="float64", panel=TRAINING)
     test: float | None = option(
         Number(at_least=0, below=1),
         "Test fraction",
@@ -146,24 +121,20 @@ class RunOptions(_Settings):  # type: ignore[misc]
         panel=DATA,
         flags=("--test", "--test-size"),
     )
-    val: float | None = option(
+    val: float | None = _data(
         Number(at_least=0, below=1),
         "Validation fraction, used to select the epoch",
         detail="It is a fraction of the samples that are not test samples.",
         default=None,
         unset=f"{show(VAL_SIZE)}, or the split of the data",
-        panel=DATA,
     )
-    repeat: int = option(
+    repeat: int = _run(
         Count(),
         "Number of runs, with seeds SEED, SEED+1, ...",
         default=1,
-        panel=RUN,
         flags=("--repeat", "--repeats"),
     )
-    baseline: bool = option(
-        Flag(), "Log-Euclidean linear baseline on the same split", default=True, panel=RUN
-    )
+    baseline: bool = _run(Flag(), "Log-Euclidean linear baseline on the same split", default=True)
 
 
 @dataclass(frozen=True, kw_only=True)

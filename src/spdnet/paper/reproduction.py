@@ -85,7 +85,7 @@ class Experiment(Record):
         return [name for name in self.rows[0].paper if name != "std"]
 
 
-@document()
+@document
 @dataclass(frozen=True, kw_only=True)
 class Reproduction:
     """Settings of a reproduction: the experiment, and how it differs from the paper.

@@ -21,7 +21,7 @@ from spdnet.training import make_fabric
 PROTOCOLS = ("file", "groups", "random-halves")
 
 
-@document()
+@document
 @dataclass(frozen=True, kw_only=True)
 class Comparison(CompareOptions):
     """Settings of a comparison: the data, the methods, the splits.

@@ -14,18 +14,12 @@ def resume_training(
 ) -> None:
     """Load the state of a checkpoint into a trainer.
 
-    ``common`` has the expected contents of all checkpoints of this run.
-
-    Raises
-    ------
-    CheckpointError
-        The checkpoint is invalid.
-    ValueError
-        The checkpoint belongs to another training.
+    ``common`` has the expected contents of all checkpoints of this run. An invalid checkpoint
+    raises a :class:`CheckpointError`, one of another training a ValueError.
     """
     try:
-        difference = _difference(state, common, trainer.seed, folder)
-        if difference is None:
+        change = _find_change(state, common, trainer.seed, folder)
+        if change is None:
             trainer.load_state_dict(state["trainer"])
     except torch.OutOfMemoryError:
         raise
@@ -34,34 +28,30 @@ def resume_training(
             f"train: expected the checkpoint of a training in {folder.path}, but what it holds "
             f"does not fit: {error or type(error).__name__}; start a new run"
         ) from error
-    if difference is not None:
-        raise ValueError(difference)
+    if change is not None:
+        raise ValueError(f"train: {change}")
 
 
-def _difference(
+def _find_change(
     state: dict[str, Any], common: dict[str, Any], seed: int, folder: RunFolder
 ) -> str | None:
     """Describe why a checkpoint is not one of this training; None if it is."""
     if type(state["trainer"]["seed"]) is not int:
         raise TypeError("a seed that is not an integer")
-    own = {**common["identity"], "seed": seed}
-    before = {**state["identity"], "seed": state["trainer"]["seed"]}
-    for old, new in (
-        (before, own),
-        *((state[part], common[part]) for part in ("network", "recipe", "preprocessing")),
-    ):
-        if (change := describe_change(old, new, folder.path)) is not None:
-            return f"train: {change}"
-    for part in ("classes", "domains"):
-        if state[part] != common[part]:
+    before = {**state, "identity": {**state["identity"], "seed": state["trainer"]["seed"]}}
+    now = {**common, "identity": {**common["identity"], "seed": seed}}
+    for part in ("identity", "network", "recipe", "preprocessing"):
+        if (change := describe_change(before[part], now[part], folder.path)) is not None:
+            return change
+    there, here = before["data"]["parts"], now["data"]["parts"]
+    same = {part: before[part] == now[part] for part in ("classes", "domains")}
+    same["training, validation and test parts"] = there.keys() == here.keys() and all(
+        torch.equal(there[name], here[name]) for name in here
+    )
+    for part, is_same in same.items():
+        if not is_same:
             return (
-                f"train: expected the {part} of the checkpoint in {folder.path}, got others; start "
-                "a new run"
+                f"expected the {part} of the checkpoint in {folder.path}, got others: it belongs "
+                "to another training; start a new run"
             )
-    there, here = state["data"]["parts"], common["data"]["parts"]
-    if there.keys() != here.keys() or not all(torch.equal(there[k], here[k]) for k in here):
-        return (
-            f"train: expected the training, validation and test parts of the checkpoint in "
-            f"{folder.path}, got others: it belongs to another training; start a new run"
-        )
     return None

@@ -22,7 +22,7 @@ _LARGEST = 3.4e38  # in float32
 _FREE = ("labels", "groups", "device", "baseline")
 
 
-@document()
+@document
 @dataclass(frozen=True, kw_only=True)
 class Settings(RunOptions):
     """Settings of a run: data, network and training.
@@ -72,19 +72,18 @@ class Settings(RunOptions):
 
     def fractions(self, *, named_parts: bool) -> dict[str, float]:
         """Return the test and validation fractions; 0 by default if the data have a split."""
-        defaults = {"test": TEST_SIZE, "val": VAL_SIZE}
-        given = {name: getattr(self, name) for name in defaults}
+        test, val = (0.0, 0.0) if named_parts else (TEST_SIZE, VAL_SIZE)
         return {
-            name: (0.0 if named_parts else defaults[name]) if value is None else value
-            for name, value in given.items()
+            "test": test if self.test is None else self.test,
+            "val": val if self.val is None else self.val,
         }
 
     def with_absolute_paths(self) -> "Settings":
         """Return the settings with absolute paths."""
-        data = self.data if self.data in EMBEDDED else str(Path(self.data).resolve())
-        labels = None if self.labels is None else str(Path(self.labels).resolve())
-        groups = None if self.groups is None else str(Path(self.groups).resolve())
-        return self.changed(data=data, labels=labels, groups=groups)
+        given = {name: path for name, path in self.paths().items() if path is not None}
+        if self.data in EMBEDDED:
+            del given["data"]
+        return self.changed(**{name: str(Path(path).resolve()) for name, path in given.items()})
 
     def as_dict(self) -> dict[str, Any]:
         """Return the settings that are not None, with those of the recipe filled in.
@@ -105,10 +104,7 @@ class Settings(RunOptions):
         return {name: value for name, value in settings.items() if value is not None}
 
     def identity(self, digest: str) -> dict[str, Any]:
-        """Return the settings that affect the result, as plain values.
-
-        The digest of the contents identifies the data.
-        """
+        """Return the settings that affect the result; a digest identifies the data."""
         plain = {**json.loads(json.dumps(self.as_dict())), "data": digest}
         return {name: value for name, value in plain.items() if name not in _FREE}
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -21,12 +21,13 @@ from spdnet.runs.settings import Settings
 from spdnet.runs.trained_model import TrainedModel
 from spdnet.runs.watch import Terminated, Watch
 from spdnet.training import InputScale, Samples, Trainer, build, make_fabric
+from spdnet.training.checkpoint import CheckpointFolder
 from spdnet.training.data import as_tensor
 from spdnet.training.device import threads_for
 from spdnet.training.recipe import NETWORK_OPTIONS, require_taken
 
 if TYPE_CHECKING:
-    from spdnet.training import Fabric
+    from spdnet.training.device import Fabric
 
 _T = TypeVar("_T")
 
@@ -37,7 +38,7 @@ def train(
     *,
     resume: bool = False,
     watch: Watch | None = None,
-    on_finished: Callable[[RunFolder], object] | None = None,
+    on_finished: Callable[[RunFolder], object] = lambda folder: None,
     fabric: "Fabric | None" = None,
 ) -> RunResults | RepeatResults | None:
     """Train one or several networks, and evaluate them.
@@ -54,6 +55,7 @@ def train(
     resume : bool
         Resume the run in the folder. A CPU run ends as if it had not been interrupted.
     watch : Watch, optional
+        Receives messages. If its ``stop`` is requested, a checkpoint is written.
     on_finished : callable, optional
         Called with each folder whose results are written, for example to write the report.
     fabric : Fabric, optional
@@ -63,13 +65,6 @@ def train(
     -------
     RunResults or RepeatResults or None
         Contents of ``results.json``; None in all processes but the first.
-
-    Raises
-    ------
-    FloatingPointError
-        The loss is not finite; the last checkpoint is kept.
-    Terminated
-        ``watch.stop`` was requested; a checkpoint has been written.
 
     Examples
     --------
@@ -88,12 +83,9 @@ def train(
     data, preprocessing = _load(settings, session.watch)
     settings = settings.with_absolute_paths()
     alone = settings.repeat == 1
-    trainings = [
-        Training(
-            settings.changed(repeat=1, seed=settings.seed + i), data, preprocessing, alone=alone
-        )
-        for i in range(settings.repeat)
-    ]
+    seeds = range(settings.seed, settings.seed + settings.repeat)
+    each = [settings.changed(repeat=1, seed=seed) for seed in seeds]
+    trainings = [Training(one, data, preprocessing, alone=alone) for one in each]
     first = trainings[0]
     first.model  # noqa: B018, built before anything is written
     settings = settings.changed(dims=first.settings.dims)
@@ -110,9 +102,9 @@ def train(
 
 
 class Session:
-    """Processes, messages and callback of a run: see :func:`train`.
+    """Processes, messages and callback of a run, as in :func:`train`.
 
-    All processes run the same code; this class has everything in which they differ.
+    All processes run the same code, except for what this class does.
     """
 
     def __init__(
@@ -120,11 +112,12 @@ class Session:
         device: str,
         *,
         watch: Watch | None = None,
-        on_finished: Callable[[RunFolder], object] | None = None,
+        on_finished: Callable[[RunFolder], object] = lambda folder: None,
         fabric: "Fabric | None" = None,
     ) -> None:
         self.fabric = make_fabric(device) if fabric is None else fabric
         self.is_first: bool = self.fabric.is_global_zero
+        self.barrier = self.fabric.barrier
         watch = Watch() if watch is None else watch
         self.watch = watch if self.is_first else Watch(watch.stop)
         self.on_finished = on_finished
@@ -140,50 +133,32 @@ class Session:
         self.barrier()
         return answer
 
-    def barrier(self) -> None:
-        """Wait for all processes."""
-        self.fabric.barrier()
-
     def finish(self, folder: RunFolder, found: RunResults | RepeatResults) -> None:
         """Write the results."""
         folder.write_results(found)
-        if self.on_finished is not None:
-            self.on_finished(folder)
+        self.on_finished(folder)
 
 
+@dataclass
 class Training:
     """One training on prepared data: split, build, fit, evaluate, write.
 
     The split is made at construction, the network when it is first used.
-
-    Parameters
-    ----------
-    settings, data, preprocessing
-    alone : bool
-        Whether to advise repeating the run.
-    notes : bool
-        Whether to show notes about the test part.
-    curves : bool
-        Whether to evaluate the test part after each epoch.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        data: Dataset,
-        preprocessing: Preprocessing,
-        *,
-        alone: bool = False,
-        notes: bool = True,
-        curves: bool = False,
-    ) -> None:
-        self.recipe = settings.make_recipe()
-        self.data = data
-        self.preprocessing = preprocessing
-        self.split = divide(data, settings)
-        self.chosen = settings.dims is None
-        self.settings = settings.changed(dims=self._dims(settings.dims))
-        self.alone, self.shows_notes, self.curves = alone, notes, curves
+    settings: Settings
+    data: Dataset
+    preprocessing: Preprocessing
+    _: KW_ONLY
+    alone: bool = False  # advise repeating the run
+    notes: bool = True  # show notes about the test part
+    curves: bool = False  # evaluate the test part after each epoch
+
+    def __post_init__(self) -> None:
+        self.recipe = self.settings.make_recipe()
+        self.split = divide(self.data, self.settings)
+        self.chosen = self.settings.dims is None
+        self.settings = self.settings.changed(dims=self._dims(self.settings.dims))
 
     @cached_property
     def domains(self) -> list[str]:
@@ -219,10 +194,13 @@ class Training:
         """Train or resume, evaluate and write the results; return them in the first process."""
         trainer = self._trainer(session)
         trained = self._trained_model()
-        notes = advice(self.split, self.settings, self.model, alone=self.alone)
-        notes = [*self.split.notes, *notes]
+        more = advice(self.split, self.settings, self.model, alone=self.alone)
+        notes = [*self.split.notes, *more]
         self._introduce(session.watch, notes)
-        checkpoints = _Checkpoints(folder, trainer, trained, self._identity(), session)
+        identity = self.settings.identity(self.data.digest)
+        checkpoints = _Checkpoints(
+            folder, trainer, {**trained.state(), "identity": identity}, session
+        )
         session.first(lambda: folder.create(self.settings, self.data.digest))
         checkpoints.start()
         watch = session.watch
@@ -272,19 +250,14 @@ class Training:
             bad=self.settings.bad,
         )
 
-    def _identity(self) -> dict[str, Any]:
-        return self.settings.identity(self.data.digest)
-
     def _introduce(self, watch: Watch, notes: list[str]) -> None:
-        dims = (
-            "" if self.settings.dims is None else f", dims {','.join(map(str, self.settings.dims))}"
-        )
-        chosen = " (chosen)" if dims and self.chosen else ""
-        watch.say(
-            f"{describe(self.data, self.preprocessing, self.split)}\n"
-            f"{self.recipe.network}{dims}{chosen}, recipe {self.settings.recipe}"
-        )
-        for note in notes if self.shows_notes else ():
+        network = self.recipe.network
+        if self.settings.dims is not None:
+            network += f", dims {','.join(map(str, self.settings.dims))}"
+            network += " (chosen)" if self.chosen else ""
+        data = describe(self.data, self.preprocessing, self.split)
+        watch.say(f"{data}\n{network}, recipe {self.settings.recipe}")
+        for note in notes if self.notes else ():
             watch.say(f"note: {note}")
 
     def _dims(self, dims: tuple[int, ...] | None) -> tuple[int, ...] | None:
@@ -299,23 +272,21 @@ class Training:
         return dims
 
 
+@dataclass
 class _Checkpoints:
     """Checkpoints of one training, written by the first process."""
 
-    def __init__(
-        self,
-        folder: RunFolder,
-        trainer: Trainer,
-        trained: TrainedModel,
-        identity: dict[str, Any],
-        session: Session,
-    ) -> None:
-        self.folder, self.trainer, self.session = folder, trainer, session
-        self.files = folder.checkpoints()
-        self.common = {**trained.state(), "identity": identity}
+    folder: RunFolder
+    trainer: Trainer
+    common: dict[str, Any]  # contents of all checkpoints
+    session: Session
+
+    @property
+    def files(self) -> CheckpointFolder:
+        return self.folder.checkpoints()
 
     def start(self) -> None:
-        """Resume from the last checkpoint if there is one, else write the first one."""
+        """Resume from the last checkpoint, or write the first one."""
         session, files, watch = self.session, self.files, self.session.watch
         if not session.look(files.any):
             self._save_last()
@@ -360,8 +331,9 @@ class _Checkpoints:
 def _load(settings: Settings, watch: Watch) -> tuple[Dataset, Preprocessing]:
     """Read and validate the data."""
     recipe = settings.make_recipe()
-    given = {name: getattr(settings, name) for name in NETWORK_OPTIONS}
-    require_taken("train", recipe.model, given)
+    require_taken(
+        "train", recipe.model, {name: getattr(settings, name) for name in NETWORK_OPTIONS}
+    )
     arrays = load_dataset(settings.data, settings.labels, settings.groups, on_file=watch.file)
     preprocessing = Preprocessing.of(
         arrays,

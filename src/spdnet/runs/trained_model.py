@@ -1,6 +1,8 @@
 """Trained networks with their class names and preprocessing."""
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -14,12 +16,12 @@ from torch import Tensor
 
 from spdnet._checks import (
     as_array,
-    bands_hint,
     require_choice,
     require_count,
     require_number,
     require_shrinking,
 )
+from spdnet._inputs import DTYPES, real_numbers
 from spdnet.covariance import ESTIMATORS
 from spdnet.data import Dataset, Preprocessing, prepare
 from spdnet.data.dataset import SPLITS, is_integer_valued
@@ -86,15 +88,13 @@ class TrainedModel:
     bad: str = "refuse"
 
     def __repr__(self) -> str:
-        what = self.preprocessing
+        n = self.preprocessing.n
         kind = (
-            f"signals of {what.n} channels" if what.signals else f"matrices of {what.n} x {what.n}"
+            f"signals of {n} channels" if self.preprocessing.signals else f"matrices of {n} x {n}"
         )
         dims = ",".join(map(str, dims_of(self.model)))
-        return (
-            f"TrainedModel({self.recipe.network}, {f'dims {dims}, ' if dims else ''}"
-            f"{len(self.classes)} classes, for {kind})"
-        )
+        network = f"{self.recipe.network}, dims {dims}" if dims else self.recipe.network
+        return f"TrainedModel({network}, {len(self.classes)} classes, for {kind})"
 
     @property
     def size(self) -> int:
@@ -115,32 +115,25 @@ class TrainedModel:
         model : str or type, optional
             Class of the network, or ``"package.module:Class"``. Required for a model that is not
             registered, since a checkpoint does not import code by itself.
-
-        Raises
-        ------
-        FileNotFoundError, CheckpointError, ValueError
         """
         where = resolve_device(device)
         name = None if model is None else import_model(model)
         path = Path(path)
         if path.is_file():
-            bad = _bad_of(RunFolder(path.parent.parent))
-            return cls._from_state(checkpoint.load(path, device=where), (), bad, name)
+            state, bad = checkpoint.load(path, device=where), _bad_of(RunFolder(path.parent.parent))
+            return cls._from_state(state, (), bad, name)
         folder = RunFolder(path)
         if not folder.exists:
             raise FileNotFoundError(
                 f"run: expected a run folder of spdnet train or a checkpoint in one, got {path}"
                 f"; {'it has no settings.toml' if path.is_dir() else 'there is no such file'}"
             )
-        if folder.seeds():
-            one = folder.seeds()[0].path
+        if seeds := folder.seeds():
             raise ValueError(
-                f"run: expected one trained network, but {path} holds {len(folder.seeds())} "
-                f"repeats; choose one, such as {one}"
+                f"run: expected one trained network, but {path} holds {len(seeds)} repeats; choose "
+                f"one, such as {seeds[0].path}"
             )
-        files = folder.checkpoints()
-        warnings: list[str] = []
-        bad = _bad_of(folder)
+        files, bad, warnings = folder.checkpoints(), _bad_of(folder), []
         if files.best.exists():
             try:
                 return cls._from_state(checkpoint.load(files.best, device=where), (), bad, name)
@@ -153,26 +146,17 @@ class TrainedModel:
     def _from_state(
         cls, state: dict[str, Any], warnings: tuple[str, ...], bad: str, name: str | None
     ) -> "TrainedModel":
-        try:
+        with _reading():
             recipe = Recipe(**state["recipe"])
-        except (LookupError, TypeError, ValueError) as error:
-            raise _not_of_a_run(error) from error
         _require_named(recipe.model, name)
-        try:
-            network, classes = state["network"], state["classes"]
+        with _reading():
             weights = state.get("model")
             if weights is None:  # of an unfinished training
-                trainer = state["trainer"]
-                weights = trainer["best_state"] or trainer["model"]
+                weights = state["trainer"]["best_state"] or state["trainer"]["model"]
             preprocessing = Preprocessing(**state["preprocessing"])
-            data, domains = state["data"], state["domains"]
             scale = InputScale(**state["scale"])
-            _require_scale(scale)
-            _require_agreement(preprocessing, recipe, domains)
-            _require_names("classes", classes)
-            _require_names("domains", domains)
-            _require_data(data)
-            dims = network["dims"]
+            _require_valid(state, preprocessing, recipe)
+            classes, domains, dims = state["classes"], state["domains"], state["network"]["dims"]
             make = partial(
                 make_network,
                 recipe,
@@ -180,7 +164,7 @@ class TrainedModel:
                 len(classes),
                 dims=require_shrinking("checkpoint", dims) if dims else (),
                 n_domains=max(1, len(domains)),
-                dtype={"float64": torch.float64, "float32": torch.float32}[network["dtype"]],
+                dtype=DTYPES[state["network"]["dtype"]],
             )
             if is_registered(recipe.model):
                 # memory is allocated only if the weights have the sizes that the file states
@@ -188,9 +172,7 @@ class TrainedModel:
             model = make(device=next(iter(weights.values())).device)
             _require_weights(weights, model)
             model.load_state_dict(weights)
-        except (LookupError, TypeError, ValueError, RuntimeError, AttributeError) as error:
-            raise _not_of_a_run(error) from error
-        common = (classes, preprocessing, recipe, data, domains, scale)
+        common = (classes, preprocessing, recipe, state["data"], domains, scale)
         return cls(model.eval(), *common, warnings, bad)
 
     def state(self) -> dict[str, Any]:
@@ -201,7 +183,7 @@ class TrainedModel:
             "preprocessing": self.preprocessing.as_dict(),
             "data": self.data,
             "domains": self.domains,
-            "scale": self.scale.as_dict(),
+            "scale": asdict(self.scale),
             "recipe": asdict(self.recipe),
         }
 
@@ -216,11 +198,6 @@ class TrainedModel:
         groups : array, shape (N,), optional
             Group of each signal, for a network that was trained with groups. The network adapts to
             new groups: pass all signals of a group at once.
-
-        Raises
-        ------
-        ValueError, TypeError
-            The arrays are not as in training.
         """
         return numpy.array(self.classes)[self.predict_proba(X, groups=groups).argmax(-1)]
 
@@ -242,13 +219,8 @@ class TrainedModel:
         return self.logits(matrices).double().softmax(-1).numpy()
 
     def _matrices(self, X: ArrayLike, groups: ArrayLike | None) -> Dataset:
-        values = as_array("predict", X)
         kind = "(N, channels, T)" if self.preprocessing.signals else "(N, n, n)"
-        if values.ndim != 3:
-            hint = bands_hint(values)
-            raise ValueError(f"predict: expected X of shape {kind}, got {values.shape}{hint}")
-        if not numpy.issubdtype(values.dtype, numpy.number) or numpy.iscomplexobj(values):
-            raise TypeError(f"predict: expected X with real numbers, got dtype {values.dtype}")
+        values, _ = real_numbers("predict", X, kind)
         if groups is not None and not self.domains:
             raise ValueError("predict: expected no groups, since the network does not use them")
         if groups is None and self.domains:
@@ -279,13 +251,7 @@ class TrainedModel:
 
     @torch.no_grad()
     def logits(self, matrices: Dataset) -> Tensor:
-        """Return the logits ``(N, n_classes)`` on the CPU.
-
-        Raises
-        ------
-        FloatingPointError
-            A logit is not finite.
-        """
+        """Return the logits ``(N, n_classes)`` on the CPU; raise an error if one is not finite."""
         model, inputs = self._ready(matrices)
         with threads_for(self.size):
             logits = run_in_chunks(model, *inputs).cpu()
@@ -313,10 +279,15 @@ class TrainedModel:
         return get_trait(self.model, "adapt")(X, codes), [X, codes]
 
 
-def _not_of_a_run(error: Exception) -> checkpoint.CheckpointError:
-    return checkpoint.CheckpointError(
-        f"checkpoint: expected that of a run of spdnet train, got another: {error}"
-    )
+@contextmanager
+def _reading() -> Iterator[None]:
+    """Turn errors of contents that no run has written into one of the checkpoint."""
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, RuntimeError, AttributeError) as error:
+        raise checkpoint.CheckpointError(
+            f"checkpoint: expected that of a run of spdnet train, got another: {error}"
+        ) from error
 
 
 def _require_named(model: str, name: str | None) -> None:
@@ -355,38 +326,26 @@ def _group_names(groups: ArrayLike, n: int) -> NDArray[Any]:
     return names
 
 
-def _require_agreement(preprocessing: Preprocessing, recipe: Recipe, domains: Any) -> None:
-    """Raise an error unless the preprocessing is valid and fits the network."""
-    flags = (preprocessing.signals, preprocessing.raw, recipe.bias, recipe.log)
-    if not all(isinstance(flag, bool) for flag in flags):
-        raise TypeError("flags that are neither true nor false")
+def _require_valid(state: dict[str, Any], preprocessing: Preprocessing, recipe: Recipe) -> None:
+    """Raise an error unless the contents of a checkpoint have their types and agree."""
     require_count("checkpoint", "n", preprocessing.n)
     require_choice("checkpoint", "estimator", preprocessing.estimator, ESTIMATORS)
     require_number("checkpoint", "reg", preprocessing.reg, at_least=0)
-    if preprocessing.raw != recipe.takes_signals or (domains and not recipe.uses_domains):
-        raise ValueError(f"signals or domains that {recipe.model} does not take")
-
-
-def _require_scale(scale: InputScale) -> None:
-    """Raise an error unless the range of the training data consists of finite numbers."""
-    values = tuple(scale.as_dict().values())
-    if not all(isinstance(value, float) and math.isfinite(value) for value in values):
-        raise TypeError(f"a scale of {values}")
-
-
-def _require_names(what: str, names: Any) -> None:
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise TypeError(f"{what} that are not names")
-
-
-def _require_data(data: Any) -> None:
-    """Raise an error unless there are a digest and the indices of each part."""
-    indices = list(data["parts"].values())
-    are_numbers = all(isinstance(i, Tensor) and i.dtype == torch.int64 for i in indices)
-    if not isinstance(data["digest"], str) or not are_numbers:
-        raise TypeError("data without a digest, or parts that are not numbers")
-    if not set(data["parts"]) <= set(SPLITS):
-        raise ValueError("parts of unknown names")
+    flags = (preprocessing.signals, preprocessing.raw, recipe.bias, recipe.log)
+    lists, parts = (state["classes"], state["domains"]), state["data"]["parts"]
+    valid = {
+        "flags": all(isinstance(flag, bool) for flag in flags),
+        "names": all(isinstance(names, list) for names in lists)
+        and all(isinstance(name, str) for names in lists for name in names),
+        "scale": all(isinstance(v, float) and math.isfinite(v) for v in state["scale"].values()),
+        "digest": isinstance(state["data"]["digest"], str),
+        "parts": set(parts) <= set(SPLITS)
+        and all(isinstance(i, Tensor) and i.dtype == torch.int64 for i in parts.values()),
+        "kind of input": preprocessing.raw == recipe.takes_signals,
+        "domains": recipe.uses_domains or not state["domains"],
+    }
+    if wrong := [name for name, is_valid in valid.items() if not is_valid]:
+        raise ValueError(f"invalid {wrong[0]}")
 
 
 def _require_weights(weights: Any, model: torch.nn.Module) -> None:

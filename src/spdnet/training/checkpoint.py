@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import math
 import os
 import pickle
 import warnings
@@ -12,6 +13,8 @@ from typing import Any, BinaryIO
 
 import torch
 from torch import Tensor
+
+from spdnet._files import atomic_writer
 
 FORMAT = "spdnet checkpoint"
 VERSION = 1
@@ -50,16 +53,9 @@ def save(state: dict[str, Any], path: str | Path) -> None:
     {'epoch': 3}
     """
     path = Path(path)
-    draft = path.with_name(f".{path.name}.{os.getpid()}.part")
     payload = {"format": FORMAT, "version": VERSION, "digest": _digest(state), "state": state}
-    try:
-        with draft.open("wb") as file:
-            torch.save(payload, file)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
+    with atomic_writer(path) as file:
+        torch.save(payload, file)
     _sync_folder(path.parent)
 
 
@@ -93,59 +89,45 @@ def load(path: str | Path, *, device: torch.device | str = "cpu") -> dict[str, A
             _inspect(file)
             file.seek(0)
             payload = torch.load(file, map_location=device, weights_only=True)
-    except PermissionError:
+    except (PermissionError, MemoryError):
         raise
     except (RuntimeError, EOFError, OSError, zipfile.BadZipFile, UnicodeDecodeError) as error:
-        raise CheckpointError(
-            f"checkpoint: expected a complete checkpoint, but {path} is truncated or damaged; use "
-            "an earlier one"
-        ) from error
-    except MemoryError:
-        raise
+        raise _error("a complete checkpoint", path, "is truncated or damaged", _EARLIER) from error
     except Exception as error:  # a damaged pickle may raise anything
-        raise CheckpointError(
-            f"checkpoint: expected a file written by spdnet, but {path} is something else, or "
-            "damaged; nothing in it was run"
-        ) from error
+        what = "is something else, or damaged; nothing in it was run"
+        raise _error("a file written by spdnet", path, what) from error
     if not isinstance(payload, dict) or payload.get("format") != FORMAT:
-        raise CheckpointError(
-            f"checkpoint: expected a file written by spdnet, but {path} is something else"
-        )
+        raise _error("a file written by spdnet", path, "is something else")
     if payload.get("version") != VERSION:
-        raise CheckpointError(
-            f"checkpoint: expected version {VERSION}, but {path} has version "
-            f"{payload.get('version')!r}; use the version of spdnet that wrote it"
-        )
+        what = f"has version {payload.get('version')!r}"
+        hint = "; use the version of spdnet that wrote it"
+        raise _error(f"version {VERSION}", path, what, hint)
     try:
-        _measure(payload, [_GROWTH * path.stat().st_size + _CONSTANT])
-        whole = payload.get("digest") == _digest(payload.get("state"))
+        limit = _GROWTH * path.stat().st_size + _CONSTANT
+        is_whole = payload.get("digest") == _digest(payload.get("state"), limit)
     except (TypeError, ValueError, RuntimeError):  # types that are never written
-        whole = False
-    if not whole:
-        raise CheckpointError(
-            f"checkpoint: expected the contents that were written, but {path} has been damaged "
-            "since; use an earlier one"
-        )
+        is_whole = False
+    if not is_whole:
+        what = "has been damaged since"
+        raise _error("the contents that were written", path, what, _EARLIER)
     return payload["state"]
+
+
+_EARLIER = "; use an earlier one"
+
+
+def _error(expected: str, path: Path, what: str, hint: str = "") -> CheckpointError:
+    return CheckpointError(f"checkpoint: expected {expected}, but {path} {what}{hint}")
 
 
 class CheckpointFolder:
     """Checkpoints of one training: the best, the last, and the one before it.
 
-    Parameters
-    ----------
-    path : path
-        Folder, created when a checkpoint is saved.
-
     Examples
     --------
-    >>> import tempfile
     >>> from spdnet.training.checkpoint import CheckpointFolder
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     checkpoints = CheckpointFolder(folder)
-    ...     checkpoints.save_last({"epoch": 3})
-    ...     checkpoints.any()
-    True
+    >>> CheckpointFolder("run/checkpoints").any()
+    False
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -178,17 +160,8 @@ class CheckpointFolder:
     ) -> tuple[dict[str, Any], list[str]]:
         """Load the newest complete state that has the names it ``needs``.
 
-        Returns
-        -------
-        tuple of dict and list of str
-            The state, and the errors in newer files.
-
-        Raises
-        ------
-        CheckpointError
-            No checkpoint is complete.
-        FileNotFoundError
-            There is no checkpoint.
+        Return the state, and the errors in newer files. If no checkpoint is complete, raise a
+        :class:`CheckpointError`; if there is none, a FileNotFoundError.
         """
         found = [p for p in (self.last, self.previous) if p.exists()]
         if not found:
@@ -199,15 +172,11 @@ class CheckpointFolder:
         for path in found:
             try:
                 state = load(path, device=device)
-                if not isinstance(state, dict):
-                    raise CheckpointError(
-                        f"checkpoint: expected that of a training, but {path} has no names"
-                    )
-                missing = [name for name in needs if name not in state]
+                missing = ["names"]
+                if isinstance(state, dict):
+                    missing = [repr(name) for name in needs if name not in state]
                 if missing:
-                    raise CheckpointError(
-                        f"checkpoint: expected that of a training, but {path} has no {missing[0]!r}"
-                    )
+                    raise _error("that of a training", path, f"has no {missing[0]}")
                 return state, faults
             except CheckpointError as error:
                 faults.append(str(error))
@@ -279,57 +248,43 @@ def _inspect(file: BinaryIO) -> None:
                 _Inspector(io.BytesIO(archive.read(member)), sizes).load()
 
 
-def _measure(value: Any, left: list[int]) -> None:
-    """Subtract the size of a state from a limit; objects may be repeated or contain themselves."""
-    left[0] -= 8
-    if isinstance(value, Tensor):
-        if value.layout != torch.strided or value.is_meta or value.is_quantized:
-            raise TypeError(f"{value.layout}")
-        left[0] -= value.numel() * value.element_size()
-    elif isinstance(value, str):
-        left[0] -= len(value)
-    elif isinstance(value, int):
-        left[0] -= value.bit_length() // 8
-    if left[0] < 0:
-        raise ValueError("more than the file tells")
-    if isinstance(value, dict):
-        for key, item in value.items():
-            _measure(key, left)
-            _measure(item, left)
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            _measure(item, left)
+def _digest(state: Any, limit: float = math.inf) -> str:
+    """Compute the SHA-256 of a state; raise a ValueError if it is larger than ``limit`` bytes.
 
+    A small file may hold a large state, in which objects are repeated or contain themselves.
+    """
+    sha, left = hashlib.sha256(), limit
 
-def _digest(value: Any) -> str:
-    """Compute the SHA-256 of a state."""
-    sha = hashlib.sha256()
-    _feed(sha, value)
-    return sha.hexdigest()
-
-
-def _feed(sha: Any, value: Any) -> None:
-    if isinstance(value, Tensor):
-        sha.update(f"tensor {value.dtype} {tuple(value.shape)}".encode())
-        if value.numel():
+    def feed(value: Any) -> None:
+        nonlocal left
+        items: list[Any] = []
+        if isinstance(value, Tensor):
+            head, size = f"tensor {value.dtype} {tuple(value.shape)}", value.nbytes
+        elif isinstance(value, dict):
+            head, size = f"dict {len(value)}", 0
+            items = [part for pair in value.items() for part in pair]
+        elif isinstance(value, list | tuple):
+            head, size, items = f"{type(value).__name__} {len(value)}", 0, list(value)
+        elif value is None or isinstance(value, bool | int | float | str):
+            head = f"{type(value).__name__} {value!r}"
+            size = len(value) if isinstance(value, str) else 0
+        else:
+            raise TypeError(
+                "checkpoint: expected tensors, numbers, strings, None and lists or dicts of them, "
+                f"got {type(value).__name__}"
+            )
+        left -= 8 + size
+        if left < 0:
+            raise ValueError("checkpoint: expected a state as large as its file")
+        sha.update(head.encode())
+        if isinstance(value, Tensor) and value.numel():
             flat = value.detach().cpu().contiguous().reshape(-1)
             sha.update(flat.view(torch.uint8).numpy().data)
-    elif isinstance(value, dict):
-        sha.update(f"dict {len(value)}".encode())
-        for key, item in value.items():
-            _feed(sha, key)
-            _feed(sha, item)
-    elif isinstance(value, (list, tuple)):
-        sha.update(f"{type(value).__name__} {len(value)}".encode())
-        for item in value:
-            _feed(sha, item)
-    elif value is None or isinstance(value, (bool, int, float, str)):
-        sha.update(f"{type(value).__name__} {value!r}".encode())
-    else:
-        raise TypeError(
-            f"checkpoint: expected tensors, numbers, strings, None and lists or dicts of them, got "
-            f"{type(value).__name__}"
-        )
+        for item in items:
+            feed(item)
+
+    feed(state)
+    return sha.hexdigest()
 
 
 def _sync_folder(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ import torch
 from spdnet.linalg.threads import one_thread
 
 if TYPE_CHECKING:
-    from lightning_fabric import Fabric
+    from lightning_fabric import Fabric as Fabric  # for the annotations of other modules
 
 _SMALL = 32  # a second thread gains 3 % on smaller matrices, and loses much if others run
 _FEW = 8  # processes that are allowed even on fewer processors
@@ -33,39 +34,18 @@ def under_torchrun() -> bool:
 
 
 def resolve_device(device: str = "auto") -> torch.device:
-    """Return the device of a name, or raise an error if the machine does not have it.
-
-    Parameters
-    ----------
-    device : str
-        ``"cpu"``, ``"cuda"``, ``"cuda:1"``, or ``"auto"``: a CUDA device if there is one.
-
-    Examples
-    --------
-    >>> from spdnet.training.device import resolve_device
-    >>> resolve_device("cpu")
-    device(type='cpu')
-    """
+    """Return the device of a name, or raise an error if the machine does not have it."""
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        where = torch.device(device)
-    except RuntimeError as error:
-        raise ValueError(
-            f"device: expected 'auto', 'cpu', 'cuda' or 'cuda:1', got {device!r}"
-        ) from error
-    odd = where.type == "cpu" and where.index is not None
-    if where.type not in ("cpu", "cuda", "mps") or odd:
+    if not re.fullmatch(r"cpu|(cuda|mps)(:(0|[1-9]\d?))?", str(device)):
         raise ValueError(f"device: expected 'auto', 'cpu', 'cuda' or 'cuda:1', got {device!r}")
-    if where.type == "mps" and not torch.backends.mps.is_available():
+    where = torch.device(device)
+    has = {"cpu": 1, "mps": int(torch.backends.mps.is_available())}
+    count = has[where.type] if where.type in has else torch.cuda.device_count()
+    if (where.index or 0) >= count:
         raise ValueError(
-            f"device: expected a device of this machine, which has no MPS, got {device!r}; use "
-            "'auto'"
-        )
-    if where.type == "cuda" and (where.index or 0) >= torch.cuda.device_count():
-        raise ValueError(
-            f"device: expected a device of this machine, which has {torch.cuda.device_count()} "
-            f"CUDA devices, got {device!r}; use 'auto'"
+            f"device: expected a device of this machine, which has {count} {where.type.upper()} "
+            f"devices, got {device!r}; use 'auto'"
         )
     return where
 
@@ -94,15 +74,11 @@ def make_fabric(device: str = "auto", devices: int = 1) -> "Fabric":
         raise ValueError(
             f"device: expected 'auto', 'cpu' or 'cuda' with several processes, got {device!r}"
         )
-    if where.type == "cpu" and devices > max(_FEW, os.cpu_count() or 1):
+    has = {"cpu": (os.cpu_count() or 1, "processors"), "mps": (1, "MPS device")}
+    count, what = has.get(where.type, (torch.cuda.device_count(), "CUDA devices"))
+    if devices > max(count, _FEW if where.type == "cpu" else 1):
         raise ValueError(
-            f"devices: expected at most the {os.cpu_count()} processors of this machine, got "
-            f"{devices}"
-        )
-    if where.type == "cuda" and devices > torch.cuda.device_count():
-        raise ValueError(
-            f"devices: expected at most the {torch.cuda.device_count()} CUDA devices of this "
-            f"machine, got {devices}"
+            f"devices: expected at most the {count} {what} of this machine, got {devices}"
         )
     logging.getLogger("lightning_fabric.utilities.rank_zero").addFilter(_is_no_advice)
     if devices == 1:

@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy
 from spdnet.training.data import DiskTensor, Samples
 
 if TYPE_CHECKING:
-    from lightning_fabric import Fabric
+    from spdnet.training.device import Fabric
 
 #: function of logits ``(B, n_classes)`` and classes ``(B,)`` that returns losses ``(B,)``
 Loss = Callable[[Tensor, Tensor], Tensor]

@@ -42,7 +42,7 @@ class GraphedStep:
     >>> import torch
     >>> from spdnet import SPDNet
     >>> from spdnet.optim import RiemannianSGD
-    >>> from spdnet.training import GraphedStep
+    >>> from spdnet.training.graphs import GraphedStep
     >>> if torch.cuda.is_available():
     ...     model = SPDNet((6, 4, 2), 3, device="cuda")
     ...     step = GraphedStep(model, RiemannianSGD(model.parameters(), lr=0.01))
@@ -115,9 +115,8 @@ class GraphedStep:
         self._gradients = [torch.zeros_like(p) for p in self._parameters]  # at a fixed address
         for p, g in zip(self._parameters, self._gradients, strict=True):
             p.grad = g
-        self._stream = (
-            torch.cuda.Stream()
-        )  # one for all graphs: each stream has a workspace of cuBLAS
+        # one stream for all graphs, since each stream has a workspace of cuBLAS
+        self._stream = torch.cuda.Stream()
         self._stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self._stream):
             self._compute(len(self._reeigs))

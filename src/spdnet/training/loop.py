@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,12 +19,12 @@ from spdnet.training.data import Samples, read_ahead
 from spdnet.training.device import make_fabric, threads_for
 from spdnet.training.evaluation import Loss, evaluate, sum_over, unchecked, weighted_losses
 from spdnet.training.graphs import GraphedStep
+from spdnet.training.network import seeded
 from spdnet.training.progress import PartialEpoch, Progress
 from spdnet.training.recipe import Recipe
-from spdnet.training.seed import seeded
 
 if TYPE_CHECKING:  # it takes a second to import, and prediction does not need it
-    from lightning_fabric import Fabric
+    from spdnet.training.device import Fabric
 
 
 class Trainer:
@@ -89,14 +90,12 @@ class Trainer:
         index: Tensor | None = None,
     ) -> None:
         self.fabric = make_fabric("cpu") if fabric is None else fabric
+        self._sum = partial(sum_over, self.fabric)  # over the processes
         self.model = model
         self.train = train.to(self.fabric.device)
         self.val = None if val is None else val.to(self.fabric.device)
         self.test = None if test is None else test.to(self.fabric.device)
-        self.recipe = recipe
-        self.loss = loss
-        self.patience = patience
-        self.seed = seed
+        self.recipe, self.loss, self.patience, self.seed = recipe, loss, patience, seed
         self.index = torch.arange(len(train)) if index is None else index
         self.progress = Progress()
         self._n_classes = int(train.y.max()) + 1
@@ -113,9 +112,9 @@ class Trainer:
 
     def run(
         self,
-        on_epoch: Callable[["Trainer"], None] | None = None,
-        on_batch: Callable[["Trainer", int, int], None] | None = None,
-        should_stop: Callable[[], bool] | None = None,
+        on_epoch: Callable[["Trainer"], None] = lambda trainer: None,
+        on_batch: Callable[["Trainer", int, int], None] = lambda trainer, done, total: None,
+        should_stop: Callable[[], bool] = lambda: False,
     ) -> Progress:
         """Train until the training is finished or stopped.
 
@@ -133,15 +132,15 @@ class Trainer:
         Raises
         ------
         FloatingPointError
-            The loss or a weight is not finite, or a decomposition failed. The message gives epoch,
-            batch and samples. The trainer cannot be used afterwards.
+            The loss or a weight is not finite, or a decomposition failed. The trainer cannot be
+            used afterwards.
         """
         self._stopping = False
         size = (*dims_of(self.model), self.train.X.shape[1])[0]
         while not self.finished:
             with threads_for(size):
                 is_complete = self._run_epoch(on_batch, should_stop)
-            if is_complete and on_epoch is not None:
+            if is_complete:
                 on_epoch(self)
             if self._stopping and not self.finished:
                 return self.progress
@@ -185,8 +184,8 @@ class Trainer:
 
     def _run_epoch(
         self,
-        on_batch: Callable[["Trainer", int, int], None] | None,
-        should_stop: Callable[[], bool] | None,
+        on_batch: Callable[["Trainer", int, int], None],
+        should_stop: Callable[[], bool],
     ) -> bool:
         """Train for an epoch, or for the rest of one; return whether it was completed."""
         epoch, recipe, train = self.progress.epoch, self.recipe, self.train
@@ -212,9 +211,10 @@ class Trainer:
                 total += loss * len(batch)
                 correct += hits
                 self.progress.step += 1
-                if on_batch is not None:
-                    on_batch(self, number + 1, per_epoch)
-                if self._is_stopping(should_stop) and number + 1 < per_epoch:
+                on_batch(self, number + 1, per_epoch)
+                if not self._stopping:  # all processes stop if one was asked to
+                    self._stopping = bool(self._sum(torch.tensor(int(should_stop()))))
+                if self._stopping and number + 1 < per_epoch:
                     correct = int(self._sum(torch.tensor(correct)))
                     seconds = time.perf_counter() - started
                     self.progress.partial = PartialEpoch(number + 1, total, correct, seconds)
@@ -255,12 +255,6 @@ class Trainer:
             model = get_trait(model, "adapt")(data.X, data.domain)
         return evaluate(model, data, self.fabric, loss=self.loss)
 
-    def _is_stopping(self, should_stop: Callable[[], bool] | None) -> bool:
-        """Return whether any process was asked to stop; all processes return the same."""
-        if should_stop is not None and not self._stopping:
-            self._stopping = bool(self._sum(torch.tensor(int(should_stop()))))
-        return self._stopping
-
     def _step(self, part: Samples, size: int) -> tuple[float, int]:
         """Update the weights by a batch of ``size`` samples, of which this process has a part.
 
@@ -300,9 +294,6 @@ class Trainer:
         if not smoothing:
             return cross_entropy, None
         return lambda logits, y: cross_entropy(logits, y, label_smoothing=smoothing), cross_entropy
-
-    def _sum(self, value: Tensor) -> Tensor:
-        return sum_over(self.fabric, value)
 
     @contextmanager
     def _naming(self, where: str, batch: Tensor | None = None) -> Iterator[None]:

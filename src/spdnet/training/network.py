@@ -1,6 +1,8 @@
 """Networks of a recipe."""
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 
@@ -8,7 +10,16 @@ from spdnet.models.model import get_trait
 from spdnet.models.registry import find_model
 from spdnet.training.data import DiskTensor, Samples
 from spdnet.training.recipe import Recipe
-from spdnet.training.seed import seeded
+
+_random_lock = threading.RLock()
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Seed the global generator of torch for one thread at a time, and restore it afterwards."""
+    with _random_lock, torch.random.fork_rng():
+        torch.manual_seed(seed)
+        yield
 
 
 def make_network(

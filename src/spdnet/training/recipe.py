@@ -14,7 +14,7 @@ from spdnet.options.recipe import RecipeOptions
 from spdnet.options.run import RunOptions
 
 
-@document()
+@document
 @dataclass(frozen=True, kw_only=True)
 class Recipe(RecipeOptions):
     """Hyperparameters of the network and of its training.

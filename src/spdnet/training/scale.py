@@ -1,6 +1,6 @@
 """The scale of the training data, to detect new data in another unit."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -60,10 +60,6 @@ class InputScale:
             f"{'larger' if decades > 0 else 'smaller'}), and predictions for them are unreliable; "
             "check the unit: volts and microvolts differ by 1e6, and their covariances by 1e12"
         )
-
-    def as_dict(self) -> dict[str, float]:
-        """Return plain values."""
-        return asdict(self)
 
 
 def _log_variance(X: Tensor | DiskTensor, signals: bool) -> Tensor:
