@@ -90,7 +90,7 @@ def make_split(
     test, val : float
         Fractions of the data to draw for a part that the data do not name; 0 for none.
     seed : int
-        See :func:`draw_parts`.
+        See ``draw_parts``.
     who : str
         Name of the caller, for error messages.
 

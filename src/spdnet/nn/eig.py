@@ -35,7 +35,7 @@ class ReEig(SPDLayer):
     threshold : Tensor, shape ()
         Running threshold, a buffer, for a percentage only.
     violated : Tensor of bool or None
-        Set while a CUDA graph is captured: see :func:`spdnet.linalg.rectify.rectify`.
+        Set while a CUDA graph is captured.
 
     Examples
     --------

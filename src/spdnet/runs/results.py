@@ -126,8 +126,8 @@ class Summary(Record):
     """Base of the results of one training, and of several.
 
     ``scored`` is the part that the result refers to: the test set if there is one. ``chance`` is
-    the accuracy of always predicting the most frequent class. For ``linear`` and ``structure`` see
-    :mod:`spdnet.runs.findings`.
+    the accuracy of always predicting the most frequent class. ``linear``
+    tells whether the network is a linear classifier, and ``structure`` describes why.
     """
 
     data: str
