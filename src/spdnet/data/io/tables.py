@@ -37,7 +37,7 @@ def parse_table(data: bytes, name: str) -> NDArray[numpy.float64]:
     array([[1.5, 2. ],
            [3. , 0.4]])
     """
-    lines = _lines(data, name)
+    lines = text_lines(data, name, "numbers")
     first = next((i for i, line in enumerate(lines) if not line.startswith("#")), len(lines))
     if first == len(lines):
         raise DataError(f"read: expected a table of numbers in {name}, got no line of them")
@@ -72,7 +72,8 @@ def parse_table(data: bytes, name: str) -> NDArray[numpy.float64]:
     return table
 
 
-def _lines(data: bytes, name: str) -> list[str]:
+def text_lines(data: bytes, name: str, what: str) -> list[str]:
+    """Return the lines of a text in UTF-8, of which only the last may be blank."""
     if len(data) > LARGEST:
         raise DataError(
             f"read: expected at most {LARGEST} bytes of text in {name}, got {len(data)}; save it "
@@ -93,7 +94,7 @@ def _lines(data: bytes, name: str) -> list[str]:
     for number, line in enumerate(lines, 1):
         if not line.strip():
             raise DataError(
-                f"read: expected numbers on every line of {name}, got none on line {number}"
+                f"read: expected {what} on every line of {name}, got none on line {number}"
             )
     return lines
 
