@@ -1,4 +1,4 @@
-"""``spdnet data build``, ``fetch`` and ``import``."""
+"""``spdnet data info``, ``build``, ``fetch`` and ``import``."""
 
 import time
 from collections.abc import Iterator
@@ -20,8 +20,10 @@ from rich.progress import (
 
 from spdnet._checks import require_choice
 from spdnet.cli.display import Speed
+from spdnet.cli.reading import read_shown
 from spdnet.cli.signals import stop_on_signals
-from spdnet.data import Descriptor, build, read
+from spdnet.data import Descriptor, build, examine, read
+from spdnet.data.channels import examine_signals
 from spdnet.data.io.files import text
 from spdnet.data.io.index import read_index
 from spdnet.data.io.readers import read_column
@@ -34,6 +36,7 @@ from spdnet.data.sources import (
     with_groups,
     with_random_split,
 )
+from spdnet.data.summary import describe
 from spdnet.paper.published import fetch, import_dataset
 from spdnet.runs.pace import time_left
 from spdnet.runs.watch import StopRequest
@@ -41,6 +44,15 @@ from spdnet.runs.watch import StopRequest
 KINDS = ("matrices", "sequences", "signals")
 #: defaults of the options that apply only to sequences and signals
 _OWN: dict[str, Any] = {**asdict(Descriptor()), "mode": None, "size": 20, "every": 1}
+
+
+def run_info(data: str, labels: str | None, groups: str | None, signals: bool) -> None:
+    """Run ``spdnet data info``."""
+    found = read_shown(data, labels, groups, labeled=None)
+    console = Console(highlight=False, markup=False, emoji=False)
+    look = examine_signals if signals or not found.is_matrices else examine
+    for line in describe(found, look(found.X)):
+        console.print(printable(line), soft_wrap=True)
 
 
 def run_build(path: Path, out: Path, given: dict[str, Any]) -> None:

@@ -29,7 +29,7 @@ def info(
     Example: spdnet data info recordings.npz
     """
     with errors():
-        from spdnet.cli.info import run_info
+        from spdnet.cli.data import run_info
 
         run_info(data, labels, groups, signals)
 

@@ -18,8 +18,7 @@ from spdnet.data.io.files import Files, open_files, stamp_of, text
 from spdnet.data.io.folders import READABLE, count_by_suffix, data_files, parse_matrix, unread_notes
 from spdnet.data.io.frames import IMAGE_SUFFIXES, VIDEO_SUFFIXES, read_images, read_video
 from spdnet.data.io.index import Index
-from spdnet.data.io.markers import read_c3d
-from spdnet.data.io.motion import read_amc, read_asf
+from spdnet.data.io.motion import read_amc, read_asf, read_c3d
 from spdnet.data.io.readers import as_parts, as_text, unused_notes
 from spdnet.data.split import draw_parts
 
