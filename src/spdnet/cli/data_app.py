@@ -110,11 +110,13 @@ def build_(
 
     Or: spdnet data build motions/ motions.npz --of sequences --test 0.5 --clip-length 0.5
     """
-    given = {k: v for k, v in locals().items() if k not in ("source", "out")}
+    frames = {"size": size, "every": every, "root": root, "pca": pca}
+    clip = {"clip_length": clip_length, "clip_stride": clip_stride, "clips": clips}
+    given = {"kind": kind, "reg": reg, "mode": mode, **frames, **clip}
     with errors():
         from spdnet.cli.data import run_build
 
-        run_build(source, out, given)
+        run_build(source, out, of, given, index, groups, test, seed, dtype=dtype, bad=bad)
 
 
 Published = Annotated[
