@@ -129,8 +129,7 @@ class StoredArray:
         with self.path.open("rb", buffering=0) as file:
             if _state(os.fstat(file.fileno())) != self._state:
                 raise DataError(
-                    f"read: expected {self.path} as it was when it was opened, but it has been "
-                    "written to"
+                    f"read: expected {self.path} as it was when opened, but it has been written to"
                 )
             for a, b in zip(starts, [*starts[1:], len(rows)], strict=True):
                 file.seek(self.offset + int(rows[a]) * one)
@@ -162,9 +161,8 @@ def open_stored(path: str | Path, name: str = "X") -> StoredArray | None:
     >>> from spdnet.data import open_stored
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     numpy.savez(f"{folder}/three.npz", X=numpy.arange(12.0).reshape(3, 2, 2))
-    ...     X = open_stored(f"{folder}/three.npz")
-    ...     X.shape, X[[2, 0]][:, 0, 0]
-    ((3, 2, 2), array([8., 0.]))
+    ...     open_stored(f"{folder}/three.npz")[[2, 0]][:, 0, 0]
+    array([8., 0.])
     """
     path = Path(path)
     with converting_errors(path), path.open("rb") as handle, zipfile.ZipFile(handle) as archive:

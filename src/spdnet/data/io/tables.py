@@ -30,9 +30,6 @@ def parse_table(data: bytes, name: str) -> NDArray[numpy.float64]:
     missing value. Comment lines that start with ``#`` and one line of column names may precede
     them. Everything else is an error that names its line: nothing is skipped or guessed.
 
-    Examples
-    --------
-    >>> from spdnet.data.io.tables import parse_table
     >>> parse_table(b"Fz, Cz\n1.5, 2\n3, 4e-1\n", "a.csv")
     array([[1.5, 2. ],
            [3. , 0.4]])
@@ -45,8 +42,7 @@ def parse_table(data: bytes, name: str) -> NDArray[numpy.float64]:
     begin = first if names is None else first + 1
     if begin == len(lines):
         raise DataError(
-            f"read: expected numbers below line {first + 1} of {name}, {_short(lines[first])}, got "
-            "none"
+            f"read: expected numbers below line {begin} of {name}, {_short(lines[first])}, got none"
         )
     separator = _separator(lines[begin])
     body = lines[begin:]
@@ -65,8 +61,7 @@ def parse_table(data: bytes, name: str) -> NDArray[numpy.float64]:
         if table.shape[1] not in (named, len(names)):
             raise DataError(
                 f"read: expected as many numbers as names, {named}, in line {begin + 1} of {name}, "
-                f"got {table.shape[1]}; write decimals with a point, and the same separator in all "
-                "lines"
+                f"got {table.shape[1]}; write decimals with a point, and use one separator"
             )
     _refuse_counters(table, body, names, separator, name, begin + 1)
     return table
@@ -171,9 +166,8 @@ def _refuse_counters(
     if count := _count_counters(table, names, fields):
         what = "what looks like times or an index" if names is None else _short(names[0])
         header = ", header=None" if names is None else ""
-        turn, how = (
-            (" and transpose, since channels go in rows", ".T") if rows > columns else ("", "")
-        )
+        turn = " and transpose, since channels go in rows" if rows > columns else ""
+        how = ".T" if turn else ""
         raise DataError(
             f"read: expected channels alone in {name}, got {what} in the first column; remove it"
             f"{turn}: pandas.read_csv(file{header}).iloc[:, {count}:]{how}.to_csv(file, "
@@ -186,8 +180,7 @@ def _count_counters(
 ) -> int:
     """Return how many of the first columns are an index or times.
 
-    Without names, a column counts if there are many more rows than columns, or if it is an index of
-    integers before numbers with a point.
+    Without names, this needs more rows than columns, or integers before numbers with a point.
     """
     rows, columns = table.shape
     if rows < 3:
