@@ -5,14 +5,14 @@ import os
 import warnings
 import zipfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy
 from numpy.typing import NDArray
 
-from spdnet.data.errors import DataError
+from spdnet.data.errors import DataError, converting
 from spdnet.data.io.files import PACKED, is_bomb
 
 #: size up to which an array may have any compression ratio, as names of groups do
@@ -108,18 +108,12 @@ def read_header(file: Any) -> tuple[tuple[int, ...], bool, numpy.dtype[Any]]:
     return shape, by_column, dtype
 
 
-@contextmanager
-def converting_errors(name: Any) -> Iterator[None]:
+def converting_errors(name: Any) -> AbstractContextManager[None]:
     """Convert everything that zipfile and numpy raise on damaged files to DataError."""
-    try:
-        yield
-    except (DataError, MemoryError, FileNotFoundError, PermissionError, IsADirectoryError):
-        raise
-    except Exception as error:
-        raise DataError(
-            f"read: expected arrays of numbers or text, but {name} is damaged or holds Python "
-            f"objects, which are not loaded: {error or type(error).__name__}"
-        ) from error
+    return converting(
+        f"read: expected arrays of numbers or text, but {name} is damaged or holds Python objects, "
+        "which are not loaded"
+    )
 
 
 @contextmanager

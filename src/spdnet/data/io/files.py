@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PureWindowsPath
 
-from spdnet.data.errors import DataError
+from spdnet.data.errors import DataError, converting
 
 #: largest file in an archive
 MAX_FILE = 2**30
@@ -64,15 +64,9 @@ class Files:
         """Read a file."""
         if self.root.is_dir():
             return self.root.joinpath(*parts).read_bytes()
-        try:
+        name = "/".join(parts)
+        with converting(f"read: expected a whole archive, but {name} in {self.root} is damaged"):
             return self._archive.read(self.members[parts])
-        except MemoryError:
-            raise
-        except Exception as error:  # zipfile and its decompressors raise many types
-            raise DataError(
-                f"read: expected a whole archive, but {'/'.join(parts)} in {self.root} is damaged: "
-                f"{error}"
-            ) from error
 
 
 def open_files(path: str | Path) -> Files:
@@ -89,15 +83,9 @@ def open_files(path: str | Path) -> Files:
         return Files(path, members)
     if not path.is_file():
         raise FileNotFoundError(f"read: expected a folder or an archive at {path}, got none")
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return Files(path, _members(archive, path))
-    except (DataError, PermissionError, MemoryError):
-        raise
-    except Exception as error:  # zipfile raises many types
-        raise DataError(
-            f"read: expected a folder or a zip archive, but {path} is neither, or damaged: {error}"
-        ) from error
+    expected = f"read: expected a folder or a zip archive, but {path} is neither, or damaged"
+    with converting(expected), zipfile.ZipFile(path) as archive:
+        return Files(path, _members(archive, path))
 
 
 def is_bomb(size: int, packed: int, harmless: int = _SMALL) -> bool:
