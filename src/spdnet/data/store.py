@@ -170,13 +170,9 @@ def open_stored(path: str | Path, name: str = "X") -> StoredArray | None:
         offset, state = handle.tell(), _state(os.fstat(handle.fileno()))
     if by_column or len(shape) == 0 or 0 in shape[1:]:
         return None
-    count = math.prod(shape)  # Python integers do not overflow
-    if (
-        offset - begin + count * dtype.itemsize != info.file_size
-        or begin + info.file_size > state[0]
-    ):
+    size = math.prod(shape) * dtype.itemsize  # Python integers do not overflow
+    if offset - begin + size != info.file_size or begin + info.file_size > state[0]:
         raise DataError(
-            f"read: expected the {count * dtype.itemsize} bytes of {name} {shape} in {path}, got "
-            f"{info.file_size}"
+            f"read: expected the {size} bytes of {name} {shape} in {path}, got {info.file_size}"
         )
     return StoredArray(path, offset, dtype, dtype.newbyteorder("="), shape, state)
