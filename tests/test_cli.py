@@ -504,7 +504,7 @@ BAD = {
     ),
     "groups that cannot be divided": (
         lambda p: ("train", save(p, groups=np.arange(20) % 2)),
-        "expected groups of which some can be held out",
+        "expected groups that can be held out",
     ),
     # flags
     "no data": (lambda p: ("train",), "expected data: the name 'digits'"),
@@ -653,7 +653,7 @@ BAD = {
     ),
     "build of clips without parts": (
         lambda p: ("data", "build", classes(p), p / "b.npz", *CLIPS),
-        "what is cut or learnt before the division leaks",
+        "what is cut or learned before the split leaks",
     ),
     "build of matrices with settings of sequences": (
         lambda p: ("data", "build", classes(p), p / "b.npz", "--pca", 3, "--every", 2),

@@ -110,9 +110,9 @@ def build_(
 
     Or: spdnet data build motions/ motions.npz --of sequences --test 0.5 --clip-length 0.5
     """
-    frames = {"size": size, "every": every, "root": root, "pca": pca}
-    clip = {"clip_length": clip_length, "clip_stride": clip_stride, "clips": clips}
-    given = {"kind": kind, "reg": reg, "mode": mode, **frames, **clip}
+    given = {"kind": kind, "reg": reg, "mode": mode, "root": root, "pca": pca}
+    given |= {"clip_length": clip_length, "clip_stride": clip_stride, "clips": clips}
+    given |= {"size": size, "every": every}
     with errors():
         from spdnet.cli.data import run_build
 

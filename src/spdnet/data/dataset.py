@@ -74,12 +74,12 @@ class Dataset:
     def __post_init__(self) -> None:
         if self.index is None:
             object.__setattr__(self, "index", numpy.arange(len(self.X)))
+        N = self.X.shape[:1]
         for name in _COLUMNS:
             values = getattr(self, name)
-            if values is not None and values.shape[:1] != self.X.shape[:1]:
+            if values is not None and values.shape[:1] != N:
                 raise ValueError(
-                    f"Dataset: expected {name} of shape {self.X.shape[:1]}, one for each of X, got "
-                    f"{values.shape}"
+                    f"Dataset: expected {name} of shape {N}, one for each of X, got {values.shape}"
                 )
         if self.classes is None:
             labels = [] if self.y is None else numpy.unique(as_integers(self.y)).tolist()

@@ -191,8 +191,7 @@ def _write_sequences(sources: Sequence[Source], file: Path, on_source: _OnSource
             )
         if shape[1:] != expected:
             raise DataError(
-                f"import: expected frames of one shape, {expected}, got {shape[1:]} in "
-                f"{source.name}"
+                f"import: expected frames of one shape {expected}, got {shape[1:]} in {source.name}"
             )
         if on_source is not None:
             on_source(i, len(sources))

@@ -98,8 +98,7 @@ def read(
         raise FileNotFoundError(f"read: expected a file or folder at {path}, got none{_near(path)}")
     if labels is not None and path.suffix.lower() != ".npy":
         raise DataError(
-            f"read: expected a .npy file beside the labels in {labels}, got {path}, which has its "
-            "own"
+            f"read: expected a .npy file for the labels in {labels}, got {path}, which has its own"
         )
     if path.is_dir():
         arrays = read_folder(path, labeled, on_file)
@@ -264,10 +263,9 @@ def _column(
 ) -> NDArray[Any] | None:
     if values is None:
         return None
-    if values.shape != X.shape[:1]:
+    if values.shape != (N := X.shape[:1]):
         raise DataError(
-            f"read: expected {name} of shape {X.shape[:1]}, one for each of X, in {path}, got "
-            f"{values.shape}"
+            f"read: expected {name} of shape {N}, one for each of X, in {path}, got {values.shape}"
         )
     values = as_text(values, f"{name} of {path}")
     if values.dtype.kind not in "biufU":
