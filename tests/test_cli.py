@@ -504,7 +504,7 @@ BAD = {
     ),
     "groups that cannot be divided": (
         lambda p: ("train", save(p, groups=np.arange(20) % 2)),
-        "expected groups of which some can be held out",
+        "expected groups that can be held out",
     ),
     # flags
     "no data": (lambda p: ("train",), "expected data: the name 'digits'"),

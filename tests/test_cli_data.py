@@ -330,7 +330,7 @@ def test_links_to_themselves(tmp_path, monkeypatch, command):
 
 def test_an_error_of_the_system_about_a_loop_is_bad_input(tmp_path, monkeypatch):
     monkeypatch.setattr(
-        "spdnet.cli.info.read_shown", lambda *_, **__: (tmp_path / "loop").read_text()
+        "spdnet.cli.data.read_shown", lambda *_, **__: (tmp_path / "loop").read_text()
     )
     (tmp_path / "loop").symlink_to("loop")
     run = invoke("data", "info", "a.npz")

@@ -37,9 +37,8 @@ from spdnet.data.descriptor import Descriptor
 from spdnet.data.io.files import open_files
 from spdnet.data.io.frames import read_images, read_video
 from spdnet.data.io.index import read_index
-from spdnet.data.io.markers import read_c3d
 from spdnet.data.io.matlab import load_mat
-from spdnet.data.io.motion import read_amc, read_asf
+from spdnet.data.io.motion import read_amc, read_asf, read_c3d
 from spdnet.data.sources import matrix_sources, sequence_sources
 from spdnet.data.summary import describe
 from spdnet.paper.published import import_dataset

@@ -140,7 +140,7 @@ def test_descriptors():
     [
         ({"kind": "mean"}, "kind"),
         ({"mode": "no"}, "mode"),
-        ({"clip_length": 1.5}, "share below 1"),
+        ({"clip_length": 1.5}, "fraction below 1"),
         ({"clip_length": 1}, "at least two"),
         ({"clip_length": 0}, "clip_length"),
         ({"clip_stride": 3}, "clip_length"),

@@ -1,9 +1,10 @@
-"""``spdnet data build``, ``fetch`` and ``import``."""
+"""``spdnet data info``, ``build``, ``fetch`` and ``import``."""
 
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,20 +21,22 @@ from rich.progress import (
 
 from spdnet._checks import require_choice
 from spdnet.cli.display import Speed
+from spdnet.cli.reading import read_shown
 from spdnet.cli.signals import stop_on_signals
-from spdnet.data import Descriptor, build, read
+from spdnet.data import Descriptor, build, examine, read
+from spdnet.data.channels import examine_signals
 from spdnet.data.io.files import text
 from spdnet.data.io.index import read_index
 from spdnet.data.io.readers import read_column
 from spdnet.data.names import printable
 from spdnet.data.sources import (
-    Source,
     matrix_sources,
     notes_on_unused,
     sequence_sources,
     with_groups,
     with_random_split,
 )
+from spdnet.data.summary import describe
 from spdnet.paper.published import fetch, import_dataset
 from spdnet.runs.pace import time_left
 from spdnet.runs.watch import StopRequest
@@ -43,19 +46,31 @@ KINDS = ("matrices", "sequences", "signals")
 _OWN: dict[str, Any] = {**asdict(Descriptor()), "mode": None, "size": 20, "every": 1}
 
 
-def run_build(path: Path, out: Path, given: dict[str, Any]) -> None:
-    """Run ``spdnet data build``."""
-    kind = given.pop("of")
-    require_choice("build", "of", kind, KINDS)
-    index, groups, test, seed, dtype, bad = (
-        given.pop(k) for k in ("index", "groups", "test", "seed", "dtype", "bad")
-    )
-    size, every = given.pop("size"), given.pop("every")
-    sources: list[Source]
+def run_info(data: str, labels: str | None, groups: str | None, signals: bool) -> None:
+    """Run ``spdnet data info``."""
+    found = read_shown(data, labels, groups, labeled=None)
+    console = Console(highlight=False, markup=False, emoji=False)
+    look = examine_signals if signals or not found.is_matrices else examine
+    for line in describe(found, look(found.X)):
+        console.print(printable(line), soft_wrap=True)
+
+
+def run_build(
+    path: Path,
+    out: Path,
+    of: str,
+    given: dict[str, Any],
+    index: Path | None,
+    groups: str | None,
+    test: float | None,
+    seed: int,
+    **how: str,
+) -> None:
+    """Run ``spdnet data build``; ``given`` are the options of :data:`_OWN`."""
+    require_choice("build", "of", of, KINDS)
     descriptor = None
-    if kind == "matrices":
-        changed = [k for k, v in {**given, "size": size, "every": every}.items() if v != _OWN[k]]
-        if changed:
+    if of == "matrices":
+        if changed := [k for k, v in given.items() if v != _OWN[k]]:
             flags = ", ".join(f"--{name.replace('_', '-')}" for name in changed)
             raise ValueError(
                 f"build: expected {flags} with --of sequences or signals, got --of matrices"
@@ -63,11 +78,11 @@ def run_build(path: Path, out: Path, given: dict[str, Any]) -> None:
         sources = matrix_sources(path, None if index is None else read_index(index))
     else:
         if index is not None:
-            raise ValueError(f"build: expected an index with --of matrices, got --of {kind}")
-        transposed = kind == "signals"
+            raise ValueError(f"build: expected an index with --of matrices, got --of {of}")
+        size, every, length = (given.pop(k) for k in ("size", "every", "clip_length"))
+        transposed = of == "signals"
         sources = sequence_sources(path, size=(size, size), every=every, transposed=transposed)
         given["mode"] = given["mode"] or ("mean" if transposed else "trace")
-        length = given.pop("clip_length")
         if length is not None and length >= 1 and length.is_integer():
             length = int(length)
         descriptor = Descriptor(**given, clip_length=length)
@@ -78,18 +93,13 @@ def run_build(path: Path, out: Path, given: dict[str, Any]) -> None:
         sources = with_groups(sources, read_column(groups, "groups"))
     if test is not None:
         sources = with_random_split(sources, test, seed=seed)
-    about = {"from": text(path.resolve().name), "made": time.strftime("%Y-%m-%d %H:%M:%S %z")}
-    with _counting(kind) as count:
-        build(
-            sources,
-            out,
-            descriptor,
-            dtype=dtype,
-            bad=bad,
-            provenance={**about, "test": test, "seed": seed},
-            on_source=count,
-            on_note=_say_note,
-        )
+    about: dict[str, Any] = {
+        "from": text(path.resolve().name),
+        "made": time.strftime("%Y-%m-%d %H:%M:%S %z"),
+    }
+    about |= {"test": test, "seed": seed}
+    with _counting(of) as count:
+        build(sources, out, descriptor, **how, provenance=about, on_source=count, on_note=_say_note)
     X = read(out).X
     typer.echo(f"{len(X)} matrices of {X.shape[1]} x {X.shape[2]}, {X.dtype}")
     typer.echo(f"file: {printable(str(out))}")
@@ -108,19 +118,16 @@ def run_import(name: str, path: Path, index: Path | None) -> None:
 
 def run_fetch(name: str) -> None:
     """Run ``spdnet data fetch``."""
-    console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn())
+    console = Console(stderr=True)
     with Progress(*columns, TimeRemainingColumn(), console=console) as progress:
-        task = progress.add_task("downloading", total=None)
+        tasks = [progress.add_task(what, total=None) for what in ("downloading", "importing")]
+        progress.update(tasks[1], visible=False)
 
-        def count(done: int, total: int | None) -> None:
-            progress.update(task, completed=done, total=total)
+        def show(task: Any, done: int, total: int | None) -> None:
+            progress.update(task, completed=done, total=total, visible=True)
 
-        archive = progress.add_task("importing", total=None, visible=False)
-
-        def read(done: int, total: int) -> None:
-            progress.update(archive, completed=done, total=total, visible=True)
-
+        count, read = (partial(show, task) for task in tasks)
         file = fetch(name, on_bytes=count, on_source=read)
     typer.echo(f"file: {file}")
 
@@ -133,17 +140,16 @@ def _counting(what: str) -> Iterator[Any]:
     columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), Speed(), TimeRemainingColumn())
     with Progress(*columns, console=console, disable=not console.is_terminal) as progress:
         task = progress.add_task("", total=None)
-        told = [began]
-        first: list[int] = []  # done by an earlier attempt
+        told, before = began, None  # before: done by an earlier attempt
 
         def count(done: int, total: int) -> None:
-            if not first:
-                first.append(done - 1)
+            nonlocal told, before
+            before = done - 1 if before is None else before
             progress.update(task, completed=done, total=total)
             now = time.monotonic()
-            if not console.is_terminal and (now - told[0] > 10 or done == total):
-                told[0] = now
-                speed = (done - first[0]) / max(1e-9, now - began)
+            if not console.is_terminal and (now - told > 10 or done == total):
+                told = now
+                speed = (done - before) / max(1e-9, now - began)
                 left = time_left((total - done) / max(1e-9, speed))
                 console.print(f"{done} of {total} {what}, {speed:.0f}/s{left}", highlight=False)
 

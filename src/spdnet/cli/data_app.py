@@ -29,7 +29,7 @@ def info(
     Example: spdnet data info recordings.npz
     """
     with errors():
-        from spdnet.cli.info import run_info
+        from spdnet.cli.data import run_info
 
         run_info(data, labels, groups, signals)
 
@@ -110,11 +110,13 @@ def build_(
 
     Or: spdnet data build motions/ motions.npz --of sequences --test 0.5 --clip-length 0.5
     """
-    given = {k: v for k, v in locals().items() if k not in ("source", "out")}
+    given = {"kind": kind, "reg": reg, "mode": mode, "root": root, "pca": pca}
+    given |= {"clip_length": clip_length, "clip_stride": clip_stride, "clips": clips}
+    given |= {"size": size, "every": every}
     with errors():
         from spdnet.cli.data import run_build
 
-        run_build(source, out, given)
+        run_build(source, out, of, given, index, groups, test, seed, dtype=dtype, bad=bad)
 
 
 Published = Annotated[

@@ -17,11 +17,7 @@ Where = dict[Any, NDArray[numpy.int64]]
 
 @dataclass(frozen=True)
 class SignalExamination:
-    """Result of :func:`examine_signals`.
-
-    Indices of the signals in which a channel is not finite or constant, or in which two channels
-    are equal and not constant; and the examination of the covariances.
-    """
+    """Indices of signals by faulty channel or pair of channels, and the faults of covariances."""
 
     not_finite: Where
     constant: Where
@@ -32,20 +28,7 @@ class SignalExamination:
 def examine_signals(
     X: NDArray[Any] | StoredArray, estimator: str = "sample", *, reg: float = 1e-3
 ) -> SignalExamination:
-    """Find the channels of ``X (N, channels, time)`` that are not finite, constant or equal.
-
-    See :func:`spdnet.covariance.estimate` for the estimator.
-
-    Examples
-    --------
-    >>> import numpy
-    >>> from spdnet.data.channels import examine_signals
-    >>> X = numpy.random.default_rng(0).normal(size=(2, 4, 50))
-    >>> X[1, 2], X[:, 3] = 7, X[:, 0]
-    >>> found = examine_signals(X)
-    >>> found.constant, found.equal
-    ({2: array([1])}, {(0, 3): array([0, 1])})
-    """
+    """Find the channels of ``X (N, channels, time)`` that are not finite, constant or equal."""
     N, channels, time = X.shape
     places: tuple[dict[Any, list[int]], ...] = ({}, {}, {})
     parts: list[Examination] = []

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy
 from numpy.typing import NDArray
 
+from spdnet.data.errors import DataError
+
 if TYPE_CHECKING:
     from spdnet.data.store import StoredArray
 
@@ -72,15 +74,15 @@ class Dataset:
     def __post_init__(self) -> None:
         if self.index is None:
             object.__setattr__(self, "index", numpy.arange(len(self.X)))
+        N = self.X.shape[:1]
         for name in _COLUMNS:
             values = getattr(self, name)
-            if values is not None and values.shape[:1] != self.X.shape[:1]:
+            if values is not None and values.shape[:1] != N:
                 raise ValueError(
-                    f"Dataset: expected {name} of shape {self.X.shape[:1]}, one for each of X, got "
-                    f"{values.shape}"
+                    f"Dataset: expected {name} of shape {N}, one for each of X, got {values.shape}"
                 )
         if self.classes is None:
-            labels = [] if self.y is None else numpy.unique(_as_labels(self.y)).tolist()
+            labels = [] if self.y is None else numpy.unique(as_integers(self.y)).tolist()
             object.__setattr__(self, "classes", [str(label) for label in labels])
 
     def __len__(self) -> int:
@@ -106,7 +108,7 @@ class Dataset:
         """Class name of each sample, shape ``(N,)``."""
         if self.y is None:
             raise ValueError("Dataset: expected labels y, got none")
-        return numpy.array([str(label) for label in _as_labels(self.y).tolist()], dtype=str)
+        return numpy.array([str(label) for label in as_integers(self.y).tolist()], dtype=str)
 
     @cached_property
     def codes(self) -> NDArray[numpy.int64]:
@@ -127,10 +129,8 @@ class Dataset:
 
     def take(self, index: Any) -> "Dataset":
         """Select samples by index; stored matrices stay on disk."""
-        values = {name: getattr(self, name) for name in ("X", *_COLUMNS)}
-        return replace(
-            self, **{k: v.take(index, axis=0) for k, v in values.items() if v is not None}
-        )
+        values = ((name, getattr(self, name)) for name in ("X", *_COLUMNS))
+        return replace(self, **{k: v.take(index, axis=0) for k, v in values if v is not None})
 
     @property
     def digest(self) -> str:
@@ -164,12 +164,12 @@ def is_integer_valued(values: NDArray[Any]) -> NDArray[numpy.bool_]:
         return (numpy.abs(numbers) < 2**53) & (numbers == numpy.round(numbers))
 
 
-def _as_labels(y: NDArray[Any]) -> NDArray[Any]:
-    """Convert labels such as 1.0 to integers."""
-    if y.dtype.kind != "f":
-        return y
-    if not (whole := is_integer_valued(y)).all():
-        raise ValueError(
-            f"Dataset: expected class labels in y, got real numbers such as {y[~whole][0]}"
-        )
-    return y.astype(numpy.int64)
+def as_integers(
+    values: NDArray[Any], expected: str = "Dataset: expected class labels in y"
+) -> NDArray[Any]:
+    """Convert numbers such as 1.0 to integers; text stays as it is."""
+    if values.dtype.kind != "f":
+        return values
+    if not (whole := is_integer_valued(values)).all():
+        raise DataError(f"{expected}, got real numbers such as {values[~whole][0]}")
+    return values.astype(numpy.int64)

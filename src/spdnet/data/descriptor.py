@@ -3,12 +3,13 @@
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy
+import scipy.linalg
 from numpy.typing import NDArray
 
 from spdnet._checks import require_choice, require_count, require_number
@@ -21,12 +22,69 @@ from spdnet.covariance import (
 )
 from spdnet.data.errors import DataError
 from spdnet.data.examination import REMEDIES, clean, examine
-from spdnet.data.projection import Projection, fit_pca
 from spdnet.data.sources import Source
 from spdnet.data.store_writer import StoreWriter
 
 KINDS = ("covariance", "gaussian")
 DTYPES = ("float64", "float32")
+
+
+@dataclass(frozen=True)
+class Projection:
+    """Projection ``(frames - mean) components^T`` with orthonormal components ``(k, d)``."""
+
+    mean: NDArray[Any]
+    components: NDArray[Any]
+
+    def __call__(self, frames: NDArray[Any]) -> NDArray[Any]:
+        """Project frames ``(T, d)`` to ``(T, k)``."""
+        if frames.ndim != 2 or frames.shape[1] != len(self.mean):
+            raise ValueError(
+                f"Projection: expected frames of shape (T, {len(self.mean)}), got {frames.shape}; "
+                "use the same kind of features as in fit_pca"
+            )
+        return (frames - self.mean) @ self.components.T
+
+
+def fit_pca(sequences: Iterable[NDArray[Any]], n_components: int) -> Projection:
+    """Fit principal components to the frames of all sequences in one pass.
+
+    The scatter matrices of ``n`` and ``m`` frames whose means differ by ``delta`` are merged by
+    adding ``n m / (n + m) delta delta^T``; memory grows with ``d^2``. The largest entry of each
+    component is positive. ``n_components`` is at most the rank of the centered frames.
+    """
+    if n_components < 1:
+        raise ValueError(f"fit_pca: expected n_components of at least 1, got {n_components}")
+    n, mean, scatter = 0, numpy.zeros(0), numpy.zeros((0, 0))
+    for i, sequence in enumerate(sequences):
+        frames = numpy.asarray(sequence, dtype=numpy.float64)
+        if i == 0 and frames.ndim == 2:
+            mean, scatter = numpy.zeros(frames.shape[1]), numpy.zeros((frames.shape[1],) * 2)
+        if frames.ndim != 2 or frames.shape[1] != len(mean) or not numpy.isfinite(frames).all():
+            raise DataError(
+                f"fit_pca: expected finite frames of shape (T, {len(mean) or 'd'}), got "
+                f"{frames.shape} in sequence {i}, or NaN or infinity there"
+            )
+        if m := len(frames):
+            delta = frames.mean(0) - mean
+            between = numpy.sqrt(n * m / (n + m)) * delta
+            rows = numpy.vstack([frames - frames.mean(0), between])
+            scatter += rows.T @ rows
+            mean = mean + delta * (m / (n + m))
+            n += m
+    d, k, rank, eps = len(mean), n_components, 0, numpy.finfo(numpy.float64).eps
+    if d and n:
+        values, vectors = scipy.linalg.eigh(scatter, subset_by_index=(max(d - k, 0), d - 1))
+        rounding = eps * (n + d) * (values[-1] + eps * n * (mean @ mean))
+        rank = int((values > rounding).sum())
+    if rank < k:
+        raise DataError(
+            f"fit_pca: expected frames that vary in at least n_components={k} directions, got {n} "
+            f"frames of length {d} that vary in {rank}; ask for fewer components"
+        )
+    components = vectors.T[::-1]
+    largest = numpy.take_along_axis(components, numpy.abs(components).argmax(1)[:, None], 1)
+    return Projection(mean, components * numpy.sign(largest))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,8 +141,8 @@ class Descriptor:
             whole = self.clip_length >= 2 and self.clip_length == int(self.clip_length)
             if self.clip_length >= 1 and not whole:
                 raise ValueError(
-                    f"Descriptor: expected clip_length as a number of frames, at least two, or a "
-                    f"share below 1, got {self.clip_length}"
+                    "Descriptor: expected clip_length as a number of frames, at least two, or a "
+                    f"fraction below 1, got {self.clip_length}"
                 )
         given = [name for name in ("clip_stride", "clips") if getattr(self, name) is not None]
         if len(given) > 1 or (given and self.clip_length is None):
@@ -122,8 +180,7 @@ class Descriptor:
         """Return the matrices ``(k, n, n)`` of a training sequence and of its clips."""
         vectors = self.flat(frames)
         vectors = vectors if project is None else project(vectors)
-        whole = self._matrix(vectors)[None]
-        windows = self._windows(vectors)
+        whole, windows = self._matrix(vectors)[None], self._windows(vectors)
         if not windows:
             return whole
         return numpy.concatenate([whole, self._matrix(numpy.stack(windows))])
@@ -206,9 +263,8 @@ def build(
         for name in ("clip_length", "pca"):
             if getattr(descriptor, name) is not None:
                 raise DataError(
-                    f"build: expected parts, train and test, to be named before {name} is used, "
-                    "got none: what is cut or learned before the split leaks; say which part to "
-                    "hold out"
+                    f"build: expected parts, train and test, for {name}, got none: what is cut or "
+                    "learned before the split leaks; say which part to hold out"
                 )
     name, times = Counter(source.name for source in sources).most_common(1)[0]
     if times > 1:

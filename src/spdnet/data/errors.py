@@ -10,6 +10,17 @@ class DataError(ValueError):
 
 
 @contextmanager
+def converting(message: str) -> Iterator[None]:
+    """Convert the many types of errors that parsers raise on damaged files to DataError."""
+    try:
+        yield
+    except (DataError, MemoryError, FileNotFoundError, PermissionError, IsADirectoryError):
+        raise
+    except Exception as error:
+        raise DataError(f"{message}: {error or type(error).__name__}") from error
+
+
+@contextmanager
 def decoding(expected: str, file: str | Path, extra: str) -> Iterator[None]:
     """Convert missing libraries and all errors of decoders to DataError."""
     try:

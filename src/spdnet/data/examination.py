@@ -188,11 +188,8 @@ def clean(
         repaired[repairable] = part + reg * mean[:, None, None] * numpy.eye(X.shape[-1])
         left = _find(repaired, unit, computing)
         if len(left.bad) == 0:
-            return (
-                repaired,
-                everything,
-                f"repaired {len(repairable)} of {len(X)} matrices ({faults})",
-            )
+            report = f"repaired {len(repairable)} of {len(X)} matrices ({faults})"
+            return repaired, everything, report
         found, faults = left, left.describe(names)
     advice = "; ".join(remedies(found, X, tried=bad))
     raise ValueError(
@@ -214,9 +211,7 @@ def remedies(
     choices = [repr(name) for name, can in able.items() if can]
     advice = [f"choose {' or '.join(choices)} (--bad)"] if choices else []
     if mixed and 2 * len(found.faults["asymmetric"]) > len(X):
-        advice.append(
-            "if these are signals that have as many samples as channels, say so (--signals)"
-        )
+        advice.append("if these are signals with as many samples as channels, say so (--signals)")
     return advice or ["correct them where they were computed"]
 
 

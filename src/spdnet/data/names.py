@@ -12,15 +12,6 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 def printable(text: str, keep: str = "") -> str:
     r"""Escape characters that control a terminal or change the direction of text.
 
-    Parameters
-    ----------
-    text : str
-    keep : str
-        Characters that are not escaped, such as line ends.
-
-    Examples
-    --------
-    >>> from spdnet.data.names import printable
     >>> printable("\x1b[31mred\nlight")
     '\\x1b[31mred\\nlight'
     """
@@ -33,9 +24,6 @@ def spreadsheet_safe(text: str) -> str:
     Text that starts with ``=``, ``+``, ``-``, ``@``, a tab or a line end, after any apostrophes,
     gets an apostrophe in front. Numbers such as ``-1`` stay unchanged.
 
-    Examples
-    --------
-    >>> from spdnet.data.names import spreadsheet_safe
     >>> [spreadsheet_safe(name) for name in ("=A1", "walk", "-1", "'=A1")]
     ["'=A1", 'walk', '-1', "''=A1"]
     """

@@ -82,8 +82,8 @@ class Preprocessing:
         X = numpy.asarray(data.X)
         if rows == cols and numpy.array_equal(X, X.swapaxes(1, 2)):
             raise ValueError(
-                f"data: expected signals of {rows} channels, got symmetric matrices of {rows} x "
-                f"{rows}; give the signals that they were computed from"
+                f"data: expected signals of {rows} channels, got symmetric matrices; give the "
+                "signals that they were computed from"
             )
         if cols < 2:
             return numpy.asarray(covariance.estimate(X, self.estimator))  # raises the error
@@ -92,14 +92,11 @@ class Preprocessing:
 
     def describe(self, count: int) -> str:
         """Describe ``count`` inputs and their conversion."""
-        n = self.n
-        if not self.signals:
-            return f"{count} matrices of {n} x {n}"
-        text = f"{count} signals of {n} channels"
-        if self.raw:
-            return text
+        matrices, signals = f"matrices of {self.n} x {self.n}", f"signals of {self.n} channels"
+        if not self.signals or self.raw:
+            return f"{count} {signals if self.signals else matrices}"
         estimator = self.estimator.replace("_", "-")
-        return f"{text} -> matrices of {n} x {n} ({estimator} covariance, reg {self.reg:g})"
+        return f"{count} {signals} -> {matrices} ({estimator} covariance, reg {self.reg:g})"
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields as plain values."""
@@ -139,11 +136,8 @@ def prepare(
     X, kept, note = clean(
         preprocessing(data), bad, dtype=dtype, names=data.names, on_matrix=on_matrix
     )
-    columns = {
-        name: values[kept]
-        for name in ("split", "groups", "names", "index")
-        if (values := getattr(data, name)) is not None
-    }
+    there = ((name, getattr(data, name)) for name in ("split", "groups", "names", "index"))
+    columns = {name: values[kept] for name, values in there if values is not None}
     return replace(
         data,
         X=X,

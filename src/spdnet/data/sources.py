@@ -18,9 +18,8 @@ from spdnet.data.io.files import Files, open_files, stamp_of, text
 from spdnet.data.io.folders import READABLE, count_by_suffix, data_files, parse_matrix, unread_notes
 from spdnet.data.io.frames import IMAGE_SUFFIXES, VIDEO_SUFFIXES, read_images, read_video
 from spdnet.data.io.index import Index
-from spdnet.data.io.markers import read_c3d
-from spdnet.data.io.motion import read_amc, read_asf
-from spdnet.data.io.readers import as_text, unused_notes
+from spdnet.data.io.motion import read_amc, read_asf, read_c3d
+from spdnet.data.io.readers import as_parts, as_text, unused_notes
 from spdnet.data.split import draw_parts
 
 #: folder names and the parts of the data that they stand for
@@ -56,17 +55,9 @@ def matrix_sources(
     r"""Return one source per ``.mat`` or ``.npy`` file of a folder or zip archive, at any depth.
 
     Without such files, tables are used: ``.csv`` and ``.tsv``, else ``.txt``. The class is the
-    folder of the file; a folder above it may name the part, such as ``train``.
-
-    Parameters
-    ----------
-    path : path
-    index : Index, optional
-        List of the files with their classes and parts, instead.
-    clips : bool
-        Treat ``video_3.mat`` as a clip of the group ``video``.
-    parts : mapping
-        From lowercase folder names to the parts they stand for.
+    folder of the file; a folder above it may name the part, such as ``train``: ``parts`` maps such
+    names in lowercase to the parts. An ``index`` lists the files with their classes and parts
+    instead. With ``clips``, ``video_3.mat`` is a clip of the group ``video``.
     """
     files = open_files(path)
     if index is not None:
@@ -102,19 +93,9 @@ def sequence_sources(
     ``<class>/*.csv``, ``.tsv``         the same as text, if there is nothing else; else ``.txt``
     ==================================  ====================================================
 
-    Folders ``train``, ``val`` and ``test`` above the classes name the parts.
-
-    Parameters
-    ----------
-    path : path
-    size : (int, int)
-        Height and width of the gray frames of videos.
-    every : int
-        Step between the frames that are used.
-    parts : mapping
-        See :func:`matrix_sources`.
-    transposed : bool
-        Read only tables, with channels in rows, as ``spdnet train`` reads signals.
+    ``size`` is the height and width of the gray frames of videos; ``every`` is the step between the
+    frames that are used; for ``parts`` see :func:`matrix_sources`. With ``transposed``, only tables
+    are read, with channels in rows, as ``spdnet train`` reads signals.
     """
     require_count("build", "every", every)
     path = Path(path)
@@ -142,10 +123,9 @@ def sequence_sources(
     elif files.ending_with(".amc", ".c3d", *VIDEO_SUFFIXES, *IMAGE_SUFFIXES):
         raise DataError(f"build: expected motions and videos in a folder, got {path}; unpack it")
     if not found:
-        load = _transposed if transposed else _matrix
         for file in data_files(files.members):
-            source = _source(files, file, partial(load, files, file), parts)
-            found.append(replace(source, features=True))
+            read = partial(_matrix, files, file, transposed=transposed)
+            found.append(replace(_source(files, file, read, parts), features=True))
     how = f"{size} {every}{' transposed' * transposed}"
     found = [_with_step(source, every, how) for source in found]
     what = f"{READABLE} files" if transposed else f"motions, videos, images or {READABLE} files"
@@ -172,29 +152,23 @@ def with_groups(sources: Sequence[Source], groups: NDArray[Any]) -> list[Source]
             f"build: expected groups of shape ({len(sources)},), one for each source, in the order "
             f"of parts, classes and names, got {groups.shape}"
         )
-    return [
-        replace(source, group=str(group))
-        for source, group in zip(sources, as_text(groups, "the groups").tolist(), strict=True)
-    ]
+    names = as_text(groups, "the groups").tolist()
+    return [replace(s, group=str(name)) for s, name in zip(sources, names, strict=True)]
 
 
 def with_random_split(sources: list[Source], test: float, *, seed: int = 0) -> list[Source]:
     """Return the sources with a random test part; groups stay together."""
-    named = next((source.name for source in sources if source.split is not None), None)
-    if named is not None:
+    if named := [source.name for source in sources if source.split is not None]:
         raise DataError(
-            f"build: expected folders that name no parts, to draw some at random, got {named}; "
+            f"build: expected folders that name no parts, to draw some at random, got {named[0]}; "
             "leave test out"
         )
     require_number("build", "test", test, above=0, below=1)
     y = numpy.array([source.y for source in sources])
-    groups = None
-    if all(source.group is not None for source in sources):
-        groups = numpy.array([source.group for source in sources])
+    names = [source.group for source in sources]
+    groups = None if None in names else numpy.array(names)
     drawn = set(draw_parts(y, test=test, groups=groups, seed=seed)["test"].tolist())
-    return [
-        replace(source, split="test" if i in drawn else "train") for i, source in enumerate(sources)
-    ]
+    return [replace(s, split="test" if i in drawn else "train") for i, s in enumerate(sources)]
 
 
 def _source(
@@ -220,28 +194,23 @@ def _ordered(
     path = files.root
     if not sources:
         raise DataError(f"build: expected {what} in {path}, got {count_by_suffix(files.members)}")
-    without = [source.name for source in sources if source.y is None]
-    if without:
+    if without := [source.name for source in sources if source.y is None]:
         raise DataError(
             f"build: expected every file of {path} in a folder named after its class, got "
             f"{without[0]}; folders called {', '.join(names)} are parts of the data"
         )
-    parts = {source.split for source in sources}
-    if None in parts and len(parts) > 1:
-        stray = next(source.name for source in sources if source.split is None)
+    stray = [source.name for source in sources if source.split is None]
+    if 0 < len(stray) < len(sources):
         raise DataError(
             f"build: expected all files of {path} in the parts of the data, such as train and "
-            f"test, or none, got {stray} in none"
+            f"test, or none, got {stray[0]} in none"
         )
     return sorted(sources, key=lambda s: 0 if s.split is None else SPLITS.index(s.split))
 
 
-def _matrix(files: Files, parts: tuple[str, ...]) -> NDArray[Any]:
-    return parse_matrix(files.read(parts), "/".join(parts))
-
-
-def _transposed(files: Files, parts: tuple[str, ...]) -> NDArray[Any]:
-    return _matrix(files, parts).T
+def _matrix(files: Files, parts: tuple[str, ...], *, transposed: bool = False) -> NDArray[Any]:
+    matrix = parse_matrix(files.read(parts), "/".join(parts))
+    return matrix.T if transposed else matrix
 
 
 def _joints(skeleton: Path, motion: Path) -> NDArray[Any]:
@@ -252,12 +221,10 @@ def _markers(file: Path) -> NDArray[Any]:
     return read_c3d(file)[0]
 
 
-def _step(load: Callable[[], NDArray[Any]], every: int) -> NDArray[Any]:
-    return load()[::every]
-
-
 def _with_step(source: Source, every: int, how: str) -> Source:
-    load = source.load if every == 1 else partial(_step, source.load, every)
+    def load() -> NDArray[Any]:
+        return source.load()[::every]
+
     return replace(source, load=load, stamp=f"{source.stamp} {how}")
 
 
@@ -301,8 +268,7 @@ def _motions(files: Files, names: Mapping[str, str]) -> list[Source]:
 def _packed(path: Path) -> list[Source]:
     """Return the sequences of a ``.npz`` file."""
     arrays = read_npz(path, _PACKED)
-    missing = [name for name in ("frames", "lengths", "label") if name not in arrays]
-    if missing:
+    if missing := [name for name in ("frames", "lengths", "label") if name not in arrays]:
         raise DataError(
             f"build: expected arrays frames, lengths and label in {path}, got no {missing[0]}"
         )
@@ -329,17 +295,12 @@ def _packed(path: Path) -> list[Source]:
                 f"classes of shape {classes.shape}"
             )
         y = classes[y]
-    arrays = {
-        name: as_text(values, f"{name} of {path}")
-        for name, values in {**arrays, "label": y}.items()
-    }
+    arrays["label"] = y
+    arrays = {name: as_text(values, f"{name} of {path}") for name, values in arrays.items()}
     y, lengths = arrays["label"], lengths.astype(numpy.int64)
-    splits = [str(s).strip().lower() for s in arrays.get("split", ())]
-    if unknown := {*splits} - {*SPLITS}:
-        raise DataError(
-            f"build: expected split to hold 'train', 'val' and 'test' in {path}, got "
-            f"{min(unknown)!r}"
-        )
+    splits = arrays.get("split")
+    if splits is not None:
+        splits = as_parts(splits, f"build: expected split of {path}")
     ends = numpy.cumsum(lengths)
     stamp = stamp_of(path)
     sources = []
@@ -347,6 +308,6 @@ def _packed(path: Path) -> list[Source]:
         name = str(arrays["name"][i]) if "name" in arrays else f"{path.stem}/{i}"
         group = str(arrays["groups"][i]) if "groups" in arrays else name
         load = partial(numpy.asarray, frames[a:b])
-        split = splits[i] if splits else None
+        split = None if splits is None else str(splits[i])
         sources.append(Source(name, load, str(y[i]), split, group, stamp))
     return sources

@@ -109,21 +109,18 @@ def make_split(
     parts = draw_parts(codes, **fractions, groups=data.groups, split=data.split, seed=seed)
     if len(parts["train"]) == 0:
         raise ValueError(f"{who}: expected matrices to train on, got none in the part 'train'")
-    seen = set(codes[parts["train"]].tolist())
+    seen = [data.classes[code] for code in numpy.unique(codes[parts["train"]])]
     if len(seen) < 2:
         raise ValueError(
-            f"{who}: expected at least two classes to train on, got only "
-            f"{data.classes[next(iter(seen))]!r} in the part 'train'"
+            f"{who}: expected at least two classes to train on, got only {seen[0]!r} in the part "
+            "'train'"
         )
-    groups_in = {
-        name: set(data.groups[index].tolist())
-        for name, index in parts.items()
-        if data.groups is not None and len(index)
-    }
-    notes = _notes(data, parts, seen, fractions)
-    if sum(map(len, groups_in.values())) > len(set().union(*groups_in.values())):
-        notes.append("some groups are in more than one part of the split in the data")
-    counts = {name: len(groups) for name, groups in groups_in.items()}
+    notes, counts = _notes(data, parts, seen, fractions), {}
+    if data.groups is not None:
+        inside = {k: set(data.groups[v].tolist()) for k, v in parts.items() if len(v)}
+        counts = {name: len(groups) for name, groups in inside.items()}
+        if sum(counts.values()) > len(set().union(*inside.values())):
+            notes.append("some groups are in more than one part of the split in the data")
     scored = next(name for name in ("test", "val", "train") if len(parts[name]))
     drawn = data.split is None or scored not in data.split
     return Split(codes, parts, counts, notes, drawn)
@@ -157,24 +154,19 @@ def draw_parts(
 def _notes(
     data: Dataset,
     parts: Mapping[str, NDArray[numpy.int64]],
-    seen: set[int],
+    seen: list[str],
     fractions: Mapping[str, float],
 ) -> list[str]:
     notes = []
-    missing = [name for i, name in enumerate(data.classes) if i not in seen]
-    if missing:
+    if missing := [name for name in data.classes if name not in set(seen)]:
         notes.append(
             f"{len(missing)} of {len(data.classes)} classes have no matrix to train on, such as "
             f"{missing[0]!r}"
         )
     if len(parts["test"]) == 0:
-        notes.append(
-            "there is no test part: the validation accuracy is optimistic, because it selected the "
-            "epoch"
-            if len(parts["val"])
-            else "there is neither a test part nor a validation part: the accuracy is that on the "
-            "training data"
-        )
+        which = "there is no test part: the validation accuracy is optimistic, because it selected "
+        neither = "there is neither a test part nor a validation part: the accuracy is that on the "
+        notes.append(f"{which}the epoch" if len(parts["val"]) else f"{neither}training data")
     for name, fraction in fractions.items():
         share = len(parts[name]) / len(data)
         if data.split is None and fraction > 0 and not 0.5 < share / fraction < 2:
@@ -241,25 +233,19 @@ def _by_class(
 
 
 def _by_group(
-    codes: NDArray[numpy.int64],
-    fraction: float,
-    groups: NDArray[numpy.generic],
-    rng: numpy.random.Generator,
+    codes: NDArray[numpy.int64], fraction: float, groups: NDArray[Any], rng: numpy.random.Generator
 ) -> NDArray[numpy.bool_]:
     _, group = numpy.unique(groups, return_inverse=True)
     if group.max() + 1 == len(group):  # every sample is its own group
         return _by_class(codes, fraction, rng)
     table = numpy.zeros((group.max() + 1, codes.max() + 1))
     numpy.add.at(table, (group, codes), 1)
-    total = table.sum(0)
-    sizes = table.sum(1).tolist()
+    total, sizes = table.sum(0), table.sum(1).tolist()
     smallest = min(sizes)
     most = max(fraction * len(codes), smallest)
     best, best_miss = None, numpy.inf
     for _ in range(_TRIES):
-        chosen = numpy.zeros(len(table), dtype=bool)
-        have = numpy.zeros(len(total))
-        count = 0.0
+        chosen, have, count = numpy.zeros(len(table), dtype=bool), numpy.zeros(len(total)), 0.0
         for g in rng.permutation(len(table)).tolist():
             # stop at the fraction; keep a member of every class
             if count + smallest > most:
@@ -272,8 +258,7 @@ def _by_group(
             best, best_miss = chosen, miss
     if best is None:
         raise ValueError(
-            f"hold_out: expected groups of which some can be held out with every class left, got "
-            f"{len(table)} groups for {len(total)} classes; name the parts in a split, or hold "
-            "out none"
+            "hold_out: expected groups that can be held out with every class left, got "
+            f"{len(table)} groups for {len(total)} classes; name the parts in a split"
         )
     return best[group]

@@ -8,6 +8,7 @@ import os
 import struct
 import zipfile
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from spdnet.data.io.arrays import converting_errors, read_header
 _BLOCK = 2**24  # bytes per block
 
 
+@dataclass(eq=False, repr=False)
 class StoredArray:
     """Array in a file, whose rows are read on access.
 
@@ -27,8 +29,7 @@ class StoredArray:
     memory, and a mapped file that shrinks kills the process. Every access opens the file, so that
     threads and processes share nothing.
 
-    :func:`open_stored` returns one. ``rows`` are the rows of the file that the array consists of,
-    ``stored`` is the type in the file and ``dtype`` the one in memory.
+    :func:`open_stored` returns one.
 
     Examples
     --------
@@ -40,22 +41,13 @@ class StoredArray:
     (2, 2, 2)
     """
 
-    def __init__(
-        self,
-        path: str | Path,
-        offset: int,
-        shape: tuple[int, ...],
-        stored: DTypeLike,
-        rows: NDArray[numpy.int64] | None = None,
-        dtype: DTypeLike | None = None,
-    ) -> None:
-        self.path = Path(path)
-        self.offset = offset
-        self.stored = numpy.dtype(stored)
-        self.dtype = self.stored if dtype is None else numpy.dtype(dtype)
-        self._shape = tuple(shape)
-        self._rows = rows
-        self._state = _state(os.stat(path))
+    path: Path
+    offset: int  # of the first row, in bytes
+    stored: numpy.dtype[Any]  # type in the file
+    dtype: numpy.dtype[Any]  # type in memory
+    _shape: tuple[int, ...]  # in the file
+    _state: tuple[int, int]  # of the file when it was opened
+    _rows: NDArray[numpy.int64] | None = None  # of the file; None for all
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -95,12 +87,11 @@ class StoredArray:
         if wanted.size and wanted.dtype.kind not in "iu":
             raise TypeError(f"StoredArray.take: expected numbers of rows, got {wanted.dtype}")
         chosen = numpy.arange(len(self))[wanted.astype(numpy.int64)]
-        rows = chosen if self._rows is None else self._rows[chosen]
-        return self._changed(rows, self.dtype)
+        return replace(self, _rows=chosen if self._rows is None else self._rows[chosen])
 
     def astype(self, dtype: DTypeLike) -> "StoredArray":
         """Return the array with another type in memory."""
-        return self._changed(self._rows, dtype)
+        return replace(self, dtype=numpy.dtype(dtype))
 
     def blocks(self, size: int | None = None) -> Iterator[NDArray[Any]]:
         """Read all rows in order, ``size`` at a time."""
@@ -113,11 +104,6 @@ class StoredArray:
         """Return all rows of the file as a :class:`numpy.memmap`."""
         return numpy.memmap(self.path, self.stored, "r", self.offset, self._shape)
 
-    def _changed(self, rows: NDArray[numpy.int64] | None, dtype: DTypeLike) -> "StoredArray":
-        other = object.__new__(StoredArray)
-        other.__dict__ |= {**self.__dict__, "_rows": rows, "dtype": numpy.dtype(dtype)}
-        return other
-
     def _read(self, index: NDArray[numpy.int64]) -> NDArray[Any]:
         rows = index if self._rows is None else self._rows[index]
         found = numpy.empty((len(rows), *self._shape[1:]), self.stored)
@@ -129,8 +115,7 @@ class StoredArray:
         with self.path.open("rb", buffering=0) as file:
             if _state(os.fstat(file.fileno())) != self._state:
                 raise DataError(
-                    f"read: expected {self.path} as it was when it was opened, but it has been "
-                    "written to"
+                    f"read: expected {self.path} as it was when opened, but it has been written to"
                 )
             for a, b in zip(starts, [*starts[1:], len(rows)], strict=True):
                 file.seek(self.offset + int(rows[a]) * one)
@@ -162,9 +147,8 @@ def open_stored(path: str | Path, name: str = "X") -> StoredArray | None:
     >>> from spdnet.data import open_stored
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     numpy.savez(f"{folder}/three.npz", X=numpy.arange(12.0).reshape(3, 2, 2))
-    ...     X = open_stored(f"{folder}/three.npz")
-    ...     X.shape, X[[2, 0]][:, 0, 0]
-    ((3, 2, 2), array([8., 0.]))
+    ...     open_stored(f"{folder}/three.npz")[[2, 0]][:, 0, 0]
+    array([8., 0.])
     """
     path = Path(path)
     with converting_errors(path), path.open("rb") as handle, zipfile.ZipFile(handle) as archive:
@@ -183,14 +167,12 @@ def open_stored(path: str | Path, name: str = "X") -> StoredArray | None:
             shape, by_column, dtype = read_header(handle)
         except Exception as error:  # numpy's parser raises many types
             raise DataError(f"read: expected an array {name} in {path}, got {error}") from error
-        offset = handle.tell()
-        size = os.fstat(handle.fileno()).st_size
+        offset, state = handle.tell(), _state(os.fstat(handle.fileno()))
     if by_column or len(shape) == 0 or 0 in shape[1:]:
         return None
-    count = math.prod(shape)  # Python integers do not overflow
-    if offset - begin + count * dtype.itemsize != info.file_size or begin + info.file_size > size:
+    size = math.prod(shape) * dtype.itemsize  # Python integers do not overflow
+    if offset - begin + size != info.file_size or begin + info.file_size > state[0]:
         raise DataError(
-            f"read: expected the {count * dtype.itemsize} bytes of {name} {shape} in {path}, got "
-            f"{info.file_size}"
+            f"read: expected the {size} bytes of {name} {shape} in {path}, got {info.file_size}"
         )
-    return StoredArray(path, offset, shape, dtype, dtype=dtype.newbyteorder("="))
+    return StoredArray(path, offset, dtype, dtype.newbyteorder("="), shape, state)

@@ -9,9 +9,8 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy
 from numpy.typing import NDArray
@@ -23,7 +22,17 @@ _HEADER = 128  # bytes of the header of X
 _FIRST_ROW = 64 + _HEADER
 _BLOCK = 2**24  # bytes per write
 _LINES = 1000  # sources per write
-_DTYPES = tuple(order + kind for order in "<>" for kind in ("f8", "f4"))
+_DTYPES = ("<f8", "<f4", ">f8", ">f4")
+_FIELDS = ("source", "count", "kind")  # of a line in the journal, besides columns
+
+
+class _Pending(NamedTuple):
+    """Data to write, and the positions after the data that are known to be on the disk."""
+
+    matrices: list[NDArray[Any]]
+    lines: list[bytes]
+    end: int
+    journal_end: int
 
 
 class StoreWriter:
@@ -48,18 +57,18 @@ class StoreWriter:
 
     def __init__(self, path: str | Path, plan: Mapping[str, Any]) -> None:
         self.path = Path(path)
-        self._part = self.path.with_name(self.path.name + ".part")
-        self._journal = self.path.with_name(self.path.name + ".part.json")
-        self._shape: tuple[int, int] | None = None
-        self._dtype: numpy.dtype[Any] | None = None
-        self._lines: list[dict[str, Any]] = []
-        self._pending = _Pending()
-        plan = dict(json.loads(json.dumps(plan)))
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        self._lock = acquire(
-            self.path.with_name(self.path.name + ".part.lock"),
-            f"build: expected no other writer of {self.path}, but another process writes it",
+        self._part, self._journal, lock = (
+            self.path.with_name(self.path.name + end)
+            for end in (".part", ".part.json", ".part.lock")
         )
+        self._kind: list[Any] | None = None  # rows, columns and dtype of every matrix
+        self._lines: list[dict[str, Any]] = []
+        plan = dict(json.loads(json.dumps(plan)))
+        first = (json.dumps({"plan": plan}) + "\n").encode()
+        self._pending = _Pending([], [], 0, len(first))
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        busy = f"build: expected no other writer of {self.path}, but another process writes it"
+        self._lock = acquire(lock, busy)
         if self.path.exists():
             self._release()
             raise FileExistsError(f"build: expected a new file, but {self.path} exists by now")
@@ -69,11 +78,9 @@ class StoreWriter:
         if self._journal.exists() and self._journal.stat().st_size:
             self._resume(plan)
             return
-        first = (json.dumps({"plan": plan}) + "\n").encode()
         try:
             self._handle.truncate(0)
             self._journal.write_bytes(first)
-            self._pending = _Pending(journal_end=len(first))
         except BaseException:
             self.close()
             raise
@@ -100,20 +107,19 @@ class StoreWriter:
         All matrices have the same size and dtype. ``columns`` are plain values that apply to all k
         matrices, such as ``y``, ``split`` and ``groups``.
         """
-        if self._shape is None:
-            self._shape, self._dtype = (X.shape[1], X.shape[2]), X.dtype
-        if X.shape[1:] != self._shape or X.dtype != self._dtype:
+        kind = [*X.shape[1:], X.dtype.str]
+        self._kind = self._kind or kind
+        if kind != self._kind:
             raise DataError(
-                f"build: expected matrices of one size, {self._shape[0]} x {self._shape[1]}, got "
-                f"{X.shape[1]} x {X.shape[2]} from {source}"
+                f"build: expected matrices of one size, {self._kind[0]} x {self._kind[1]}, got "
+                f"{kind[0]} x {kind[1]} from {source}"
             )
-        about = {"count": len(X), "shape": self._shape, "dtype": X.dtype.str}
-        line = {"source": source, **about, **columns}
-        pending = self._pending
-        pending.matrices.append(numpy.ascontiguousarray(X))
-        pending.lines.append((json.dumps(line) + "\n").encode())
+        line = {"source": source, "count": len(X), "kind": kind, **columns}
+        matrices, lines, *_ = self._pending
+        matrices.append(numpy.ascontiguousarray(X))
+        lines.append((json.dumps(line) + "\n").encode())
         self._lines.append(line)
-        if sum(p.nbytes for p in pending.matrices) >= _BLOCK or len(pending.lines) >= _LINES:
+        if sum(p.nbytes for p in matrices) >= _BLOCK or len(lines) >= _LINES:
             self.flush()
 
     def flush(self) -> None:
@@ -121,21 +127,24 @@ class StoreWriter:
 
         After an error or Ctrl-C it can be repeated, because all positions are known.
         """
-        pending = self._pending
-        if not pending.lines:
+        matrices, lines, end, journal_end = self._pending
+        if not lines:
             return
-        end = _write(self._handle, pending.matrices, pending.end or _FIRST_ROW)
+        end = _write(self._handle, matrices, end or _FIRST_ROW)
         with self._journal.open("r+b", buffering=0) as journal:
-            journal_end = _write(journal, pending.lines, pending.journal_end)
-        self._pending = _Pending(end=end, journal_end=journal_end)  # one assignment
+            journal_end = _write(journal, lines, journal_end)
+        self._pending = _Pending([], [], end, journal_end)  # one assignment
 
     def finish(self, provenance: Mapping[str, Any]) -> Path:
         """Complete the file; ``provenance`` holds plain values, stored as JSON."""
         self.flush()
         count = sum(line["count"] for line in self._lines)
-        if count == 0 or self._shape is None or self._dtype is None:
+        if count == 0 or self._kind is None:
             raise DataError(f"build: expected matrices for {self.path}, got none")
-        header = _npy_header((count, *self._shape), self._dtype)
+        n, m, dtype = self._kind
+        about = {"descr": dtype, "fortran_order": False, "shape": (count, n, m)}
+        magic = b"\x93NUMPY\x01\x00" + struct.pack("<H", _HEADER - 10)
+        header = magic + repr(about).encode().ljust(_HEADER - 11) + b"\n"
         self._handle.truncate(self._pending.end)  # of an earlier attempt to finish
         with self._part.open("r+b") as file:
             info = zipfile.ZipInfo("X.npy")
@@ -164,14 +173,13 @@ class StoreWriter:
 
     def close(self) -> None:
         """Flush and close; a writer that has written nothing leaves no files."""
-        if self._handle.closed:
-            self._release()
-            return
+        is_open = not self._handle.closed
         try:
-            self.flush()
+            if is_open:
+                self.flush()
         finally:
             self._handle.close()
-            if self._pending.end == 0:
+            if is_open and self._pending.end == 0:
                 self._part.unlink(missing_ok=True)
                 self._journal.unlink(missing_ok=True)
             self._release()
@@ -185,14 +193,12 @@ class StoreWriter:
     def _columns(self, provenance: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
         """Return the columns that every source has, with one value per matrix."""
         counts = [line["count"] for line in self._lines]
-        names = [k for k in self._lines[0] if k not in ("count", "shape", "dtype")]
-        columns = {
-            {"source": "names"}.get(name, name): numpy.repeat(
-                numpy.array([line[name] for line in self._lines]), counts
-            )
-            for name in names
-            if all(line.get(name) is not None for line in self._lines)
-        }
+        columns = {}
+        for name in self._lines[0]:
+            values = [line.get(name) for line in self._lines]
+            if name not in ("count", "kind") and None not in values:
+                key = "names" if name == "source" else name
+                columns[key] = numpy.repeat(numpy.array(values), counts)
         return {**columns, "provenance": numpy.array(json.dumps(dict(provenance)))}
 
     def _resume(self, plan: dict[str, Any]) -> None:
@@ -200,11 +206,11 @@ class StoreWriter:
             texts = self._journal.read_text(encoding="utf-8").splitlines(keepends=True)
             complete = [json.loads(text) for text in texts if text.endswith("\n")]
             before = dict(complete[0]["plan"])
-            end = _FIRST_ROW if complete[1:] else 0
-            for line in complete[1:]:
-                self._shape, self._dtype = _checked(line, self._shape, self._dtype)
-                end += line["count"] * self._shape[0] * self._shape[1] * self._dtype.itemsize
-                self._lines.append(line)
+            self._lines = complete[1:]
+            end = _FIRST_ROW if self._lines else 0
+            for line in self._lines:
+                self._kind = self._kind or line["kind"]
+                end += _size(line, self._kind)
         except (ValueError, LookupError, TypeError, RecursionError) as error:
             self._refuse("is damaged", error)
         if before != plan:
@@ -213,7 +219,7 @@ class StoreWriter:
         if self._part.stat().st_size < end:
             self._refuse("is damaged")
         journal_end = sum(len(text.encode()) for text in texts[: len(complete)])
-        self._pending = _Pending(end=end, journal_end=journal_end)  # the rest is overwritten
+        self._pending = _Pending([], [], end, journal_end)  # the rest is overwritten
 
     def _refuse(self, why: str, error: Exception | None = None) -> NoReturn:
         self._handle.close()
@@ -222,16 +228,6 @@ class StoreWriter:
             f"build: expected to resume from {self._part}, but it {why}; delete it and "
             f"{self._journal.name} to start again"
         ) from error
-
-
-@dataclass(frozen=True)
-class _Pending:
-    """Data to write, and the positions after the data that are known to be on the disk."""
-
-    matrices: list[NDArray[Any]] = field(default_factory=list)
-    lines: list[bytes] = field(default_factory=list)
-    end: int = 0
-    journal_end: int = 0
 
 
 def _write(file: Any, parts: Iterable[Any], position: int) -> int:
@@ -246,29 +242,17 @@ def _write(file: Any, parts: Iterable[Any], position: int) -> int:
     return file.tell()
 
 
-def _checked(
-    line: dict[str, Any], shape: tuple[int, int] | None, dtype: numpy.dtype[Any] | None
-) -> tuple[tuple[int, int], numpy.dtype[Any]]:
-    """Return the shape and dtype in a line of the journal; they must equal the earlier ones."""
-    n, m = line["shape"]
-    found = numpy.dtype(line["dtype"]) if line["dtype"] in _DTYPES else None
-    sizes = (n, m, line["count"])
-    if found is None or any(type(size) is not int for size in sizes):
-        raise ValueError(f"{line['dtype']} of {sizes}")
-    if min(n, m) < 1 or line["count"] < 0 or (shape, dtype) not in ((None, None), ((n, m), found)):
-        raise ValueError(f"{found} of {sizes}")
-    for name, value in line.items():
-        is_column = name not in ("source", "count", "shape", "dtype")
-        plain = value is None or type(value) in (str, int, float)
-        if is_column and not (plain and name.isidentifier() and name not in ("X", "provenance")):
-            raise ValueError(f"{name} {value!r}")
-    if type(line["source"]) is not str:
-        raise ValueError(f"the source {line['source']!r}")
-    return (n, m), found
-
-
-def _npy_header(shape: tuple[int, ...], dtype: numpy.dtype[Any]) -> bytes:
-    """Return an ``.npy`` header of fixed length."""
-    described = {"descr": dtype.str, "fortran_order": False, "shape": shape}
-    magic = b"\x93NUMPY\x01\x00" + struct.pack("<H", _HEADER - 10)
-    return magic + repr(described).encode().ljust(_HEADER - 11) + b"\n"
+def _size(line: dict[str, Any], kind: Any) -> int:
+    """Return the bytes of the matrices of a journal line; raise a ValueError if it is damaged."""
+    n, m, dtype = line["kind"]
+    sizes = (n, m, 1 + line["count"])
+    columns = line.keys() - _FIELDS
+    plain = (line[name] is None or type(line[name]) in (str, int, float) for name in columns)
+    if (
+        any(type(size) is not int or size < 1 for size in sizes)
+        or (line["kind"] != kind or dtype not in _DTYPES or type(line["source"]) is not str)
+        or not (all(plain) and all(name.isidentifier() for name in columns))
+        or columns & {"X", "provenance"}
+    ):
+        raise ValueError(f"a line {line}")
+    return line["count"] * n * m * int(dtype[-1])

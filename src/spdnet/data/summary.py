@@ -22,10 +22,8 @@ def describe(data: Dataset, found: Examination | SignalExamination | None = None
     kind = counted(N, "signal") if signals else f"{counted(N, 'matrix')} of {rows} x {cols}"
     lines = [f"{kind}, {data.X.dtype}, {data.X.nbytes / 2**20:.1f} MiB"]
     if signals:
-        lines.append(
-            f"{counted(rows, 'channel')}, {counted(cols, 'sample')} each: covariances will be "
-            f"{rows} x {rows}"
-        )
+        sizes = f"{counted(rows, 'channel')}, {counted(cols, 'sample')} each"
+        lines.append(f"{sizes}: covariances will be {rows} x {rows}")
     lines += ["no labels"] if data.y is None else _classes(data.y)
     if data.split is not None:
         parts = zip(*numpy.unique(data.split, return_counts=True), strict=True)
@@ -74,10 +72,8 @@ def _channels(data: Dataset, found: SignalExamination) -> list[str]:
         lines += ["channels that are the same:", *_where(found.equal, data)]
         lines.append("  remove one of them from the file")
     if cols <= rows:
-        lines.append(
-            "no more samples than channels: the plain covariance is singular; use --estimator "
-            "oas, or a larger --reg"
-        )
+        singular = "no more samples than channels: the plain covariance is singular"
+        lines.append(f"{singular}; use --estimator oas, or a larger --reg")
     lines += _conditions(found.covariances, "condition numbers of the covariances")
     known = _union(found.not_finite.values())
     large = numpy.setdiff1d(found.covariances.faults["not finite"], known)
@@ -86,14 +82,12 @@ def _channels(data: Dataset, found: SignalExamination) -> list[str]:
     zero = found.covariances.faults["zero"]
     if len(zero):
         lines.append(f"zero: {counted(len(zero), 'signal')} of {N}: {_shown(zero, data)}")
-    others = [k for k in ("indefinite", "singular") if len(found.covariances.faults[k])]
-    for fault in others:
-        indices = found.covariances.faults[fault]
-        shown = _shown(indices, data)
-        lines.append(f"covariances that are {fault}: {len(indices)} of {N}: {shown}")
-    if others:
-        lines.append("  use a larger --reg, or --estimator oas")
-    return lines
+    faulty = [
+        f"covariances that are {fault}: {len(indices)} of {N}: {_shown(indices, data)}"
+        for fault in ("indefinite", "singular")
+        if len(indices := found.covariances.faults[fault])
+    ]
+    return lines + (faulty and [*faulty, "  use a larger --reg, or --estimator oas"])
 
 
 def _on_constant(where: Where, N: int) -> list[str]:
@@ -102,17 +96,12 @@ def _on_constant(where: Where, N: int) -> list[str]:
     some = _union(indices for channel, indices in where.items() if channel not in dead)
     advice = []
     if dead:
-        which = f"channel{'s' * (len(dead) > 1)} {', '.join(map(str, dead[:_MANY]))}"
-        more = ", ..." if len(dead) > _MANY else ""
-        advice.append(f"remove {which}{more} from the file: constant in more than half the signals")
+        which = f"channel{'s' * (len(dead) > 1)} {list_indices(dead, most=_MANY)}"
+        advice.append(f"remove {which} from the file: constant in more than half the signals")
     if len(some):
-        drop = (
-            f"drop the {counted(len(some), 'signal')} (--bad drop --reg 0, or from the file), or "
-        )
-        advice.append(
-            f"{drop if len(some) < N else ''}interpolate the channel from its neighbors in the "
-            "signals where it is constant"
-        )
+        these = counted(len(some), "signal")
+        drop = f"drop the {these} (--bad drop --reg 0, or from the file), or " * (len(some) < N)
+        advice.append(f"{drop}interpolate the channel from its neighbors where it is constant")
     return advice
 
 
@@ -122,14 +111,13 @@ def _union(arrays: Iterable[NDArray[numpy.int64]]) -> NDArray[numpy.int64]:
 
 def _where(where: Where, data: Dataset) -> list[str]:
     lines = []
-    for key, indices in list(where.items())[:_MANY]:
+    for key, indices in where.items():
         name = f"channels {key[0]} and {key[1]}" if isinstance(key, tuple) else f"channel {key}"
         everywhere = len(indices) == len(data)
         which = "all" if everywhere else f"{len(indices)}: {_shown(indices, data)}"
         lines.append(f"  {name} in {which}")
-    if len(where) > _MANY:
-        lines.append(f"  ... and {len(where) - _MANY} more")
-    return lines
+    more = len(lines) - _MANY
+    return lines[:_MANY] + [f"  ... and {more} more"] * (more > 0)
 
 
 def _conditions(found: Examination, title: str) -> list[str]:
@@ -157,6 +145,5 @@ def _classes(y: NDArray[Any]) -> list[str]:
     for i, name in names.items():
         bar = "#" * max(1, round(40 * counts[i] / most))
         lines.append(f"  {name:{width}}  {counts[i]:6}  {bar}")
-    if len(classes) > _MANY_CLASSES:
-        lines.append(f"  ... and {len(classes) - _MANY_CLASSES} more")
-    return lines
+    more = len(classes) - _MANY_CLASSES
+    return lines + [f"  ... and {more} more"] * (more > 0)

@@ -18,6 +18,7 @@ from spdnet.data.io.files import open_files
 from spdnet.data.io.index import Index, read_index
 from spdnet.data.sources import PARTS, Source, matrix_sources, sequence_sources
 
+_OnSource = Callable[[int, int], None] | None
 #: test folders of PaSC
 _TASKS = dict.fromkeys(("control", "handheld"), "test")
 _AT = "https://data.vision.ee.ethz.ch/zzhiwu/ManifoldNetData/SPDData"
@@ -105,48 +106,34 @@ def fetch(
     name: str,
     *,
     on_bytes: Callable[[int, int | None], None] | None = None,
-    on_source: Callable[[int, int], None] | None = None,
+    on_source: _OnSource = None,
 ) -> Path:
     """Download and import the SPD matrices that the authors publish; return :func:`data_file`.
 
     ``on_bytes`` and ``on_source`` are called with the bytes, or files, done and their total.
     """
-    require_choice("fetch", "name", name, PUBLISHED)
-    _require_new(name)
+    _new_file("fetch", name)
     archive = download(PUBLISHED[name].url, data_folder() / "downloads", on_bytes=on_bytes)
     return import_dataset(name, archive, on_source=on_source)
 
 
 def import_dataset(
-    name: str,
-    path: str | Path,
-    *,
-    index: str | Path | None = None,
-    on_source: Callable[[int, int], None] | None = None,
+    name: str, path: str | Path, *, index: str | Path | None = None, on_source: _OnSource = None
 ) -> Path:
     """Import a data set that was obtained by hand, and return :func:`data_file`.
 
-    Parameters
-    ----------
-    name : {"afew", "hdm05", "pasc"}
-    path : path
-        The authors' archive, packed or not, or the original data: see :data:`PUBLISHED`.
-    index : path, optional
-        The authors' index, a ``.mat`` file; by default the file with ``spddb`` in its name.
-    on_source : callable, optional
-        Called with the number of files done and their total.
+    ``path`` is the authors' archive, packed or not, or the original data; ``index`` is the authors'
+    ``.mat`` file, by default the one with ``spddb`` in its name. For ``on_source`` see
+    :func:`fetch`.
     """
-    require_choice("import", "name", name, PUBLISHED)
-    _require_new(name)
-    path, known, file = Path(path), PUBLISHED[name], data_file(name)
+    path, file = Path(path), _new_file("import", name)
+    known = PUBLISHED[name]
     parts = PARTS | (_TASKS if name == "pasc" else {})
     made = time.strftime("%Y-%m-%d %H:%M:%S %z")
     about = {"data": known.title, "from": path.name, "made": made}
     is_sequences = path.suffix.lower() == ".npz" or not open_files(path).ending_with(".mat", ".npy")
-    found = None if index is None else read_index(index)
-    if found is None and not is_sequences:
-        found = _own_index(path)
-    if found is not None or not is_sequences:
+    if index is not None or not is_sequences:
+        found = _own_index(path) if index is None else read_index(index)
         sources = matrix_sources(path, found, clips=known.clips, parts=parts)
         if _is_symmetric(sources[0].load()):
             return build(_val_as_test(sources), file, provenance=about, on_source=on_source)
@@ -156,12 +143,15 @@ def import_dataset(
     return build(sources, file, known.descriptor, provenance=about, on_source=on_source)
 
 
-def _require_new(name: str) -> None:
+def _new_file(who: str, name: str) -> Path:
+    """Return the file of a data set; raise an error if it exists."""
+    require_choice(who, "name", name, PUBLISHED)
     file = data_file(name)
     if file.exists():
         raise FileExistsError(
             f"data: expected no {name} yet, but {file} is there; delete it to import another"
         )
+    return file
 
 
 def _is_symmetric(values: Any) -> bool:
@@ -188,22 +178,20 @@ def _val_as_test(sources: Sequence[Source]) -> list[Source]:
     return [replace(s, split="test") if s.split == "val" else s for s in sources]
 
 
-def _write_sequences(
-    sources: Sequence[Source], file: Path, on_source: Callable[[int, int], None] | None
-) -> Path:
+def _write_sequences(sources: Sequence[Source], file: Path, on_source: _OnSource) -> Path:
     """Write the frames of all sequences one after another."""
     frames: list[Any] = []
     for i, source in enumerate(sources, 1):
         frames.append(source.load())
-        if frames[-1].dtype.kind not in "biuf" or frames[-1].ndim < 2:
+        shape, dtype, expected = frames[-1].shape, frames[-1].dtype, frames[0].shape[1:]
+        if dtype.kind not in "biuf" or len(shape) < 2:
             raise DataError(
-                f"import: expected frames (T, ...) of real numbers in {source.name}, got "
-                f"{frames[-1].dtype} of shape {frames[-1].shape}"
+                f"import: expected frames (T, ...) of real numbers in {source.name}, got {dtype} "
+                f"of shape {shape}"
             )
-        if frames[-1].shape[1:] != frames[0].shape[1:]:
+        if shape[1:] != expected:
             raise DataError(
-                f"import: expected frames of one shape, {frames[0].shape[1:]}, got "
-                f"{frames[-1].shape[1:]} in {source.name}"
+                f"import: expected frames of one shape {expected}, got {shape[1:]} in {source.name}"
             )
         if on_source is not None:
             on_source(i, len(sources))

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from sklearn.decomposition import PCA
 
+from spdnet.data.descriptor import fit_pca
 from spdnet.data.errors import DataError
 from spdnet.data.io import frames
 from spdnet.data.io.frames import equalize, read_images, read_video
-from spdnet.data.io.markers import read_c3d
-from spdnet.data.projection import fit_pca
+from spdnet.data.io.motion import read_c3d
 
 # --- equalize ---------------------------------------------------------------------------------
 

@@ -173,7 +173,7 @@ BAD = {
     "split": (
         lambda p: read(save(p / "a.npz", X=X, y=Y, split=np.array(["dev"] * 6))),
         DataError,
-        "'train', 'val' and 'test' .*got 'dev'",
+        "'train', 'val' and 'test', got 'dev'",
     ),
     "infinite class": (
         lambda p: read(save(p / "a.npz", X=X, y=np.array([0, 1, 0, 1, 0, np.inf]))),

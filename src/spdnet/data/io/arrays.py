@@ -5,19 +5,18 @@ import os
 import warnings
 import zipfile
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy
 from numpy.typing import NDArray
 
-from spdnet.data.errors import DataError
+from spdnet.data.errors import DataError, converting
 from spdnet.data.io.files import PACKED, is_bomb
 
 #: size up to which an array may have any compression ratio, as names of groups do
 HARMLESS = 2**28
-_BLOCK = 2**24  # bytes per read
 _MANY = 100  # arrays that error messages consider
 _HEADERS = {
     (1, 0): numpy.lib.format.read_array_header_1_0,
@@ -25,23 +24,23 @@ _HEADERS = {
 }
 
 
+class _ObjectsError(ValueError):
+    """An array of Python objects, to which pandas converts text."""
+
+
 def read_npy(file: str | Path | BinaryIO, name: str | None = None) -> NDArray[Any]:
     """Read a ``.npy`` file; ``name`` is used in messages.
 
-    Raises
-    ------
-    DataError
-        The file is damaged, declares more data than it has, or holds Python objects, which are
-        never loaded.
+    Damaged files, files that declare more data than they have, and Python objects are a DataError.
     """
     name = str(file) if name is None else name
     if isinstance(file, str | Path):
         with Path(file).open("rb") as handle:
             return read_npy(handle, name)
-    with converting_errors(name), _naming("it", name):
+    with converting_errors(name):
         size = file.seek(0, os.SEEK_END)
         file.seek(0)
-        return _read(file, size)
+        return _read(file, size, "it", name)
 
 
 def names_in(path: str | Path) -> list[str]:
@@ -72,21 +71,20 @@ def read_npz(path: str | Path, names: Iterable[str]) -> dict[str, NDArray[Any]]:
     """
     found = {}
     with _archive(path) as archive:
-        size = os.stat(path).st_size
         for name in dict.fromkeys(names):
             if f"{name}.npy" not in archive.NameToInfo:
                 continue
             info = archive.getinfo(f"{name}.npy")
+            size, packed = info.file_size, info.compress_size
             if info.compress_type not in PACKED:
                 raise ValueError(f"{name} with an unusual compression method")
-            if info.compress_size > size or is_bomb(info.file_size, info.compress_size, HARMLESS):
+            if packed > os.stat(path).st_size or is_bomb(size, packed, HARMLESS):
                 raise DataError(
-                    f"read: expected {name} in {path} to be what it seems, got {info.file_size} "
-                    f"bytes packed in {info.compress_size}; save it again with numpy.savez, which "
-                    "does not pack"
+                    f"read: expected {name} in {path} to be what it seems, got {size} bytes packed "
+                    f"in {packed}; save it again with numpy.savez, which does not pack"
                 )
-            with archive.open(info) as file, _naming(name, path):
-                found[name] = _read(file, info.file_size)
+            with archive.open(info) as file:
+                found[name] = _read(file, size, name, path)
                 if file.read(1):  # zipfile checks the CRC at the end
                     raise ValueError(f"more bytes than {name} has")
     return found
@@ -110,62 +108,37 @@ def read_header(file: Any) -> tuple[tuple[int, ...], bool, numpy.dtype[Any]]:
     return shape, by_column, dtype
 
 
-class _ObjectsError(ValueError):
-    """An array of Python objects, to which pandas converts text."""
-
-
-@contextmanager
-def _naming(array: str, file: Any) -> Iterator[None]:
-    """Convert the error about Python objects into advice."""
-    try:
-        yield
-    except _ObjectsError as error:
-        numbers = array in ("X", "frames", "lengths")
-        what = "numbers" if numbers else "numbers or text"
-        where = f"{file}" if array == "it" else f"{array} of {file}"
-        kind = "float" if numbers else "str"
-        raise DataError(
-            f"read: expected {what} in {where}, got {error}; save {array}.astype({kind})"
-        ) from error
-
-
-@contextmanager
-def converting_errors(name: Any) -> Iterator[None]:
+def converting_errors(name: Any) -> AbstractContextManager[None]:
     """Convert everything that zipfile and numpy raise on damaged files to DataError."""
-    try:
-        yield
-    except (DataError, MemoryError, FileNotFoundError, PermissionError, IsADirectoryError):
-        raise
-    except Exception as error:
-        raise DataError(
-            f"read: expected arrays of numbers or text, but {name} is damaged or holds Python "
-            f"objects, which are not loaded: {error or type(error).__name__}"
-        ) from error
+    return converting(
+        f"read: expected arrays of numbers or text, but {name} is damaged or holds Python objects, "
+        "which are not loaded"
+    )
 
 
 @contextmanager
 def _archive(path: str | Path) -> Iterator[zipfile.ZipFile]:
-    with (
-        converting_errors(path),
-        Path(path).open("rb") as handle,
-        zipfile.ZipFile(handle) as archive,
-    ):
+    with converting_errors(path), Path(path).open("rb") as file, zipfile.ZipFile(file) as archive:
         yield archive
 
 
-def _read(file: Any, size: int) -> NDArray[Any]:
-    """Read the array that starts here in a file of ``size`` bytes."""
-    shape, by_column, dtype = read_header(file)
-    count = math.prod(shape)  # Python integers do not overflow
+def _read(file: Any, size: int, name: str, path: Any) -> NDArray[Any]:
+    """Read the array in a file of ``size`` bytes."""
+    try:
+        shape, _, dtype = read_header(file)
+    except _ObjectsError as error:
+        what, kind = "numbers or text", "str"
+        if name in ("X", "frames", "lengths"):
+            what, kind = "numbers", "float"
+        where = path if name == "it" else f"{name} of {path}"
+        raise DataError(
+            f"read: expected {what} in {where}, got {error}; save {name}.astype({kind})"
+        ) from error
     there = size - file.tell()
-    if count * dtype.itemsize > there:
+    if math.prod(shape) * dtype.itemsize > there:  # Python integers do not overflow
         raise ValueError(f"shape {shape} of {dtype}, which are {there} bytes")
-    X = numpy.empty(count, dtype)
-    data, done = X.view(numpy.uint8) if count else numpy.empty(0, numpy.uint8), 0
-    while done < len(data):
-        got = file.readinto(data[done : done + _BLOCK].data)
-        if not got:
-            raise EOFError(f"the end after {done} of {len(data)} bytes")
-        done += got
-    X = X.reshape(shape, order="F" if by_column else "C")
+    file.seek(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        X: NDArray[Any] = numpy.lib.format.read_array(file, allow_pickle=False)
     return X.astype(dtype.newbyteorder("="), copy=False)

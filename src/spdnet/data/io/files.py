@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PureWindowsPath
 
-from spdnet.data.errors import DataError
+from spdnet.data.errors import DataError, converting
 
 #: largest file in an archive
 MAX_FILE = 2**30
@@ -21,18 +21,10 @@ PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 @dataclass(frozen=True)
 class Files:
-    """The files of a folder or of a zip archive.
-
-    Attributes
-    ----------
-    root : Path
-        The folder or the archive.
-    members : dict
-        From the parts of each path to its name in the archive, which is empty in a folder.
-    """
+    """The files of a folder or of a zip archive."""
 
     root: Path
-    members: dict[tuple[str, ...], str]
+    members: dict[tuple[str, ...], str]  # parts of the path: name in the archive
 
     def ending_with(self, *suffixes: str) -> list[tuple[str, ...]]:
         """Return the files with these suffixes in any case, sorted, without hidden ones."""
@@ -72,44 +64,28 @@ class Files:
         """Read a file."""
         if self.root.is_dir():
             return self.root.joinpath(*parts).read_bytes()
-        try:
+        name = "/".join(parts)
+        with converting(f"read: expected a whole archive, but {name} in {self.root} is damaged"):
             return self._archive.read(self.members[parts])
-        except MemoryError:
-            raise
-        except Exception as error:  # zipfile and its decompressors raise many types
-            raise DataError(
-                f"read: expected a whole archive, but {'/'.join(parts)} in {self.root} is damaged: "
-                f"{error}"
-            ) from error
 
 
 def open_files(path: str | Path) -> Files:
     """List the files of a folder or a zip archive; nothing is unpacked.
 
-    Raises
-    ------
-    DataError
-        The archive is damaged, or has names that lead out of it, links, passwords, two files of
-        one name, or bombs.
-    FileNotFoundError
+    Damaged archives, names that lead out of them, links, passwords, two files of one name and bombs
+    are a DataError.
     """
     path = Path(path)
     if path.is_dir():
         found = (file for file in path.rglob("*") if file.is_file())
         members = {file.relative_to(path).parts: "" for file in found}
-        require_distinct("read", (part for parts in members for part in parts))
+        _require_distinct(part for parts in members for part in parts)
         return Files(path, members)
     if not path.is_file():
         raise FileNotFoundError(f"read: expected a folder or an archive at {path}, got none")
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return Files(path, _members(archive, path))
-    except (DataError, PermissionError, MemoryError):
-        raise
-    except Exception as error:  # zipfile raises many types
-        raise DataError(
-            f"read: expected a folder or a zip archive, but {path} is neither, or damaged: {error}"
-        ) from error
+    expected = f"read: expected a folder or a zip archive, but {path} is neither, or damaged"
+    with converting(expected), zipfile.ZipFile(path) as archive:
+        return Files(path, _members(archive, path))
 
 
 def is_bomb(size: int, packed: int, harmless: int = _SMALL) -> bool:
@@ -128,14 +104,14 @@ def text(name: str) -> str:
     return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
-def require_distinct(who: str, names: Iterable[str]) -> None:
+def _require_distinct(names: Iterable[str]) -> None:
     """Raise an error if :func:`text` maps different names to the same text."""
     seen: dict[str, str] = {}
     for name in names:
         other = seen.setdefault(text(name), name)
         if other != name:
             raise DataError(
-                f"{who}: expected names that differ when written as text, got "
+                f"read: expected names that differ when written as text, got "
                 f"{os.fsencode(other)!r} and {os.fsencode(name)!r}; rename one of them"
             )
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from spdnet.data.dataset import SPLITS
 from spdnet.data.errors import DataError
 from spdnet.data.io.arrays import read_npy
-from spdnet.data.io.files import require_distinct, text
+from spdnet.data.io.files import open_files, text
 from spdnet.data.io.matlab import load_mat
 from spdnet.data.io.tables import LARGEST, parse_table
 from spdnet.data.io.tables import SUFFIXES as TABLES
@@ -31,10 +31,9 @@ def read_folder(
     folder: Path, labeled: bool | None, on_file: Callable[[int, int], None] | None
 ) -> dict[str, Any]:
     """Read the fields of a :class:`Dataset` from a folder: see :func:`spdnet.data.read`."""
-    everything = sorted(p.relative_to(folder).parts for p in folder.rglob("*") if p.is_file())
-    require_distinct("read", (part for parts in everything for part in parts))
-    present = {p.name: p.name.lower() for p in folder.iterdir() if p.is_dir()}
-    present = {name: part for name, part in present.items() if part in SPLITS}
+    everything = sorted(open_files(folder).members)
+    folders = (p.name for p in folder.iterdir() if p.is_dir())
+    present = {name: name.lower() for name in folders if name.lower() in SPLITS}
     if not _are_parts(everything, present):
         present = {}
     depth = 3 if present else 2  # part, class, file
@@ -80,8 +79,7 @@ def _require_nothing_beside(
 ) -> None:
     others = [parts for parts in everything if len(parts) > 1 and parts[0] not in present]
     kind = data_files([*found, *others])
-    beside = list(dict.fromkeys(text(p[0]) for p in kind if p[0] not in present))
-    if beside:
+    if beside := list(dict.fromkeys(text(p[0]) for p in kind if p[0] not in present)):
         raise DataError(
             f"read: expected nothing beside {', '.join(present)} in {folder}, got "
             f"{', '.join(beside[:5])}; the parts of a data set are called train, val and test"
@@ -124,17 +122,14 @@ def parse_matrix(data: bytes, name: str) -> NDArray[Any]:
         matrix = parse_table(data, name)
     else:
         named = load_mat(data, name)
-        matrices = {k: v for k, v in named.items() if getattr(v, "ndim", 0) == 2 and v.size > 1}
-        if len(named) == 1:
-            matrices = named  # may be 1 by 1
-        if len(matrices) != 1:
-            raise DataError(
-                f"read: expected a single matrix in {name}, got {', '.join(named) or 'nothing'}"
-            )
-        (matrix,) = matrices.values()
-    if not isinstance(matrix, numpy.ndarray) or matrix.ndim != 2:
-        is_array = isinstance(matrix, numpy.ndarray)
-        what = f"shape {matrix.shape}" if is_array else type(matrix).__name__
+        found = [v for v in named.values() if getattr(v, "ndim", 0) == 2 and v.size > 1]
+        found = list(named.values()) if len(named) == 1 else found  # one may be 1 by 1
+        if len(found) != 1:
+            there = ", ".join(named) or "nothing"
+            raise DataError(f"read: expected a single matrix in {name}, got {there}")
+        matrix = found[0]
+    if getattr(matrix, "ndim", 0) != 2:
+        what = f"shape {matrix.shape}" if hasattr(matrix, "shape") else type(matrix).__name__
         raise DataError(f"read: expected a matrix in {name}, got {what}")
     if matrix.dtype.kind not in "biufc":
         raise DataError(f"read: expected a matrix of numbers in {name}, got {matrix.dtype}")
@@ -172,10 +167,9 @@ def count_by_suffix(files: Iterable[Parts]) -> str:
 def unread_notes(
     who: str, files: Iterable[Parts], used: Collection[Parts], classes: Iterable[Parts]
 ) -> list[str]:
-    """Return notes on files that are not read.
+    """Return notes on files other than the ``used`` ones.
 
-    ``used`` are the files or folders that are read, and ``classes`` the folders of the classes. A
-    folder beside them that holds files, none of which is read, is an error.
+    A folder beside those of the classes that holds files, none of which is read, is an error.
     """
     known, whole = set(classes), set(used)
     taken = {parts[:n] for parts in whole for n in range(1, len(parts) + 1)}

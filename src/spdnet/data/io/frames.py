@@ -22,15 +22,9 @@ def equalize(images: NDArray[Any]) -> NDArray[Any]:
 
     ``v -> round(255 (C(v) - C(v0)) / (C(255) - C(v0)))``.
 
-    An image of a single level is returned unchanged. ``PIL.ImageOps.equalize`` and MATLAB's
-    ``histeq`` give similar, not identical, results.
+    ``images`` are uint8 of shape ``(..., h, w)``. An image of a single level is returned unchanged.
+    ``PIL.ImageOps.equalize`` and MATLAB's ``histeq`` give similar, not identical, results.
 
-    Parameters
-    ----------
-    images : array of uint8, shape (..., h, w)
-
-    Examples
-    --------
     >>> equalize(numpy.array([[10, 10], [11, 12]], dtype=numpy.uint8))
     array([[  0,   0],
            [128, 255]], dtype=uint8)

@@ -55,16 +55,6 @@ def load_mat(
     ========================  ==============================================================
 
     Nothing in the file is executed, and no other file is opened. ``name`` is used in messages.
-
-    Examples
-    --------
-    >>> import io, numpy
-    >>> from scipy.io import savemat
-    >>> from spdnet.data.io.matlab import load_mat
-    >>> file = io.BytesIO()
-    >>> savemat(file, {"X": numpy.eye(2), "who": "me"})
-    >>> load_mat(file.getvalue())
-    {'X': array([[1., 0.], [0., 1.]]), 'who': 'me'}
     """
     if isinstance(file, str | Path):
         name = name or str(file)

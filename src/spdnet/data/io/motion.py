@@ -1,5 +1,7 @@
-"""Joint positions from Acclaim files of motion capture: skeletons (.asf) and motions (.amc)."""
+"""Motion capture: joints from Acclaim skeletons (.asf) and motions (.amc), markers from C3D."""
 
+import io
+import warnings
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -8,7 +10,8 @@ from typing import Any
 import numpy
 from numpy.typing import NDArray
 
-_AXES = {"x": 0, "y": 1, "z": 2}
+from spdnet.data.errors import DataError, decoding
+
 _ORDER = {kind + axis for kind in "TR" for axis in "XYZ"}
 _MOST = 2**24  # positions in all frames: bones that never turn take no bytes of a file
 
@@ -56,13 +59,7 @@ class Skeleton:
 
 
 def read_asf(path: str | Path) -> Skeleton:
-    """Read a skeleton; lengths are divided by the unit of the file.
-
-    Raises
-    ------
-    ValueError
-        The file is not a skeleton.
-    """
+    """Read a skeleton; lengths are divided by the unit of the file."""
     path = Path(path)
     sections = _sections(path)
     try:
@@ -94,18 +91,7 @@ def read_asf(path: str | Path) -> Skeleton:
 
 
 def read_amc(path: str | Path, skeleton: Skeleton) -> NDArray[Any]:
-    """Return the positions of the joints of a skeleton in motion.
-
-    Returns
-    -------
-    array, shape (frames, joints, 3)
-        In the order of :attr:`Skeleton.joints`.
-
-    Raises
-    ------
-    ValueError
-        The file is not a motion of this skeleton.
-    """
+    """Return the positions ``(frames, joints, 3)`` of :attr:`Skeleton.joints` in motion."""
     path = Path(path)
     values = _motion(path, skeleton)
     header = _sections(path)
@@ -135,6 +121,49 @@ def read_amc(path: str | Path, skeleton: Skeleton) -> NDArray[Any]:
     return positions
 
 
+def read_c3d(file: str | Path) -> tuple[NDArray[Any], list[str]]:
+    """Read the positions of markers ``(T, M, 3)``, in the unit of the file, and their labels.
+
+    Positions of a hidden marker, which has a negative residual, are interpolated in time and
+    constant at both ends. A marker without a label is called ``point 1`` and so on.
+    """
+    points: list[NDArray[Any]] = []
+    with decoding("read_c3d: expected a C3D file", file, "c3d"), warnings.catch_warnings():
+        import c3d
+
+        # all warnings concern the positions, except these
+        warnings.simplefilter("error", UserWarning)
+        warnings.simplefilter("error", RuntimeWarning)
+        harmless = "No analog data|missing parameter|Repeated group|no pointer|incomplete reading"
+        warnings.filterwarnings("ignore", harmless)
+        reader = c3d.Reader(io.BytesIO(Path(file).read_bytes()))
+        M, T = int(reader.point_used), int(reader.frame_count)
+        if M:  # without points, the frames of a damaged file never end
+            points.extend(frame[:, :4] for _, frame, _ in reader.read_frames())
+        labels = reader.get("POINT:LABELS")
+        names = [] if labels is None else [str(name).strip() for name in labels.string_array]
+    if not points or len(points) != T:
+        raise DataError(
+            f"read_c3d: expected {T} frames of points in {file}, got {len(points)} frames of {M} "
+            "points; it is truncated or empty"
+        )
+    names = [*names[:M], *(f"point {i + 1}" for i in range(len(names), M))]
+    values = numpy.stack(points).astype(numpy.float64)
+    seen = numpy.isfinite(values).all(-1) & (values[..., 3] >= 0)
+    if lost := [names[i] for i in numpy.flatnonzero(~seen.any(0))]:
+        raise DataError(
+            f"read_c3d: expected every marker in some frame of {file}, got none of "
+            f"{', '.join(lost[:5])}; remove these markers from the file"
+        )
+    positions, times = values[..., :3], numpy.arange(T)
+    for marker in numpy.flatnonzero(~seen.all(0)):
+        known = seen[:, marker]
+        for axis in range(3):
+            at = positions[known, marker, axis]
+            positions[:, marker, axis] = numpy.interp(times, times[known], at)
+    return positions, names
+
+
 def _bone(lines: list[list[str]], unit: float, degrees: bool) -> Bone:
     fields = {line[0]: line[1:] for line in lines}
     direction = numpy.array([_number(v) for v in fields["direction"][:3]])
@@ -162,14 +191,12 @@ def _number(word: str) -> float:
 def _rotation(angles: dict[str, NDArray[Any]], T: int, degrees: bool) -> NDArray[Any]:
     """Return rotations ``(T, 3, 3)`` about fixed axes: first x, then y, then z."""
     R = numpy.broadcast_to(numpy.eye(3), (T, 3, 3))
-    for axis in "xyz":
+    for k, axis in enumerate("xyz"):
         if axis in angles:
             angle = numpy.deg2rad(angles[axis]) if degrees else angles[axis]
-            i, j = (k for k in range(3) if k != _AXES[axis])
-            if axis == "y":
-                i, j = j, i
+            i, j = (k + 1) % 3, (k + 2) % 3
             turn = numpy.zeros((T, 3, 3))
-            turn[:, _AXES[axis], _AXES[axis]] = 1
+            turn[:, k, k] = 1
             turn[:, i, i] = turn[:, j, j] = numpy.cos(angle)
             turn[:, j, i] = numpy.sin(angle)
             turn[:, i, j] = -numpy.sin(angle)

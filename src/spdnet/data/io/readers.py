@@ -3,6 +3,7 @@
 import difflib
 import os
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -12,12 +13,13 @@ import numpy
 from numpy.typing import NDArray
 
 from spdnet._checks import bands_hint, did_you_mean
-from spdnet.data.dataset import SPLITS, Dataset, is_integer_valued
+from spdnet.data.dataset import SPLITS, Dataset, as_integers
 from spdnet.data.digits import EMBEDDED
 from spdnet.data.errors import DataError
 from spdnet.data.io.arrays import names_in, read_npy, read_npz, shapes_in
 from spdnet.data.io.files import text
 from spdnet.data.io.folders import read_folder
+from spdnet.data.io.tables import text_lines
 from spdnet.data.store import StoredArray, open_stored
 
 #: larger arrays of matrices, in bytes, stay on disk if possible
@@ -96,8 +98,7 @@ def read(
         raise FileNotFoundError(f"read: expected a file or folder at {path}, got none{_near(path)}")
     if labels is not None and path.suffix.lower() != ".npy":
         raise DataError(
-            f"read: expected a .npy file to go with the labels in {labels}, got {path}, which has "
-            "its own"
+            f"read: expected a .npy file for the labels in {labels}, got {path}, which has its own"
         )
     if path.is_dir():
         arrays = read_folder(path, labeled, on_file)
@@ -113,8 +114,7 @@ def read(
     else:
         raise DataError(
             f"read: expected a folder, a .npz or a .npy file, got {path.name}; save X and y with "
-            "numpy.savez, or put files, one for each recording, into folders named after the "
-            "classes"
+            "numpy.savez, or put one file per recording into folders named after the classes"
         )
     if labeled is False:
         arrays.pop("y", None)
@@ -150,8 +150,7 @@ def load_dataset(
 def _with_groups(data: Dataset, file: str | Path) -> Dataset:
     if data.groups is not None:
         raise DataError(
-            f"read: expected data without groups to go with those in {file}, got some that have "
-            "their own"
+            f"read: expected data without groups, besides those in {file}, got data with groups"
         )
     groups = _column(Path(file), data.X, "groups", read_column(file, "groups"))
     return replace(data, groups=groups)
@@ -162,8 +161,16 @@ def read_column(file: str | Path, what: str = "labels") -> NDArray[Any]:
     file = Path(file)
     if not file.exists():
         raise FileNotFoundError(f"read: expected {what} at {file}, got none{_near(file)}")
-    values = read_npy(file) if file.suffix.lower() == ".npy" else numpy.array(_lines(file, what))
-    return _as_integers(file, what, values) if what == "groups" else values
+    if file.suffix.lower() == ".npy":
+        values = read_npy(file)
+    else:
+        lines = text_lines(file.read_bytes(), str(file), what)
+        values = numpy.array([line.strip() for line in lines])
+    return _group_names(values, file) if what == "groups" else values
+
+
+def _group_names(values: NDArray[Any], path: Path) -> NDArray[Any]:
+    return as_integers(values, f"read: expected names or integers in groups of {path}")
 
 
 def _near(path: Path) -> str:
@@ -221,21 +228,6 @@ def unused_notes(there: Iterable[str], known: Iterable[str]) -> Iterable[str]:
             yield f"not used: array {text(name)!r}{hint}"
 
 
-def _lines(path: Path, what: str) -> list[str]:
-    """Return the lines; a blank line that is not at the end would shift all labels."""
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise DataError(f"read: expected text in UTF-8, but {path}: {error}") from error
-    lines = [line.strip() for line in text.rstrip().split("\n")] if text.strip() else []
-    for number, line in enumerate(lines, 1):
-        if not line:
-            raise DataError(
-                f"read: expected {what} on every line of {path}, got none on line {number}"
-            )
-    return lines
-
-
 def _checked(
     path: Path, X: NDArray[Any] | StoredArray, notes: tuple[str, ...] = (), **columns: Any
 ) -> Dataset:
@@ -252,42 +244,18 @@ def _checked(
     columns = {k: _column(path, X, k, values) for k, values in columns.items()}
     columns = {k: values for k, values in columns.items() if values is not None}
     if "split" in columns:
-        given = columns["split"]
-        split = numpy.array([str(s).strip().lower() for s in given], dtype=str)
-        unknown = sorted({str(s) for s in given[~numpy.isin(split, SPLITS)]})
-        if unknown:
-            raise DataError(
-                f"read: expected split to hold 'train', 'val' and 'test' in {path}, got "
-                f"{', '.join(map(repr, unknown[:3]))}"
-            )
-        columns["split"] = split
+        columns["split"] = as_parts(columns["split"], f"read: expected split of {path}")
     if "groups" in columns:
-        columns["groups"] = _as_integers(path, "groups", columns["groups"])
+        columns["groups"] = _group_names(columns["groups"], path)
     if "y" in columns:
-        _as_integers(path, "y", columns["y"])
+        as_integers(columns["y"], f"read: expected classes in y of {path}")
     rows, cols = X.shape[1:]
     if cols < rows:
-        swapped = (
+        notes += (
             f"{cols} samples of {rows} channels: are the axes swapped? signals are (channels, "
-            "time): transpose them, or use spdnet data build --of sequences, which takes time in "
-            "rows"
+            "time): transpose them, or use spdnet data build --of sequences for time in rows",
         )
-        notes = (*notes, swapped)
     return Dataset(X, **columns, notes=notes)
-
-
-def _as_integers(path: Path, name: str, values: NDArray[Any]) -> NDArray[Any]:
-    """Convert floating-point labels such as 1.0 to integers."""
-    if values.dtype.kind != "f":
-        return values
-    whole = is_integer_valued(values)
-    if not whole.all():
-        what = "classes" if name == "y" else "names or integers"
-        raise DataError(
-            f"read: expected {what} in {name} of {path}, got real numbers such as "
-            f"{values[~whole][0]}"
-        )
-    return values.astype(numpy.int64)
 
 
 def _column(
@@ -295,15 +263,23 @@ def _column(
 ) -> NDArray[Any] | None:
     if values is None:
         return None
-    if values.shape != X.shape[:1]:
+    if values.shape != (N := X.shape[:1]):
         raise DataError(
-            f"read: expected {name} of shape {X.shape[:1]}, one for each of X, in {path}, got "
-            f"{values.shape}"
+            f"read: expected {name} of shape {N}, one for each of X, in {path}, got {values.shape}"
         )
     values = as_text(values, f"{name} of {path}")
     if values.dtype.kind not in "biufU":
         raise DataError(f"read: expected numbers or text in {name} of {path}, got {values.dtype}")
     return values
+
+
+def as_parts(values: NDArray[Any], expected: str) -> NDArray[numpy.str_]:
+    """Return the names of parts in lowercase; raise an error for others."""
+    split = numpy.array([str(s).strip().lower() for s in values], dtype=str)
+    if unknown := sorted({str(s) for s in values[~numpy.isin(split, SPLITS)]}):
+        shown = ", ".join(map(repr, unknown[:3]))
+        raise DataError(f"{expected} to hold 'train', 'val' and 'test', got {shown}")
+    return split
 
 
 def as_text(values: NDArray[Any], where: str) -> NDArray[Any]:
@@ -315,13 +291,11 @@ def as_text(values: NDArray[Any], where: str) -> NDArray[Any]:
         return values
     codec = "utf-8" if values.dtype.kind == "S" else "utf-32-le"
     data, size = values.astype(values.dtype.newbyteorder("<")).tobytes(), values.dtype.itemsize
-    try:
+    with suppress(UnicodeDecodeError):
         if values.dtype.kind == "S":
             return numpy.char.decode(values, codec)
         data.decode(codec)
         return values
-    except UnicodeDecodeError:
-        pass  # converted one by one below
     seen: dict[str, bytes] = {}
     names = []
     for start in range(0, len(data), size):
@@ -329,8 +303,8 @@ def as_text(values: NDArray[Any], where: str) -> NDArray[Any]:
         name = raw.decode(codec, "backslashreplace").rstrip("\0")
         if seen.setdefault(name, raw) != raw:
             raise DataError(
-                f"read: expected values that differ when written as text in {where}, got "
-                f"{seen[name]!r} and {raw!r}, which both become {name!r}; rename one of them"
+                f"read: expected values that differ as text in {where}, got {seen[name]!r} and "
+                f"{raw!r}, which both become {name!r}; rename one of them"
             )
         names.append(name)
     return numpy.array(names)

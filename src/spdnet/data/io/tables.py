@@ -30,14 +30,11 @@ def parse_table(data: bytes, name: str) -> NDArray[numpy.float64]:
     missing value. Comment lines that start with ``#`` and one line of column names may precede
     them. Everything else is an error that names its line: nothing is skipped or guessed.
 
-    Examples
-    --------
-    >>> from spdnet.data.io.tables import parse_table
     >>> parse_table(b"Fz, Cz\n1.5, 2\n3, 4e-1\n", "a.csv")
     array([[1.5, 2. ],
            [3. , 0.4]])
     """
-    lines = _lines(data, name)
+    lines = text_lines(data, name, "numbers")
     first = next((i for i, line in enumerate(lines) if not line.startswith("#")), len(lines))
     if first == len(lines):
         raise DataError(f"read: expected a table of numbers in {name}, got no line of them")
@@ -45,8 +42,7 @@ def parse_table(data: bytes, name: str) -> NDArray[numpy.float64]:
     begin = first if names is None else first + 1
     if begin == len(lines):
         raise DataError(
-            f"read: expected numbers below line {first + 1} of {name}, {_short(lines[first])}, got "
-            "none"
+            f"read: expected numbers below line {begin} of {name}, {_short(lines[first])}, got none"
         )
     separator = _separator(lines[begin])
     body = lines[begin:]
@@ -65,14 +61,14 @@ def parse_table(data: bytes, name: str) -> NDArray[numpy.float64]:
         if table.shape[1] not in (named, len(names)):
             raise DataError(
                 f"read: expected as many numbers as names, {named}, in line {begin + 1} of {name}, "
-                f"got {table.shape[1]}; write decimals with a point, and the same separator in all "
-                "lines"
+                f"got {table.shape[1]}; write decimals with a point, and use one separator"
             )
     _refuse_counters(table, body, names, separator, name, begin + 1)
     return table
 
 
-def _lines(data: bytes, name: str) -> list[str]:
+def text_lines(data: bytes, name: str, what: str) -> list[str]:
+    """Return the lines of a text in UTF-8, of which only the last may be blank."""
     if len(data) > LARGEST:
         raise DataError(
             f"read: expected at most {LARGEST} bytes of text in {name}, got {len(data)}; save it "
@@ -93,7 +89,7 @@ def _lines(data: bytes, name: str) -> list[str]:
     for number, line in enumerate(lines, 1):
         if not line.strip():
             raise DataError(
-                f"read: expected numbers on every line of {name}, got none on line {number}"
+                f"read: expected {what} on every line of {name}, got none on line {number}"
             )
     return lines
 
@@ -170,9 +166,8 @@ def _refuse_counters(
     if count := _count_counters(table, names, fields):
         what = "what looks like times or an index" if names is None else _short(names[0])
         header = ", header=None" if names is None else ""
-        turn, how = (
-            (" and transpose, since channels go in rows", ".T") if rows > columns else ("", "")
-        )
+        turn = " and transpose, since channels go in rows" if rows > columns else ""
+        how = ".T" if turn else ""
         raise DataError(
             f"read: expected channels alone in {name}, got {what} in the first column; remove it"
             f"{turn}: pandas.read_csv(file{header}).iloc[:, {count}:]{how}.to_csv(file, "
@@ -185,8 +180,7 @@ def _count_counters(
 ) -> int:
     """Return how many of the first columns are an index or times.
 
-    Without names, a column counts if there are many more rows than columns, or if it is an index of
-    integers before numbers with a point.
+    Without names, this needs more rows than columns, or integers before numbers with a point.
     """
     rows, columns = table.shape
     if rows < 3:
