@@ -1,4 +1,4 @@
-"""The one table of matrices that the laws run over."""
+"""Test matrices shared by all tests."""
 
 import os
 from pathlib import Path
@@ -8,7 +8,7 @@ from torch import Tensor
 
 from spdnet.linalg import symmetrize
 
-#: motion capture and the authors' index, not ours to publish; tests skip without
+#: folder with datasets that cannot be redistributed; tests skip if it is missing
 REAL_DATA = Path(os.environ.get("SPDNET_REAL_DATA", "no-real-data"))
 SPECTRA = {
     "generic": [0.3, 0.8, 1.7, 4.0],
@@ -25,7 +25,7 @@ BATCH_SHAPES = [(), (0,), (2, 3)]
 def with_spectrum(
     values: list[float], *, seed: int = 0, dtype: torch.dtype = torch.float64
 ) -> Tensor:
-    """A symmetric matrix with these eigenvalues; exactly diagonal if they are all the same."""
+    """Return a symmetric matrix with these eigenvalues, diagonal if all are equal."""
     s = torch.tensor(values, dtype=torch.float64)
     if (s == s[0]).all():
         return torch.diag(s).to(dtype)
@@ -36,7 +36,7 @@ def with_spectrum(
 
 
 def random_spd(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
-    """Random well-conditioned SPD matrices ``(*shape, shape[-1])``."""
+    """Return random well-conditioned SPD matrices ``(*shape, shape[-1])``."""
     generator = torch.Generator().manual_seed(seed)
     n = shape[-1]
     A = torch.randn(*shape, 2 * n, dtype=torch.float64, generator=generator)
@@ -44,6 +44,6 @@ def random_spd(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -
 
 
 def random_symmetric(*shape: int, seed: int = 0) -> Tensor:
-    """Random symmetric matrices ``(*shape, shape[-1])``."""
+    """Return random symmetric matrices ``(*shape, shape[-1])``."""
     generator = torch.Generator().manual_seed(seed)
     return symmetrize(torch.randn(*shape, shape[-1], dtype=torch.float64, generator=generator))

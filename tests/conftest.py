@@ -29,7 +29,7 @@ def rng():
 
 @pytest.fixture(autouse=True)
 def _no_drawing(request, monkeypatch):
-    """Make figures of reports empty: drawing takes most of the time of a short run."""
+    """Replace report figures by empty ones, since drawing dominates the time of a short run."""
     if {"report", "test_plots.py", "test_reproduce.py"} & set(request.path.parts):
         return
     from matplotlib.figure import Figure

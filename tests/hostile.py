@@ -1,4 +1,4 @@
-"""Damaged files and odd names: what strangers may send."""
+"""Damaged files and hostile names for tests of untrusted input."""
 
 import math
 import os
@@ -12,14 +12,14 @@ from pathlib import Path
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-#: so many inputs for each reader, at random, instead of the few of a normal run, always the same
+#: number of random inputs per reader; 0 for a small, reproducible number
 EXAMPLES = int(os.environ.get("SPDNET_FUZZ_EXAMPLES", "0"))
-#: bytes that reading a small file may take
-ROOM = 2**30
-#: inputs that were tried, and those that were refused, by reader
+#: bytes of additional memory that reading a small file may use
+MEMORY = 2**30
+#: number of inputs tried and refused, by reader
 TRIED, REFUSED = Counter(), Counter()
 
-#: names of classes and files that would do something where they are shown
+#: names of classes and files with markup, formulas, control characters and the like
 NAMES = [
     "<script>document.body.dataset.hacked=1</script>",
     '" onload="document.body.dataset.hacked=1" x="',
@@ -66,7 +66,7 @@ _TYPES = [
 
 
 def fuzz(examples):
-    """So many examples in a normal run, always the same ones."""
+    """Return settings for this number of reproducible examples, or EXAMPLES random ones."""
     return settings(
         max_examples=EXAMPLES or examples,
         derandomize=not EXAMPLES,
@@ -77,7 +77,7 @@ def fuzz(examples):
 
 
 def damage(data, steps):
-    """The same bytes after some accidents, each told by a kind and a seed."""
+    """Return the bytes after damage in steps, each given by a kind and a seed."""
     data = bytearray(data)
     for kind, seed in steps:
         rng = random.Random(seed)
@@ -123,8 +123,9 @@ accidents = st.lists(
 
 
 def try_to(name, read, errors, *, frugal=True):
-    """Read something that is damaged: it is read, or refused in the way that is documented; and if
-    it is to be frugal, before it has asked for memory that a small file cannot need.
+    """Check that damaged input is read without warnings or refused with one of the errors.
+
+    If ``frugal``, also check that it is refused before large memory is requested.
     """
     TRIED[name] += 1
     refused = None
@@ -141,7 +142,7 @@ def try_to(name, read, errors, *, frugal=True):
 
 
 def _is_memory(error):
-    """Whether memory was asked for that is not there: sizes are to be looked at before."""
+    """Return whether the error or one of its causes is a failed memory allocation."""
     while error is not None:
         if isinstance(error, MemoryError) or "can't allocate memory" in str(error):
             return True
@@ -151,7 +152,7 @@ def _is_memory(error):
 
 @contextmanager
 def limited_memory():
-    """Little more than there is; nothing where the system does not tell."""
+    """Limit memory to the current use plus MEMORY; do nothing on systems without /proc."""
     try:
         import resource
 
@@ -160,7 +161,7 @@ def limited_memory():
         yield
         return
     soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    limit = pages * resource.getpagesize() + ROOM
+    limit = pages * resource.getpagesize() + MEMORY
     if hard != resource.RLIM_INFINITY:
         limit = min(limit, hard)
     resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
@@ -187,7 +188,7 @@ values = st.recursive(
 
 @st.composite
 def changed(draw, tree, changes=3):
-    """A tree of plain values in which something is missing, or is something else."""
+    """Draw a copy of a tree of plain values with some entries deleted or replaced."""
     import copy
 
     tree = copy.deepcopy(tree)

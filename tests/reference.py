@@ -1,4 +1,4 @@
-"""The slow obvious versions: textbook formulas in 120 digits."""
+"""Reference implementations: textbook formulas in 120-digit arithmetic."""
 
 import mpmath as mp
 import torch
@@ -10,7 +10,7 @@ mp.mp.dps = 120
 
 
 def scalar(f: ScalarFunction, x):
-    """``f(x)`` in full precision."""
+    """Compute ``f(x)``."""
     match f:
         case Log():
             return mp.log(x)
@@ -32,7 +32,7 @@ def scalar(f: ScalarFunction, x):
 
 
 def divided_difference(f: ScalarFunction, *points: float):
-    """The divided difference of any order; coinciding points are moved apart by 1e-20."""
+    """Compute a divided difference of any order; equal points are separated by 1e-20."""
     shift = mp.mpf(10) ** -20
     points = sorted(mp.mpf(p) * (1 + points[:k].count(p) * shift) for k, p in enumerate(points))
 
@@ -45,19 +45,19 @@ def divided_difference(f: ScalarFunction, *points: float):
 
 
 def spectral_map(X: Tensor, f: ScalarFunction):
-    """``f(X)`` of one matrix as an mpmath matrix."""
+    """Compute ``f(X)`` of one matrix as an mpmath matrix."""
     return _map(_to_mp(X), f)
 
 
 def spectral_derivative(X: Tensor, E: Tensor, f: ScalarFunction) -> Tensor:
-    """``Df(X)[E]`` by a central difference with a step of 1e-20."""
+    """Compute ``Df(X)[E]`` by a central difference with a step of 1e-20."""
     h = mp.mpf(10) ** -20
     X, E = _to_mp(X), _to_mp(E)
     return to_tensor((_map(X + h * E, f) - _map(X - h * E, f)) / (2 * h))
 
 
 def spectral_second_derivative(X: Tensor, G: Tensor, V: Tensor, f: ScalarFunction) -> Tensor:
-    """``D2f(X)[G, V]`` by the central difference in both directions, with steps of 1e-20."""
+    """Compute ``D2f(X)[G, V]`` by central differences with steps of 1e-20."""
     h = mp.mpf(10) ** -20
     X, G, V = _to_mp(X), h * _to_mp(G), h * _to_mp(V)
     corners = _map(X + G + V, f) - _map(X + G - V, f) - _map(X - G + V, f) + _map(X - G - V, f)

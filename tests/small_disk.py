@@ -1,11 +1,10 @@
-"""Commands on a disk that is full, and then larger, or that can only be read: a real one, mounted
-where nothing else sees it.
+"""Run commands on a tmpfs of limited size, or read-only, in a private mount namespace.
 
-Run by ``unshare -Urm``, which needs no rights, with a JSON text on the command line:
-``disk``, an empty folder; ``steps``, a list of a size, such as "40k" or "ro", and the arguments of
-the command that is tried then; ``copy``, a folder that does not exist, for what is on the disk at
-the end. Steps after one that succeeded at a size are left out, up to the next command. Prints a
-JSON list of size, exit code and output.
+The module is run by ``unshare -Urm``, which needs no privileges, with one JSON argument:
+``disk``, an empty folder to mount on; ``steps``, a list of pairs of a size ("40k", or "ro" for
+read-only) and command arguments; ``copy``, a folder to create with the final content of the disk.
+After a command succeeds, its repetitions are skipped. Prints a JSON list of size, exit code and
+output.
 """
 
 import json
@@ -17,21 +16,21 @@ import sys
 import pytest
 
 
-def possible():
-    """Whether this machine lets a process mount a disk of its own."""
+def can_mount():
+    """Return whether this machine allows unprivileged mounts."""
     if shutil.which("unshare") is None:
         return False
     test = ["unshare", "-Urm", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]
     return subprocess.run(test, capture_output=True, check=False).returncode == 0
 
 
-needs_small_disks = pytest.mark.skipif(not possible(), reason="no disk can be mounted here")
+needs_small_disks = pytest.mark.skipif(not can_mount(), reason="cannot mount a tmpfs")
 
 
-def on_a_small_disk(folder, steps):
-    """Run the steps; ``DISK`` in their arguments stands for the disk.
+def run_on_small_disk(folder, steps):
+    """Run the steps, with ``DISK`` in their arguments replaced by the path of the disk.
 
-    Returns what each step gave, and the folder with what was on the disk at the end.
+    Returns size, exit code and output of each step, and a copy of the final content of the disk.
     """
     disk, copy = folder / "disk", folder / "copy"
     disk.mkdir()

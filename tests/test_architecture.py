@@ -1,4 +1,4 @@
-"""The house: imports go downwards only, and importing the library stays light."""
+"""Layers of packages: each imports only lower layers, and importing spdnet is cheap."""
 
 import ast
 import subprocess
@@ -10,8 +10,8 @@ import pytest
 import spdnet
 
 SOURCE = Path(spdnet.__file__).parent
-#: a room may import itself and the rooms below it
-FLOORS = [
+#: lowest layer first; a package may import itself and packages in lower layers
+LAYERS = [
     {"_autograd", "_files", "_precision", "_lock"},
     {"_checks"},
     {"linalg"},
@@ -28,7 +28,7 @@ FLOORS = [
     {"cli"},
     {"__main__"},
 ]
-#: third-party libraries, and the only rooms that may import them
+#: third-party libraries, and the only packages that may import them (None: any)
 ALLOWED = {
     "torch": None,
     "numpy": None,
@@ -50,7 +50,7 @@ ALLOWED = {
 }
 
 
-def room(path):
+def package_of(path):
     return path.relative_to(SOURCE).parts[0].removesuffix(".py")
 
 
@@ -64,31 +64,31 @@ def imported(path):
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-FILES = sorted(p for p in SOURCE.rglob("*.py") if room(p) != "__init__")
+FILES = sorted(p for p in SOURCE.rglob("*.py") if package_of(p) != "__init__")
 
 
-def floor(name):
-    return next(i for i, rooms in enumerate(FLOORS) if name in rooms)
+def layer_of(package):
+    return next(i for i, packages in enumerate(LAYERS) if package in packages)
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(SOURCE)))
-def test_imports_go_downwards(path):
-    here = room(path)
+def test_imports_only_lower_layers(path):
+    here = package_of(path)
     for name in imported(path):
         top, *rest = name.split(".")
         if top == "spdnet" and rest:
             there = rest[0]
-            assert there == here or floor(there) < floor(here), f"{here} imports {name}"
+            assert there == here or layer_of(there) < layer_of(here), f"{here} imports {name}"
         elif top not in sys.stdlib_module_names and top != "spdnet":
             assert top in ALLOWED, f"{here} imports {name}"
             assert ALLOWED[top] is None or here in ALLOWED[top], f"{here} imports {name}"
 
 
-def test_every_room_has_a_floor():
-    assert {room(p) for p in FILES} == set().union(*FLOORS)
+def test_every_package_has_a_layer():
+    assert {package_of(p) for p in FILES} == set().union(*LAYERS)
 
 
-def test_importing_is_light():
+def test_import_skips_optional_and_heavy_modules():
     heavy = (
         "sklearn scipy matplotlib typer rich pooch requests pandas lightning_fabric torch._dynamo"
     )
@@ -97,7 +97,7 @@ def test_importing_is_light():
     assert run.stdout.strip() == "[]"
 
 
-def test_the_estimator_needs_no_file_reader():
+def test_estimator_import_skips_file_readers():
     code = (
         "import sys, spdnet; spdnet.SPDNetClassifier\n"
         "print([m for m in sys.modules if m.startswith('spdnet.data.io')])"
@@ -107,8 +107,8 @@ def test_the_estimator_needs_no_file_reader():
 
 
 @pytest.mark.slow
-def test_it_works_without_fcntl(tmp_path):
-    """As on Windows; only the lock files of filelock know how to lock there."""
+def test_train_works_without_fcntl(tmp_path):
+    """Simulate Windows, where filelock provides the only file locks."""
     code = (
         "import sys; sys.modules['fcntl'] = None\n"
         "import spdnet; spdnet.SPDNetClassifier\n"
@@ -121,7 +121,7 @@ def test_it_works_without_fcntl(tmp_path):
     assert (tmp_path / "run" / "results.json").exists()
 
 
-def test_public_names_exist_and_are_documented():
+def test_public_names_have_docstrings():
     for module in (spdnet.linalg, spdnet.manifolds, spdnet.nn, spdnet.optim, spdnet.models):
         for name in module.__all__:
             assert getattr(module, name).__doc__, f"{module.__name__}.{name}"

@@ -31,7 +31,7 @@ def test_shrinkage_equals_scikit_learn(name, X):
 
 @pytest.mark.parametrize("name", ["ledoit_wolf", "oas"])
 def test_shrinkage_of_white_data(name):
-    """A covariance that is a multiple of the identity already stays as it is."""
+    """A multiple of the identity is unchanged."""
     X = np.concatenate([np.eye(3), -np.eye(3)], axis=1)
     np.testing.assert_allclose(getattr(covariance, name)(X), np.eye(3) / 3, atol=1e-15)
 
@@ -101,9 +101,9 @@ def test_joint_covariance(rng):
     assert_spd(torch.from_numpy(covariance.joint_covariance(joints)))
     moved = joints + rng.normal(size=(2, 50, 1, 3))
     for root in (0, 5, -1):
-        centred = covariance.joint_covariance(joints, root=root)
+        centered = covariance.joint_covariance(joints, root=root)
         np.testing.assert_allclose(
-            centred, covariance.joint_covariance(moved, root=root), atol=1e-9
+            centered, covariance.joint_covariance(moved, root=root), atol=1e-9
         )
 
 
@@ -150,7 +150,7 @@ def test_segment(frames, settings, lengths):
         np.testing.assert_array_equal(window, X[start : start + len(window)])
 
 
-def test_kinds_and_dtypes():
+def test_estimate_keeps_array_type_and_dtype():
     for dtype in (np.float32, np.float64):
         assert covariance.estimate(FEW.astype(dtype)).dtype == dtype
         assert covariance.estimate(torch.from_numpy(FEW.astype(dtype))).numpy().dtype == dtype
@@ -160,7 +160,7 @@ def test_kinds_and_dtypes():
 
 
 @pytest.mark.parametrize("estimator", covariance.ESTIMATORS)
-def test_tensors_are_differentiated_through(estimator):
+def test_estimate_is_differentiable(estimator):
     X = torch.from_numpy(FEW[:2, :3]).requires_grad_()
     assert gradcheck(lambda X: covariance.estimate(X, estimator), X)
 
@@ -168,7 +168,7 @@ def test_tensors_are_differentiated_through(estimator):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("scale", [1e-6, 1.0])
 @pytest.mark.parametrize("name", ["ledoit_wolf", "oas"])
-def test_gradients_of_white_data_and_of_one_channel(name, scale, dtype):
+def test_shrinkage_gradients_of_white_data_and_one_channel_are_finite(name, scale, dtype):
     eye = torch.eye(3, dtype=dtype)
     for X in (torch.cat([eye, -eye], 1), torch.tensor([[1.0, 2.0, 4.0]], dtype=dtype)):
         X = (scale * X).requires_grad_()
@@ -176,7 +176,7 @@ def test_gradients_of_white_data_and_of_one_channel(name, scale, dtype):
         assert gradient.isfinite().all()
 
 
-def test_documented_names_as_keywords(rng):
+def test_parameters_accept_documented_keywords(rng):
     C = covariance.estimate(X=SIGNALS, estimator="oas")
     np.testing.assert_array_equal(C, covariance.estimate(SIGNALS, "oas"))
     np.testing.assert_array_equal(
@@ -197,7 +197,7 @@ def test_unusual_arrays_are_converted_or_refused():
     read_only = FEW.copy()
     read_only.flags.writeable = False
     for X in (FEW.astype(">f8"), FEW.astype(np.longdouble), read_only, FEW[::-1][::-1]):
-        C = covariance.estimate(X)  # without a warning
+        C = covariance.estimate(X)  # no warning
         assert C.dtype == np.float64
         np.testing.assert_array_equal(C, expected)
     assert covariance.estimate(FEW.astype(">f4")).dtype == np.float32
@@ -207,7 +207,7 @@ def test_unusual_arrays_are_converted_or_refused():
 
 
 @pytest.mark.parametrize("kind", [np.asarray, torch.as_tensor])
-def test_signals_of_unequal_length(kind):
+def test_signals_of_unequal_length_are_refused_with_a_hint(kind):
     signals = [kind(FEW[0]), kind(FEW[1][:, :4])]
     with pytest.raises(ValueError, match=r"\(8, 5\), \(8, 4\).*stack.*estimate\(x\)"):
         covariance.estimate(signals)
@@ -254,6 +254,6 @@ def test_correlation_under_vmap_and_compiled():
         (lambda: covariance.segment(FEW, 2, stride=0), "segment: expected stride >= 1"),
     ],
 )
-def test_messages(call, message):
+def test_invalid_input_raises_message(call, message):
     with pytest.raises(ValueError, match=message):
         call()

@@ -1,4 +1,4 @@
-"""The same laws on a GPU; skipped where there is none."""
+"""Tests on a CUDA device; skipped if there is none."""
 
 import copy
 import math
@@ -34,7 +34,7 @@ DTYPES = [torch.float32, torch.float64]
 @pytest.mark.parametrize("f", FUNCTIONS, ids=str)
 @pytest.mark.parametrize("n", [4, 17, 40])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_functions_equal_the_cpu(f, n, dtype):
+def test_spectral_functions_equal_cpu(f, n, dtype):
     X, G = random_spd(5, n, dtype=dtype), random_symmetric(n).to(dtype)
     expected = output_and_gradient(f, X.double(), G.double())
     got = output_and_gradient(f, X.cuda(), G.cuda()).cpu().double()
@@ -44,7 +44,7 @@ def test_functions_equal_the_cpu(f, n, dtype):
 
 @pytest.mark.parametrize("f", FUNCTIONS, ids=str)
 @pytest.mark.parametrize("case", ["exact ties", "identity", "low rank + c I"])
-def test_derivatives_at_ties(f, case):
+def test_spectral_derivatives_at_ties(f, case):
     X = with_spectrum(SPECTRA[case]).cuda().requires_grad_()
     assert torch.autograd.gradcheck(on_symmetric_part(f), X, check_forward_ad=True)
     assert torch.autograd.gradgradcheck(on_symmetric_part(f), X, fast_mode=True)
@@ -52,7 +52,7 @@ def test_derivatives_at_ties(f, case):
 
 @pytest.mark.parametrize("f", FUNCTIONS, ids=str)
 @pytest.mark.parametrize("n", [8, 50])
-def test_batch_mates_do_not_matter(f, n):
+def test_result_is_independent_of_other_matrices_in_batch(f, n):
     X, mates = random_spd(6, n).cuda(), random_spd(6, n, seed=1).cuda() * 1e4
     G = random_symmetric(n).cuda()
     mates[2] = X[2]
@@ -70,7 +70,7 @@ def test_float32_log_with_half_the_eigenvalues_tied():
 
 
 @pytest.mark.parametrize("manifold", [log_euclidean, affine_invariant])
-def test_manifolds_equal_the_cpu(manifold):
+def test_manifolds_equal_cpu(manifold):
     X, Y, V = random_spd(3, 5), random_spd(3, 5, seed=1), random_symmetric(3, 5)
     for name, arguments in {
         "distance": (X, Y),
@@ -93,7 +93,7 @@ def test_retractions(method, dtype):
 
 @pytest.mark.parametrize("optimizer", [RiemannianSGD, RiemannianAdam])
 @pytest.mark.parametrize("compiled", [False, True])
-def test_training_equals_the_cpu(optimizer, compiled):
+def test_training_equals_cpu(optimizer, compiled):
     torch.compiler.reset()
     X, y = random_spd(12, 8), torch.arange(12) % 3
     model = SPDNet((8, 6, 4), 3, eps=0.1, dtype=torch.float64)
@@ -127,7 +127,7 @@ def test_autocast_and_half_precision(dtype):
         assert spectral_map(X.to(dtype), f).dtype == dtype
 
 
-def test_errors_name_the_matrix():
+def test_errors_name_the_invalid_matrix():
     X = torch.eye(3, device="cuda").repeat(4, 1, 1)
     X[2, 0, 0] = -1
     with pytest.raises(ValueError, match=r"X\[2\] is not positive definite"):
@@ -139,7 +139,7 @@ def test_errors_name_the_matrix():
 
 @pytest.mark.parametrize("n", [1, 2, 31, 33, 70])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_the_batched_solver(n, dtype):
+def test_batched_solver(n, dtype):
     from spdnet.linalg import cusolver, eigh
 
     if not cusolver.is_available():
@@ -157,7 +157,7 @@ def test_the_batched_solver(n, dtype):
     torch.testing.assert_close(ties, torch.ones_like(ties))
 
 
-def test_the_batched_solver_marks_what_it_cannot_solve():
+def test_batched_solver_returns_nan_for_nan_input():
     from spdnet.linalg import eigh
 
     X = random_spd(4, 40).cuda()
@@ -166,7 +166,7 @@ def test_the_batched_solver_marks_what_it_cannot_solve():
     assert s.isnan().all(-1).tolist() == [False, True, False, False]
 
 
-def test_streams_and_graphs():
+def test_cuda_streams_and_graphs():
     from spdnet.linalg import clamp_eig, eigh
 
     X = random_spd(5, 40).cuda()
@@ -188,7 +188,7 @@ def test_streams_and_graphs():
     torch.testing.assert_close(result, clamp_eig(2 * X, 0.3))
 
 
-def test_a_large_batch_is_decomposed_in_parts():
+def test_large_batch_is_decomposed_in_chunks():
     from spdnet.linalg import eigh
 
     X = random_spd(3001, 12).cuda()
@@ -203,7 +203,7 @@ def test_a_large_batch_is_decomposed_in_parts():
 @pytest.mark.parametrize("dims", [(20, 15), (20, 15, 10), (20, 15, 10, 6)])
 @pytest.mark.parametrize("kind", ["full", "clipped", "again"])
 @pytest.mark.parametrize("make", [RiemannianSGD, RiemannianAdam])
-def test_graphed_steps_equal_ordinary_ones(kind, make, dims):
+def test_graphed_steps_equal_ordinary_steps(kind, make, dims):
     from spdnet.training.graphs import GraphedStep
 
     X = random_spd(12, 20).cuda()
@@ -250,7 +250,7 @@ NETWORKS = [
 
 
 @pytest.mark.parametrize("settings", NETWORKS, ids=str)
-def test_trainer_on_cuda_follows_the_cpu(settings):
+def test_trainer_equals_cpu(settings):
     from spdnet.training import RECIPES, Samples, Trainer, build, make_fabric
 
     recipe = RECIPES[settings.get("recipe", "default")]
@@ -298,14 +298,14 @@ LAYERS = {
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_layers_on_cuda_follow_the_cpu(name):
+def test_layers_equal_cpu(name):
     make, batch = LAYERS[name]
     found = []
     for device in ("cpu", "cuda"):
         torch.manual_seed(0)
         layer = make({"dtype": torch.float64}).to(device)
         X = random_spd(math.prod(batch), 6).reshape(*batch, 6, 6).to(device).requires_grad_()
-        for _ in range(2):  # in training, and with what was tracked
+        for _ in range(2):  # training mode, then evaluation mode
             Y = layer(X)
             grads = torch.autograd.grad(Y.square().sum(), [X, *layer.parameters()])
             found += [[t.detach().cpu() for t in (Y, *grads, *layer.buffers())]]
@@ -326,7 +326,7 @@ def test_layers_on_cuda_follow_the_cpu(name):
     ],
     ids=str,
 )
-def test_shallow_methods_on_cuda_follow_the_cpu(model):
+def test_baselines_equal_cpu(model):
     X, y = random_spd(40, 6).numpy(), torch.arange(40).numpy() % 2
     X[y == 1, 0] *= 3
     X[y == 1, :, 0] *= 3
@@ -337,18 +337,18 @@ def test_shallow_methods_on_cuda_follow_the_cpu(model):
     if isinstance(model, SPDML):
         assert found[1].costs_ == pytest.approx(found[0].costs_, rel=1e-6)
         ours, theirs = (torch.linalg.eigvalsh(torch.from_numpy(m.transform(X))) for m in found)
-        torch.testing.assert_close(ours, theirs)  # eigenvectors have no sign
+        torch.testing.assert_close(ours, theirs)  # the sign of eigenvectors is arbitrary
 
 
 @pytest.mark.parametrize("metric", METRICS)
-def test_distances_on_cuda(metric):
+def test_pairwise_distances_equal_cpu(metric):
     X = random_spd(9, 40)
     expected = METRICS[metric].pairwise(X)
     got = METRICS[metric].pairwise(X.cuda()).cpu()
     torch.testing.assert_close(got, expected, rtol=1e-8, atol=1e-9)
 
 
-def test_a_weight_off_the_manifold_is_noticed_without_waiting():
+def test_off_manifold_weight_warns_without_synchronizing():
     layer = BiMap(6, 4, device="cuda")
     X = torch.eye(6, device="cuda")
 
@@ -357,7 +357,7 @@ def test_a_weight_off_the_manifold_is_noticed_without_waiting():
             layer(X)
             torch.cuda.synchronize()
 
-    call_and_wait(2)  # the second reads the result of the first, which is fine
+    call_and_wait(2)  # the second call reads the result of the first check
     with torch.no_grad():
         layer.weight.mul_(2)
     with pytest.warns(RuntimeWarning, match="use spdnet.optim.RiemannianSGD"):
@@ -365,7 +365,7 @@ def test_a_weight_off_the_manifold_is_noticed_without_waiting():
     copy.deepcopy(layer)
     started = BiMap(6, 4, device="cuda")
     with torch.cuda.stream(torch.cuda.Stream()):
-        started(X)  # leaves a result to be read
+        started(X)  # leaves a pending result
     graph = torch.cuda.CUDAGraph()
     torch.cuda.synchronize()
     with torch.cuda.graph(graph):

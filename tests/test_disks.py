@@ -1,5 +1,5 @@
-"""Disks that are full or can only be read: what was written before stays, the message says what to
-do, and the end is that of a run with room enough.
+"""Full and read-only disks: errors are clear, written files stay valid, and resumed commands give
+the same results as undisturbed ones.
 """
 
 import json
@@ -11,17 +11,17 @@ from typer.testing import CliRunner
 from spdnet.cli import app
 from spdnet.data import StoredArray, open_stored
 from tests.runs.test_train import file_of, require_equal_runs
-from tests.small_disk import needs_small_disks, on_a_small_disk
+from tests.small_disk import needs_small_disks, run_on_small_disk
 
 pytestmark = [needs_small_disks, pytest.mark.slow]
 
 
-def growing(start, step, count):
+def sizes(start, step, count):
     return [f"{start + i * step}k" for i in range(count)]
 
 
 def require_full(found, at_least):
-    """All but the last were out of room, and said so; the last was not."""
+    """Check that all steps but the last fail with a clear message and the last succeeds."""
     *failed, (_, code, output) = found
     assert code == 0, output
     assert len(failed) >= at_least
@@ -37,10 +37,10 @@ def run(*arguments):
     return result.output
 
 
-def require_equal_scores(folder, straight):
-    """All that was found, but for the seconds."""
-    found, expected = (json.loads((f / "results.json").read_text()) for f in (folder, straight))
-    assert without_seconds(found) == without_seconds(expected)
+def require_equal_scores(folder, expected):
+    """Compare results.json of two folders except for durations."""
+    found, wanted = (json.loads((f / "results.json").read_text()) for f in (folder, expected))
+    assert without_seconds(found) == without_seconds(wanted)
 
 
 def without_seconds(value):
@@ -49,16 +49,16 @@ def without_seconds(value):
     return [without_seconds(v) for v in value] if isinstance(value, list) else value
 
 
-def test_a_training_on_a_full_disk(tmp_path):
+def test_train_resumes_after_full_disk(tmp_path):
     data = file_of(tmp_path)
     train = ["train", data, "--epochs", 4, "--device", "cpu"]
-    run(*train, "--out", tmp_path / "straight")
+    run(*train, "--out", tmp_path / "expected")
     first = [*train, "--out", "DISK/run"]
     again = ["train", "--resume", "--out", "DISK/run"]
-    steps = [("4k", first)] + [(size, again) for size in growing(40, 24, 40)]
-    found, copy = on_a_small_disk(tmp_path, steps)
+    steps = [("4k", first)] + [(size, again) for size in sizes(40, 24, 40)]
+    found, copy = run_on_small_disk(tmp_path, steps)
     require_full(found, 4)
-    require_equal_runs(copy / "run", tmp_path / "straight")
+    require_equal_runs(copy / "run", tmp_path / "expected")
     assert not [p for p in copy.rglob("*") if p.name.endswith(".part")]
 
 
@@ -69,16 +69,16 @@ def matrices(folder):
     return folder / "matrices"
 
 
-def test_a_build_on_a_full_disk(tmp_path):
+def test_build_resumes_after_full_disk(tmp_path):
     folder = matrices(tmp_path)
-    run("data", "build", folder, tmp_path / "straight.npz")
+    run("data", "build", folder, tmp_path / "expected.npz")
     build = ["data", "build", folder, "DISK/built.npz"]
-    found, copy = on_a_small_disk(tmp_path, [(s, build) for s in growing(172, 4, 30)])
+    found, copy = run_on_small_disk(tmp_path, [(s, build) for s in sizes(172, 4, 30)])
     require_full(found, 4)
     assert isinstance(open_stored(copy / "built.npz"), StoredArray)
-    with np.load(copy / "built.npz") as built, np.load(tmp_path / "straight.npz") as straight:
-        for name in set(straight.files) - {"provenance"}:  # which has the time
-            np.testing.assert_array_equal(built[name], straight[name])
+    with np.load(copy / "built.npz") as built, np.load(tmp_path / "expected.npz") as expected:
+        for name in set(expected.files) - {"provenance"}:  # contains the time
+            np.testing.assert_array_equal(built[name], expected[name])
     assert [p.name for p in copy.iterdir()] == ["built.npz"]
 
 
@@ -89,29 +89,28 @@ def test_a_build_on_a_full_disk(tmp_path):
         ("reproduce no-logeig --standin generated --quick", 100, 3),
     ],
 )
-def test_comparisons_and_reproductions_on_a_full_disk(tmp_path, command, step, failures):
+def test_compare_and_reproduce_resume_after_full_disk(tmp_path, command, step, failures):
     data = file_of(tmp_path)
     command = [data if word == "DATA" else word for word in command.split()]
     command += ["--device", "cpu", "--out"]
-    run(*command, tmp_path / "straight")
-    steps = [(size, [*command, "DISK/found"]) for size in growing(4, step, 40)]
-    found, copy = on_a_small_disk(tmp_path, steps)
+    run(*command, tmp_path / "expected")
+    steps = [(size, [*command, "DISK/found"]) for size in sizes(4, step, 40)]
+    found, copy = run_on_small_disk(tmp_path, steps)
     require_full(found, failures)
-    require_equal_scores(copy / "found", tmp_path / "straight")
+    require_equal_scores(copy / "found", tmp_path / "expected")
 
 
-def test_what_is_written_at_a_stroke_is_not_half_there(tmp_path):
-    """Predictions and reports: on a full disk there is the old file, or none."""
+def test_predict_leaves_no_partial_file_on_full_disk(tmp_path):
     data = file_of(tmp_path, n=600)
     run("train", data, "--epochs", 1, "--device", "cpu", "--out", tmp_path / "run")
     predict = ["predict", tmp_path / "run", data, "--out", "DISK/predicted.csv"]
-    found, copy = on_a_small_disk(tmp_path, [("8k", predict), ("8k", predict)])
+    found, copy = run_on_small_disk(tmp_path, [("8k", predict), ("8k", predict)])
     assert [code for _, code, _ in found] == [1, 1]
     assert list(copy.iterdir()) == []
 
 
 @pytest.mark.parametrize("command", ["train", "build", "compare", "reproduce", "predict"])
-def test_a_disk_that_can_only_be_read(tmp_path, command):
+def test_read_only_disk_is_reported(tmp_path, command):
     data = file_of(tmp_path)
     if command == "predict":
         run("train", data, "--epochs", 1, "--device", "cpu", "--out", tmp_path / "run")
@@ -122,8 +121,8 @@ def test_a_disk_that_can_only_be_read(tmp_path, command):
         "reproduce": ["reproduce", "epsilon", "--standin", "digits", "--quick", "--out", "DISK/r"],
         "predict": ["predict", tmp_path / "run", data, "--out", "DISK/p.csv"],
     }[command]
-    ((_, code, output),), copy = on_a_small_disk(tmp_path, [("ro", arguments)])
+    ((_, code, output),), copy = run_on_small_disk(tmp_path, [("ro", arguments)])
     assert code == 1, output
     assert "Read-only file system" in output
-    assert "name a place that can be written to" in output
+    assert "choose a folder that is writable" in output
     assert list(copy.iterdir()) == []

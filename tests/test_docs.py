@@ -1,7 +1,8 @@
-"""What the README and the pages show runs as it stands, and their links lead somewhere.
+"""Code blocks of the README and the documentation run, and links have valid targets.
 
-The blocks of a page run in order in one empty folder: ``python`` in one namespace, ``sh`` command
-by command. What cannot run here has a reason in front of it: ``<!-- not run: needs a GPU -->``.
+The blocks of a page run in order in one empty folder: ``python`` blocks share a namespace, ``sh``
+blocks run command by command. A comment before a block excludes it and states the reason:
+``<!-- not run: needs a GPU -->``.
 """
 
 import inspect
@@ -19,12 +20,12 @@ from tests.cases import random_spd
 
 ROOT = Path(__file__).parent.parent
 README = ROOT / "README.md"
-MADE = ("_made", "gallery")  # by the build of the site
+GENERATED = ("_made", "gallery")  # by the documentation build
 PAGES = [README, *sorted((ROOT / "docs").rglob("*.md"))]
-PAGES = [page for page in PAGES if not set(MADE) & set(page.relative_to(ROOT).parts)]
+PAGES = [page for page in PAGES if not set(GENERATED) & set(page.relative_to(ROOT).parts)]
 MARKDOWN = [*PAGES, *sorted(set(ROOT.glob("*.md")) - {README})]
 MARKDOWN += [ROOT / "benchmarks/NOTES.md", ROOT / "examples/README.md"]
-#: run by other tests
+#: pages that other tests run
 ELSEWHERE = ("docs/interoperability.md",)
 LANGUAGES = ("python", "sh", "toml", "text", "bibtex", "")
 LINK = re.compile(r"(?<!`)!?\[[^\]]*\]\((?P<target>[^)\s]+)\)")
@@ -43,14 +44,14 @@ def runs(page):
 
 
 def is_slow(page):
-    """Whether it trains by commands; python on these pages takes a second or two."""
+    """Return whether the page runs spdnet or torchrun commands."""
     shell = [block for block in runs(page) if block.language == "sh"]
     ours = {"spdnet", "torchrun"}
     return any(words[0] in ours for block in shell for words in commands(block))
 
 
 def built(page):
-    """The files that a page has ``spdnet data build`` write."""
+    """Return the files that ``spdnet data build`` commands of the page write."""
     shell = [words for b in runs(page) if b.language == "sh" for words in commands(b)]
     return [words[4] for words in shell if words[:3] == ["spdnet", "data", "build"]]
 
@@ -65,7 +66,7 @@ RUN_HERE = [page for page in PAGES if runs(page) and name_of(page) not in ELSEWH
 
 
 @every_page
-def test_what_is_not_run_has_a_reason(page):
+def test_excluded_blocks_state_a_reason(page):
     text = page.read_text()
     markers = list(NOT_RUN.finditer(text))
     for marker in markers:
@@ -75,7 +76,7 @@ def test_what_is_not_run_has_a_reason(page):
 
 
 @every_page
-def test_blocks_have_a_language(page):
+def test_blocks_declare_a_known_language(page):
     for block in on(page):
         assert block.language in LANGUAGES, f"line {block.line}: {block.language}"
 
@@ -83,18 +84,18 @@ def test_blocks_have_a_language(page):
 @pytest.mark.parametrize("page", [marked(page) for page in RUN_HERE])
 def test_blocks_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    if "guide" not in page.parts:  # guides make all that they use
+    if "guide" not in page.parts:  # guides create their own files
         make_files(tmp_path, 93 if page == README else 8)
         for name in built(page):
             (tmp_path / name).unlink(missing_ok=True)
-    session = Session(others=check_that_it_exists)
+    session = Session(others=check_other_command)
     said = [(block.language, session.run(block)) for block in runs(page)]
     if page == README:
         check_readme(tmp_path, "".join(text for language, text in said if language == "python"))
 
 
 def check_readme(place, printed):
-    """What the examples of the README promise."""
+    """Check the results that the README states."""
     assert float(re.search(r"loss ([\d.]+)", printed)[1]) < 0.3
     assert float(re.search(r"accuracy ([\d.]+)", printed)[1]) > 0.97
     assert (place / "runs/recordings/report.html").is_file()
@@ -102,8 +103,8 @@ def check_readme(place, printed):
     assert len((place / "predictions.csv").read_text().splitlines()) == 10
 
 
-def check_that_it_exists(words):
-    """Of commands that are not ours: see that what they name is there."""
+def check_other_command(words):
+    """Check that the target or extra named by a make or pip command exists."""
     program, *rest = words
     if program == "make":
         assert re.search(rf"^{rest[0]}:", (ROOT / "Makefile").read_text(), re.MULTILINE), words
@@ -115,11 +116,11 @@ def check_that_it_exists(words):
 
 
 def make_files(place, n):
-    """Small files by the names that pages use: two classes, of which one is louder."""
+    """Write small files under the names that pages use: two classes with different variance."""
     y = np.arange(24) % 2
-    louder = np.where(y, 3, 1)[:, None, None]
+    scale = np.where(y, 3, 1)[:, None, None]
     X = random_spd(24, n).numpy() * np.where(y, 1.5, 1)[:, None, None]
-    signals = np.random.default_rng(0).normal(size=(24, 8, 50)) * louder
+    signals = np.random.default_rng(0).normal(size=(24, 8, 50)) * scale
     np.savez(place / "recordings.npz", X=X, y=y)
     np.savez(place / "later.npz", X=X[:9], y=y[:9])
     np.savez(place / "new.npz", X=X[:9])
@@ -132,7 +133,7 @@ def make_files(place, n):
 
 
 def anchors(page):
-    """The anchors of a page's headings, as code hosts and the site make them."""
+    """Yield the anchors that code hosts and the documentation build generate for headings."""
     text = FENCE.sub("", page.read_text())
     for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE):
         plain = re.sub(r"[^\w\- ]", "", heading.strip().lower())
@@ -140,11 +141,11 @@ def anchors(page):
 
 
 @pytest.mark.parametrize("page", MARKDOWN, ids=name_of)
-def test_links_lead_somewhere(page):
+def test_links_have_valid_targets(page):
     text = re.sub(r"`[^`\n]+`", "", FENCE.sub("", page.read_text()))
     for match in LINK.finditer(text):
         target, _, anchor = match["target"].partition("#")
-        if "://" in target or set(MADE) & set(Path(target).parts):
+        if "://" in target or set(GENERATED) & set(Path(target).parts):
             continue
         file = (page.parent / target).resolve() if target else page
         assert file.exists(), match[0]
@@ -153,13 +154,13 @@ def test_links_lead_somewhere(page):
 
 
 @pytest.mark.parametrize("page", MARKDOWN, ids=name_of)
-def test_scripts_are_there(page):
+def test_named_scripts_exist(page):
     for name in re.findall(r"\b((?:benchmarks|examples)/\w+\.py)\b", page.read_text()):
         assert (ROOT / name).is_file(), name
 
 
 def public():
-    """Every class and function that a package offers, by name; exceptions are left out."""
+    """Yield name and object of every public class and function except exceptions."""
     modules = [m for m in (getattr(spdnet, name) for name in spdnet.__all__) if inspect.ismodule(m)]
     for module in modules:
         for name in getattr(module, "__all__", ()):
@@ -188,7 +189,7 @@ def test_every_public_name_has_an_example():
 
 
 def has_example(name, thing):
-    """In its own docstring, or for a method of a metric in that of the method it overrides."""
+    """Return whether the docstring, or that of an overridden metric method, has an example."""
     where = [thing]
     if isinstance(metric := getattr(spdnet.manifolds, name.split(".")[2], None), Metric):
         where = [getattr(kind, thing.__name__, None) for kind in type(metric).__mro__]

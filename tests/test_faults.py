@@ -1,6 +1,6 @@
-"""Files that vanish or change, matrices at the edge of what numbers can hold, and processes killed
-at random moments, many times over: nothing that was written is lost, and the end is that of a run
-to which nothing happened.
+"""Missing or modified files, ill-conditioned matrices, and processes killed at random times.
+
+Completed work is never lost, and resumed commands give the same results as undisturbed ones.
 """
 
 import logging
@@ -38,8 +38,12 @@ def command(*arguments):
     return result.exit_code, result.output
 
 
-def test_data_that_have_vanished(tmp_path):
-    data, run, straight = file_of(tmp_path), RunFolder(tmp_path / "run"), tmp_path / "straight"
+def test_train_resumes_after_missing_data_file_is_restored(tmp_path):
+    data, run, expected_run = (
+        file_of(tmp_path),
+        RunFolder(tmp_path / "run"),
+        tmp_path / "expected_run",
+    )
     with pytest.raises(KeyboardInterrupt):
         train_here(quick(data), run, watch=Interrupt(2))
     os.rename(data, tmp_path / "elsewhere.npz")
@@ -49,11 +53,11 @@ def test_data_that_have_vanished(tmp_path):
     assert data in output.replace("\n", "")
     os.rename(tmp_path / "elsewhere.npz", data)
     assert command("train", "--resume", "--out", run.path)[0] == 0
-    train_here(quick(data), RunFolder(straight))
-    require_equal_runs(run.path, straight)
+    train_here(quick(data), RunFolder(expected_run))
+    require_equal_runs(run.path, expected_run)
 
 
-def test_a_matrix_that_vanishes_while_a_file_is_built(tmp_path):
+def test_build_resumes_after_missing_source_is_restored(tmp_path):
     folder = tmp_path / "matrices"
     for i in range(6):
         (folder / f"c{i % 2}").mkdir(parents=True, exist_ok=True)
@@ -73,12 +77,14 @@ def test_a_matrix_that_vanishes_while_a_file_is_built(tmp_path):
     np.testing.assert_array_equal(read(tmp_path / "a.npz").X, read(tmp_path / "b.npz").X)
 
 
-def test_matrices_that_change_while_they_are_read(tmp_path, monkeypatch):
-    """The reader works ahead in a thread of its own: what kills it stops the training, and the
-    checkpoint before it is good.
-    """
+def test_train_stops_when_data_file_changes_during_reading(tmp_path, monkeypatch):
+    """An error in the prefetching thread stops training and leaves a valid checkpoint."""
     monkeypatch.setattr(readers, "IN_MEMORY", 1)
-    data, run, straight = file_of(tmp_path), RunFolder(tmp_path / "run"), tmp_path / "straight"
+    data, run, expected_run = (
+        file_of(tmp_path),
+        RunFolder(tmp_path / "run"),
+        tmp_path / "expected_run",
+    )
     whole, state = Path(data).read_bytes(), os.stat(data)
 
     class Truncate(Watch):
@@ -92,8 +98,8 @@ def test_matrices_that_change_while_they_are_read(tmp_path, monkeypatch):
     Path(data).write_bytes(whole)
     os.utime(data, ns=(state.st_atime_ns, state.st_mtime_ns))
     train_here(run.settings(), run, resume=True)
-    train_here(quick(data), RunFolder(straight))
-    require_equal_runs(run.path, straight)
+    train_here(quick(data), RunFolder(expected_run))
+    require_equal_runs(run.path, expected_run)
 
 
 def ill_conditioned(condition, n=6, count=60):
@@ -106,7 +112,7 @@ def ill_conditioned(condition, n=6, count=60):
 
 
 @pytest.mark.parametrize("more", [{}, {"recipe": "paper"}, {"norm": "log_cholesky"}], ids=str)
-def test_condition_1e12_trains(tmp_path, more):
+def test_train_with_condition_number_1e12(tmp_path, more):
     np.savez(tmp_path / "a.npz", X=ill_conditioned(1e12), y=np.arange(60) % 2)
     run = RunFolder(tmp_path / "run")
     found = train_here(quick(str(tmp_path / "a.npz"), **more), run)
@@ -115,7 +121,7 @@ def test_condition_1e12_trains(tmp_path, more):
 
 
 @pytest.mark.parametrize(("condition", "dtype"), [(1e17, "float64"), (1e12, "float32")])
-def test_what_cannot_be_told_from_singular_is_refused(tmp_path, condition, dtype):
+def test_train_refuses_numerically_singular_matrices(tmp_path, condition, dtype):
     np.savez(tmp_path / "a.npz", X=ill_conditioned(condition), y=np.arange(60) % 2)
     settings = Settings(data=str(tmp_path / "a.npz"), device="cpu", dtype=dtype)
     with pytest.raises(ValueError, match=r"60 singular|indefinite.*choose 'drop' or 'repair'"):
@@ -133,8 +139,8 @@ def test_what_cannot_be_told_from_singular_is_refused(tmp_path, condition, dtype
     ],
     ids=str,
 )
-def test_condition_1e12_is_right(spectrum, bound):
-    """Against 60 digits: the error grows with the largest eigenvalue over the threshold."""
+def test_network_matches_60_digit_reference_at_condition_number_1e12(spectrum, bound):
+    """The error grows with the ratio of the largest eigenvalue to the threshold."""
     X = with_spectrum(spectrum)
     torch.manual_seed(0)
     net = SPDNet((6, 4, 3), n_classes=2, eps=1e-4, dtype=torch.float64)
@@ -159,7 +165,7 @@ def train(*arguments):
 
 
 def wait_for_run(folder, process):
-    """Until the process has begun to write, or has ended."""
+    """Wait until the process has created the run folder or has ended."""
     end = time.monotonic() + 60
     while time.monotonic() < end and process.poll() is None:
         if (folder / "settings.toml").exists():
@@ -169,7 +175,7 @@ def wait_for_run(folder, process):
 
 @pytest.mark.slow
 def test_the_same_command_twice(tmp_path):
-    """Bit for bit, in processes of their own, with threads that share the work."""
+    """Two processes with several threads give bitwise equal runs."""
     data = file_of(tmp_path, n=40, size=40)
     for name in ("one", "two"):
         flags = ("--epochs", 3, "--device", "cpu", "--no-baseline", "--out", tmp_path / name)
@@ -180,11 +186,9 @@ def test_the_same_command_twice(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_training_killed_at_random_moments(tmp_path):
-    """A checkpoint is written after every epoch, of which there are hundreds a second: a kill
-    hits the writing of one as often as a step.
-    """
-    data, run, straight = file_of(tmp_path), tmp_path / "run", tmp_path / "straight"
+def test_train_killed_at_random_times_resumes(tmp_path):
+    """Epochs are so short that kills often interrupt the writing of a checkpoint."""
+    data, run, expected_run = file_of(tmp_path), tmp_path / "run", tmp_path / "expected_run"
     options = (data, "--epochs", 1200, "--device", "cpu", "--no-baseline")
     rng, kills, seen = random.Random(0), 0, 0
     process = train(*options, "--out", run)
@@ -198,7 +202,7 @@ def test_a_training_killed_at_random_moments(tmp_path):
         kills += 1
         assert "Traceback" not in errors
         epochs = len(RunFolder(run).metrics())
-        assert epochs >= seen  # nothing is lost
+        assert epochs >= seen  # no epoch is lost
         seen = epochs
         process = train("--resume", "--out", run)
     process.communicate()
@@ -206,16 +210,16 @@ def test_a_training_killed_at_random_moments(tmp_path):
     _, errors = last.communicate()
     assert last.returncode == 0, errors
     assert kills >= 10
-    LOG.info("a training was killed %d times", kills)
-    whole = train(*options, "--out", straight)
+    LOG.info("training was killed %d times", kills)
+    whole = train(*options, "--out", expected_run)
     _, errors = whole.communicate()
     assert whole.returncode == 0, errors
-    require_equal_runs(run, straight)
+    require_equal_runs(run, expected_run)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
-def test_a_build_killed_at_random_moments(tmp_path, seed):
+def test_build_killed_at_random_times_resumes(tmp_path, seed):
     kills = kill_until_done(tmp_path, 8, seed=seed)
     assert kills >= 3
-    LOG.info("a build was killed %d times", kills)
+    LOG.info("build was killed %d times", kills)

@@ -1,6 +1,6 @@
-"""Input is hostile: every reader, and the command line, given what is damaged or made up.
+"""Fuzz tests of every file reader and of the command line with damaged or invented input.
 
-``SPDNET_FUZZ_EXAMPLES=2000 pytest tests/test_fuzz.py`` tries far more, at random.
+``SPDNET_FUZZ_EXAMPLES=2000 pytest tests/test_fuzz.py`` tries many more random inputs.
 """
 
 import json
@@ -80,8 +80,8 @@ LOST = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryErro
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _tell():
-    """After a long run, what was tried."""
+def _print_counts():
+    """Print the number of inputs after a long run."""
     yield
     if EXAMPLES:
         for name, count in sorted(TRIED.items()):
@@ -93,11 +93,11 @@ def place(tmp_path_factory):
     return tmp_path_factory.mktemp("fuzz")
 
 
-# --- readers: a file of each kind, what reads it, and what that may raise ---------------------
+# --- readers: for each kind, write a valid file and return its path and a reader --------------
 
 
 def look(path, labels=None):
-    """As ``spdnet data info`` does."""
+    """Read and describe data like ``spdnet data info``."""
     data = read(path, labels, labeled=None)
     describe(data, examine(data.X) if data.is_matrices else None)
 
@@ -159,7 +159,7 @@ def stored(folder):
 
 
 def leftovers(folder, which):
-    """A build that was interrupted, and goes on."""
+    """Return a file of an interrupted build, and a function that resumes the build."""
     writer = StoreWriter(folder / "a.npz", {"a": 1})
     for i in range(4):
         writer.add(f"s{i}", X[i : i + 1], y=f"c{i % 2}", split=None)
@@ -167,7 +167,7 @@ def leftovers(folder, which):
     kept = {p.name: p.read_bytes() for p in folder.iterdir()}
     damaged = folder / f"a.npz.part{which}"
 
-    def go_on(path):
+    def resume(path):
         content = path.read_bytes()
         for name, data in kept.items():
             (folder / name).write_bytes(data)
@@ -178,7 +178,7 @@ def leftovers(folder, which):
                 writer.add(f"s{i}", X[i : i + 1], y=f"c{i % 2}", split=None)
             look(writer.finish({}))
 
-    return damaged, go_on
+    return damaged, resume
 
 
 def journal(folder):
@@ -223,7 +223,7 @@ def archive(folder):
 
 
 def build_from(path):
-    """As ``spdnet data build`` does."""
+    """Build a file like ``spdnet data build``."""
     out = path.with_name("built.npz")
     for old in path.parent.glob("built.npz*"):
         old.unlink()
@@ -291,7 +291,7 @@ def video(folder, name):
     return folder / name, read_video
 
 
-#: how a file is made, what reading it may raise, and how many are tried in a normal run
+#: function that writes a file, errors that reading may raise, number of examples
 READERS = {
     "npz": (npz, (DataError, *LOST), 60),
     "npz, packed": (packed_npz, (DataError, *LOST), 60),
@@ -326,7 +326,7 @@ READERS = {
 
 
 @pytest.mark.parametrize("name", READERS)
-def test_damaged_files(tmp_path, name):
+def test_damaged_file_is_read_or_refused(tmp_path, name):
     make, errors, examples = READERS[name]
     path, read_it = make(tmp_path)
     whole = path.read_bytes()
@@ -343,7 +343,7 @@ def test_damaged_files(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", ["labels, text", "asf", "amc", "journal of a build"])
-def test_made_up_text(tmp_path, name):
+def test_random_text_file_is_read_or_refused(tmp_path, name):
     make, errors, examples = READERS[name]
     path, read_it = make(tmp_path)
     words = st.sampled_from([*path.read_text().split(), *NAMES, "nan", "1e400", "root", ":root"])
@@ -364,7 +364,7 @@ def test_made_up_text(tmp_path, name):
 
 @pytest.fixture(scope="module")
 def run(place):
-    """A small run with everything in it."""
+    """A small finished run with a report."""
     (place / "data").mkdir()
     data = file_of(place / "data", n=30, size=4)
     folder = RunFolder(place / "run")
@@ -376,20 +376,20 @@ def run(place):
 
 @pytest.fixture
 def copy(run, tmp_path):
-    """A copy of the run, to be damaged."""
+    """A copy of the run that a test may damage."""
     shutil.copytree(run.path, tmp_path / "run")
     return RunFolder(tmp_path / "run")
 
 
 def use(path, data):
-    """As ``spdnet predict`` does."""
+    """Compute logits like ``spdnet predict``."""
     trained = TrainedModel.load(path, device="cpu")
     trained.logits(
         prepare(load_dataset(data, None), trained.preprocessing, "refuse", trained.dtype)
     )
 
 
-def test_damaged_checkpoints(copy):
+def test_damaged_checkpoint_is_refused(copy):
     path = copy.checkpoints().best
     whole = path.read_bytes()
     checkpoint.load(path)
@@ -404,7 +404,7 @@ def test_damaged_checkpoints(copy):
 
 
 def tensors_as_lists(state):
-    """Plain values in place of tensors, so that they can be changed."""
+    """Replace tensors by plain values that ``changed`` can modify."""
     if isinstance(state, torch.Tensor):
         return {"tensor": state.tolist(), "dtype": str(state.dtype).removeprefix("torch.")}
     if isinstance(state, dict):
@@ -424,8 +424,8 @@ def lists_as_tensors(tree):
 
 
 @pytest.mark.parametrize("which", ["best", "last"])
-def test_checkpoints_that_are_whole_but_made_up(copy, which):
-    """What was written with care, with a digest that is right."""
+def test_checkpoint_with_invalid_state_is_refused(copy, which):
+    """The digest of the checkpoint is valid."""
     files = copy.checkpoints()
     path = getattr(files, which)
     data = copy.settings().data
@@ -448,7 +448,7 @@ def test_checkpoints_that_are_whole_but_made_up(copy, which):
 @pytest.mark.parametrize(
     "name", ["results.json", "environment.json", "metrics.csv", "settings.toml"]
 )
-def test_damaged_runs(copy, name):
+def test_report_of_damaged_run(copy, name):
     path = copy.path / name
     whole = path.read_bytes()
 
@@ -462,7 +462,7 @@ def test_damaged_runs(copy, name):
 
 
 @pytest.mark.parametrize("name", ["results.json", "environment.json"])
-def test_runs_that_are_made_up(copy, name):
+def test_report_of_run_with_invalid_values(copy, name):
     path = copy.path / name
     whole = json.loads(path.read_text())
 
@@ -475,7 +475,7 @@ def test_runs_that_are_made_up(copy, name):
     made_up()
 
 
-def test_settings(tmp_path):
+def test_invalid_settings_are_refused(tmp_path):
     whole = Settings(data="digits", dims=(5, 4), labels="y.txt", test=0.1, patience=3)
     path = tmp_path / "s.toml"
     names = list(whole.as_dict())
@@ -499,7 +499,7 @@ def test_settings(tmp_path):
     settings()
 
 
-def test_comparisons(tmp_path, run):
+def test_compare_resumes_or_refuses_damaged_folder(tmp_path, run):
     folder = ComparisonFolder(tmp_path / "c")
     wanted = Comparison(data=run.settings().data, methods=("mdm",), repeats=2, device="cpu")
     compare(wanted, folder)
@@ -524,7 +524,7 @@ def test_comparisons(tmp_path, run):
 
 
 def commands(group, words=()):
-    """All commands, by the words that call them."""
+    """Yield the words that call each command, and the command."""
     for name, command in group.commands.items():
         if hasattr(command, "commands"):
             yield from commands(command, (*words, name))
@@ -541,7 +541,7 @@ TEXTS += ["refuse", "drop", "repair", "float32", "float64", "sample", "oas", "le
 TEXTS += ["cpu", "auto", "cuda:99", "cpu:7", "meta", "mps", "gpu", "4,3", "4,4,2", "9,3", "1e-3"]
 TEXTS += ["10%", "matrices", "sequences", "covariance", "gaussian", "trace", "train", "test", "all"]
 TEXTS += ["file", "groups", "random-halves", "features", "logits", *NAMES, "\udcff", "a" * 5000]
-#: what an option of text takes
+#: valid values of text options
 GOOD = {
     "optimizer": ["adam", "sgd"],
     "schedule": ["cosine", "constant"],
@@ -566,7 +566,7 @@ GOOD = {
     "standin": ["seq/s.npz", "good.npz", "digits", "odd.npz", "generated"],
     "out": ["out", "out.npz", "out.npz", "new.npz", "p.csv", "a/b", "\udcff", "o\nut", "stopped"],
 }
-#: what would take long, or needs a network
+#: values of options that could take long or need a network
 LIMITED = {
     "epochs": ["1", "0", "-1", "x"],
     "repeat": ["1", "2", "0"],
@@ -587,7 +587,7 @@ PATHS = ("out", "data", "run", "source", "path", "labels", "settings", "index", 
 
 
 def value_of(command, parameter, files, rng):
-    """What may be given for a parameter: something good, more often than not."""
+    """Draw a value for a parameter, usually a valid one."""
     if parameter.name in LIMITED:
         return rng.choice(LIMITED[parameter.name])
     hint = get_type_hints(command.callback)[parameter.name]
@@ -601,8 +601,8 @@ def value_of(command, parameter, files, rng):
     return rng.choice(likely if likely and rng.random() < 0.7 else odd)
 
 
-#: commands that end well, to which others are added or from which some are taken
-WELL = [
+#: valid commands, which ``call`` modifies
+VALID = [
     "train good.npz --out out",
     "train odd.npz",
     "train signals.npz --model tsmnet",
@@ -629,8 +629,8 @@ WELL = [
 
 
 def call(rng, files):
-    """A command that ends well, or one with arguments at random; and some options."""
-    found = rng.choice(WELL).split()
+    """Draw a valid command or one with random arguments, and add random options."""
+    found = rng.choice(VALID).split()
     words = tuple(found[: 1 + (found[0] == "data")])
     command = COMMANDS[words]
     arguments = [p for p in command.params if p.param_type_name == "argument"]
@@ -651,7 +651,7 @@ def call(rng, files):
 
 
 class Watcher:
-    """Sees what is written, and where."""
+    """An audit hook that records writes outside a folder."""
 
     inside = None
     outside = None
@@ -676,14 +676,14 @@ class Watcher:
 @pytest.fixture(scope="module")
 def watcher():
     found = Watcher()
-    sys.addaudithook(found)  # it stays to the end of the process, and is blind from then on
+    sys.addaudithook(found)  # cannot be removed, only disabled
     yield found
     Watcher.inside = None
 
 
 @pytest.fixture
 def files(tmp_path, run, place):
-    """What the command line is given: good, damaged and odd files and folders."""
+    """Valid, damaged and unusual files and folders for the command line."""
     home = tmp_path / "files"
     home.mkdir()
     shutil.copytree(run.path, home / "run")
@@ -721,7 +721,7 @@ def files(tmp_path, run, place):
     return home, [*good, *odd]
 
 
-def test_command_line(tmp_path, monkeypatch, files, watcher):
+def test_random_commands_end_as_documented(tmp_path, monkeypatch, files, watcher):
     home, names = files
     import requests
 
@@ -731,7 +731,7 @@ def test_command_line(tmp_path, monkeypatch, files, watcher):
     monkeypatch.setattr(requests, "get", nowhere)
     monkeypatch.setattr("spdnet.data.io.download._RETRIES", 0)
     monkeypatch.setenv("SPDNET_DATA", str(tmp_path / "data"))
-    invoke(["--help"], tmp_path)  # what is loaded and cached at first is not of interest
+    invoke(["--help"], tmp_path)  # exclude files that the first import loads or caches
 
     @fuzz(60)
     @given(st.integers(0, 2**64))
@@ -752,7 +752,7 @@ def test_command_line(tmp_path, monkeypatch, files, watcher):
 
 
 def invoke(arguments, inside):
-    """A command in this process; what goes wrong has to end as documented, and inside."""
+    """Run a command in this process; check its exit code and that it writes only inside."""
     Watcher.inside, Watcher.outside = inside, []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -1,6 +1,4 @@
-"""Files that would run code or fill the memory, and names that would do something where they are
-shown: nothing of it happens.
-"""
+"""Files that try to run code or exhaust memory, and names with markup or control characters."""
 
 import csv
 import os
@@ -45,7 +43,7 @@ Y = np.array(["a", "b"] * 3)
 
 
 class Payload:
-    """Writes a file when it is unpickled."""
+    """An object that writes a file when it is unpickled."""
 
     def __init__(self, path):
         self.path = path
@@ -133,7 +131,7 @@ def as_trained(path, payload):
 @pytest.mark.parametrize(
     "use", [value for name, value in list(globals().items()) if name.startswith("as_")]
 )
-def test_no_code_runs(tmp_path, use):
+def test_pickled_code_never_runs(tmp_path, use):
     (tmp_path / "data").mkdir()
     with pytest.raises((DataError, CheckpointError)):
         use(tmp_path / "data", Payload(tmp_path / "it-ran"))
@@ -153,7 +151,7 @@ HUGE = [(10**12, 10**6), (10**12, 10**6, 10**6), (2**31, 4, 4), (2**62, 2, 2), (
 
 @pytest.mark.parametrize("shape", HUGE)
 @pytest.mark.parametrize("dtype", ["<f8", "|S0", "<U0", "|O", "<U100000000"])
-def test_shapes_of_npy_and_npz(tmp_path, shape, dtype):
+def test_npy_and_npz_with_false_shape_are_refused(tmp_path, shape, dtype):
     content = header(shape, dtype) + bytes(100)
     (tmp_path / "a.npy").write_bytes(content)
     (tmp_path / "c").mkdir()
@@ -168,7 +166,7 @@ def test_shapes_of_npy_and_npz(tmp_path, shape, dtype):
 
 
 def refused(kind, call):
-    """By our error, without having asked for the memory."""
+    """Check that the call raises the error without a failed memory allocation."""
     with limited_memory(), pytest.raises(kind) as caught:
         call()
     error = caught.value
@@ -177,7 +175,7 @@ def refused(kind, call):
         error = error.__cause__
 
 
-def test_an_array_without_end_or_entries(tmp_path):
+def test_npz_with_long_empty_array_is_refused(tmp_path):
     with zipfile.ZipFile(tmp_path / "a.npz", "w") as file:
         file.writestr("X.npy", header((10**15, 0, 0)))
         file.writestr("y.npy", header((10**15, 0)))
@@ -185,10 +183,8 @@ def test_an_array_without_end_or_entries(tmp_path):
     refused(DataError, lambda: read(tmp_path / "a.npz"))
 
 
-def test_bombs_in_npz(tmp_path):
-    """A gigabyte of zeros in a megabyte: what is packed too well is refused before it is
-    unpacked; what is not, is read.
-    """
+def test_npz_decompression_bomb_is_refused(tmp_path):
+    """A gigabyte of zeros in a megabyte is refused; ordinary compression is accepted."""
     path = tmp_path / "a.npz"
     archive = zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED)
     with archive, archive.open("X.npy", "w") as member:
@@ -203,8 +199,8 @@ def test_bombs_in_npz(tmp_path):
 
 
 @pytest.mark.parametrize("kind", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
-def test_other_ways_to_pack(tmp_path, kind):
-    """Their unpackers take all the memory that a file asks for."""
+def test_zip_with_unusual_compression_is_refused(tmp_path, kind):
+    """Their decompressors allocate as much memory as a file requests."""
     np.save(tmp_path / "X.npy", X)
     for name in ("a.npz", "a.zip"):
         with zipfile.ZipFile(tmp_path / name, "w", kind) as file:
@@ -215,24 +211,23 @@ def test_other_ways_to_pack(tmp_path, kind):
         open_files(tmp_path / "a.zip")
 
 
-def test_a_table_of_contents_that_lies(tmp_path):
-    """Sizes in the archive itself, of what is not there."""
+def test_npz_with_false_member_sizes_is_refused(tmp_path):
     path = tmp_path / "a.npz"
     content = header((10**9, 4, 4)) + bytes(100)
     with zipfile.ZipFile(path, "w") as file:
         file.writestr("X.npy", content)
     data = bytearray(path.read_bytes())
-    told = struct.pack("<2I", 2**31, 2**31)
+    sizes = struct.pack("<2I", 2**31, 2**31)
     for mark, place in ((b"PK\x03\x04", 18), (b"PK\x01\x02", 20)):
         at = data.index(mark) + place
-        data[at : at + 8] = told
+        data[at : at + 8] = sizes
     path.write_bytes(data)
     refused(DataError, lambda: read(path, labeled=False))
     refused(DataError, lambda: open_stored(path))
 
 
 @pytest.mark.parametrize("shape", [(2**31 - 1, 2**31 - 1), (2**20, 2**10), (2**16, 2**14, 2)])
-def test_shapes_of_mat_files(shape):
+def test_mat_file_with_false_shape_is_refused(shape):
     numbers = element(9, bytes(80))
     refused(DataError, lambda: load_mat(version5(array(6, shape, numbers))))
     refused(DataError, lambda: load_mat(version5(deflated(array(6, shape, numbers)))))
@@ -240,7 +235,7 @@ def test_shapes_of_mat_files(shape):
     refused(DataError, lambda: load_mat(version5(array(4, shape, element(16, b"ab")))))
 
 
-def test_names_that_pack_well_are_no_bombs(tmp_path):
+def test_npz_with_highly_compressible_names_is_accepted(tmp_path):
     n = 250_000
     columns = {"y": np.arange(n) % 2, "groups": np.full(n, "subject-001-session")}
     np.savez_compressed(tmp_path / "a.npz", X=np.ones((n, 1, 1)), **columns)
@@ -249,7 +244,7 @@ def test_names_that_pack_well_are_no_bombs(tmp_path):
     assert (found.groups == "subject-001-session").all()
 
 
-def test_bombs_in_mat_files(monkeypatch):
+def test_mat_file_decompression_bomb_is_refused(monkeypatch):
     monkeypatch.setattr(version73_module, "HARMLESS", 2**24)
     stream = zlib.compressobj()
     size = 2**30
@@ -275,7 +270,7 @@ def test_bombs_in_mat_files(monkeypatch):
 
 
 def rewritten(path, change):
-    """A checkpoint whose pickle is changed, and that is otherwise whole."""
+    """Modify the pickle of a checkpoint and leave its other members unchanged."""
     with zipfile.ZipFile(path) as old:
         members = {name: old.read(name) for name in old.namelist()}
     with zipfile.ZipFile(path, "w") as new:
@@ -283,15 +278,15 @@ def rewritten(path, change):
             new.writestr(name, change(data) if name.endswith("data.pkl") else data)
 
 
-def test_sizes_in_checkpoints(tmp_path):
+def test_checkpoint_with_false_tensor_size_is_refused(tmp_path):
     path = tmp_path / "a.pt"
-    million = b"J" + struct.pack("<i", 10**9)
+    billion = b"J" + struct.pack("<i", 10**9)
     for change in (
-        lambda data: data.replace(b"K\x07t", million + b"t"),  # numbers of a storage
-        lambda data: data.replace(b"K\x07\x85", million + b"\x85"),  # shape
-        lambda data: data.replace(b"K\x07\x85", million + b"\x85").replace(
+        lambda data: data.replace(b"K\x07t", billion + b"t"),  # size of the storage
+        lambda data: data.replace(b"K\x07\x85", billion + b"\x85"),  # shape
+        lambda data: data.replace(b"K\x07\x85", billion + b"\x85").replace(
             b"K\x01\x85", b"K\x00\x85"
-        ),  # one number many times over
+        ),  # stride 0
     ):
         checkpoint.save({"a": torch.zeros(7)}, path)
         rewritten(path, change)
@@ -301,7 +296,7 @@ def test_sizes_in_checkpoints(tmp_path):
     assert checkpoint.load(path)["a"].shape == (7,)
 
 
-def test_a_packed_checkpoint(tmp_path):
+def test_compressed_checkpoint_is_refused(tmp_path):
     checkpoint.save({"a": torch.zeros(7)}, tmp_path / "a.pt")
     packed = zipfile.ZipFile(tmp_path / "b.pt", "w", zipfile.ZIP_DEFLATED)
     with zipfile.ZipFile(tmp_path / "a.pt") as old, packed:
@@ -314,22 +309,22 @@ def test_a_packed_checkpoint(tmp_path):
 @pytest.mark.parametrize(
     "pickled",
     [
-        b"]q\x00" + b"]q\x01h\x00ah\x00a" * 1 + b"0h\x00h\x00a.",  # a list in itself
-        b"]" * 100_000 + b"a" * 99_999 + b".",  # deep
-        b"cbuiltins\nbytearray\n\x8a\x05\x00\x00\x00\x00\x10\x85R.",  # much of nothing
+        b"]q\x00" + b"]q\x01h\x00ah\x00a" * 1 + b"0h\x00h\x00a.",  # a list that contains itself
+        b"]" * 100_000 + b"a" * 99_999 + b".",  # deep nesting
+        b"cbuiltins\nbytearray\n\x8a\x05\x00\x00\x00\x00\x10\x85R.",  # a long bytearray
         b"cbuiltins\nset\ncbuiltins\nbytearray\n\x8a\x05\x00\x00\x00\x00\x10\x85R\x85R.",
         b"cposix\nsystem\n.",
     ],
     ids=["cycle", "deep", "bytes", "set", "name"],
 )
-def test_strange_checkpoints(tmp_path, pickled):
+def test_checkpoint_with_malicious_pickle_is_refused(tmp_path, pickled):
     checkpoint.save({}, tmp_path / "a.pt")
     rewritten(tmp_path / "a.pt", lambda _: b"\x80\x02" + pickled)
     refused(CheckpointError, lambda: checkpoint.load(tmp_path / "a.pt"))
 
 
-def test_one_thing_many_times_over(tmp_path):
-    """Thirty lists, each of which holds the one before twice: 2^30 of them in a small file."""
+def test_checkpoint_with_exponential_references_is_refused(tmp_path):
+    """Thirty nested lists, each with two references to the next: 2^30 leaves."""
     state = ["x"]
     for _ in range(30):
         state = [state, state]
@@ -339,7 +334,7 @@ def test_one_thing_many_times_over(tmp_path):
         checkpoint.load(tmp_path / "a.pt")
 
 
-def test_a_network_larger_than_its_weights(tmp_path):
+def test_checkpoint_with_dims_larger_than_weights_is_refused(tmp_path):
     from tests.runs.test_train import file_of
 
     data = file_of(tmp_path)
@@ -351,7 +346,7 @@ def test_a_network_larger_than_its_weights(tmp_path):
     refused(CheckpointError, lambda: TrainedModel.load(tmp_path / "a.pt", device="cpu"))
 
 
-def test_sizes_of_images_and_videos(tmp_path):
+def test_images_and_videos_with_false_size_are_refused(tmp_path):
     pillow = pytest.importorskip("PIL.Image")
     file = tmp_path / "a.png"
     pillow.fromarray(np.zeros((4, 4), np.uint8)).save(file)
@@ -374,8 +369,8 @@ def test_sizes_of_images_and_videos(tmp_path):
             assert not isinstance(error.__cause__, MemoryError)  # noqa: PT017
 
 
-def test_skeletons_without_end(tmp_path):
-    """A root that hangs on its own bone; a thousand bones that never turn."""
+def test_cyclic_and_oversized_skeletons_are_refused(tmp_path):
+    """A root that is its own descendant, and 20,000 bones."""
     (tmp_path / "a.amc").write_text(MOTION)
     circle = SKELETON.replace("name shin", "name root").replace("thigh shin", "thigh root")
     (tmp_path / "a.asf").write_text(circle)
@@ -404,7 +399,7 @@ def invoke(*arguments):
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """A run whose classes, files and folder are called so."""
+    """A run with hostile names of classes, files and folder."""
     place = tmp_path_factory.mktemp("hostile")
     names = np.array([name for name in NAMES if name.strip()])
     y = np.repeat(names, 6)
@@ -417,7 +412,7 @@ def run(tmp_path_factory):
 
 
 class Page(HTMLParser):
-    """What a browser makes of a page: elements, and their attributes."""
+    """Elements, attributes and text of an HTML page."""
 
     def __init__(self):
         super().__init__()
@@ -431,7 +426,7 @@ class Page(HTMLParser):
         self.text += data
 
 
-def test_pages(run):
+def test_report_escapes_names(run):
     _, out, _ = run
     text = (out / "report.html").read_text(encoding="utf-8")
     page = Page()
@@ -439,8 +434,8 @@ def test_pages(run):
     assert not page.elements & {"script", "img", "iframe", "a", "object", "link"}
     assert not {name for name in page.attributes if name.startswith("on") or name == "src"}
     assert "<script" not in text
-    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", text)
-    assert "document.body.dataset.hacked" in page.text  # it is shown
+    assert harmless(text)
+    assert "document.body.dataset.hacked" in page.text  # shown as text
     for picture in re.findall(r"<svg.*?</svg>", text, re.DOTALL):
         drawn = Page()
         drawn.feed(picture)
@@ -449,11 +444,11 @@ def test_pages(run):
 
 
 def from_spreadsheet(cell):
-    """The name that a cell was made of."""
+    """Return the name that a spreadsheet cell was made from."""
     return cell[1:] if cell.startswith("'") and spreadsheet_safe(cell[1:]) == cell else cell
 
 
-def test_tables(run, tmp_path):
+def test_prediction_csv_escapes_names(run, tmp_path):
     place, out, _ = run
     file = tmp_path / "p.csv"
     assert invoke("predict", out, place / "a.npz", "--out", file).exit_code == 0
@@ -469,12 +464,12 @@ def test_tables(run, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["-1", "+1", "-0.5", "1e-3", "-1e-3", "walk", "a=b", "'tis", ""])
-def test_plain_names_stay(name):
+def test_spreadsheet_safe_keeps_plain_names(name):
     assert spreadsheet_safe(name) == name
     assert from_spreadsheet(name) == name
 
 
-def test_cells_come_back():
+def test_spreadsheet_safe_is_invertible():
     for name in [*NAMES, "''=1", "-", "+a", "-1-1", "=", "'", "''", "-1\n=2"]:
         cell = spreadsheet_safe(name)
         assert from_spreadsheet(cell) == name
@@ -487,7 +482,7 @@ def harmless(text):
     return not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", text)
 
 
-def test_terminals(run):
+def test_terminal_output_escapes_names(run):
     place, out, trained = run
     assert harmless(trained.output)
     shown = invoke("data", "info", place / "a.npz")
@@ -512,7 +507,7 @@ def test_terminals(run):
     assert harmless(compared.output)
 
 
-def test_folders_of_classes_with_odd_names(tmp_path):
+def test_info_and_build_escape_names_of_class_folders(tmp_path):
     for name in ("\x1b[31mred", "=1+1", "two\nlines", os.fsdecode(b"caf\xe9")):
         (tmp_path / "data" / name).mkdir(parents=True)
         np.save(tmp_path / "data" / name / "a.npy", X[0])
@@ -524,8 +519,8 @@ def test_folders_of_classes_with_odd_names(tmp_path):
     assert harmless(built.output)
 
 
-def test_paths_that_are_no_text(tmp_path):
-    """The bytes of a path need not be letters; what can be done is done, the rest says why."""
+def test_paths_that_are_not_utf8(tmp_path):
+    """Run folders may have such paths; data files are refused with an explanation."""
     odd = os.fsdecode(bytes(tmp_path) + b"/caf\xe9")
     os.mkdir(odd)
     np.savez(odd + "/a.npz", X=np.stack([X, X]).reshape(12, 4, 4), y=np.arange(12) % 2)
@@ -541,7 +536,7 @@ def test_paths_that_are_no_text(tmp_path):
     assert "a path in UTF-8" in refused.stderr
 
 
-def test_settings_cannot_break_out(tmp_path):
+def test_settings_file_round_trips_hostile_paths(tmp_path):
     for data in ("a\x1b[31m", "a'\"\n[x]", "\u202e"):
         from spdnet.runs.settings import Settings, from_mapping, read_toml
 
@@ -550,7 +545,7 @@ def test_settings_cannot_break_out(tmp_path):
         assert from_mapping(read_toml(tmp_path / "s.toml"), "a file").data == data
 
 
-def test_printable():
+def test_printable_escapes_control_characters():
     assert printable("wälk ∀ سلام नमस्ते 歩く 🙂") == "wälk ∀ سلام नमस्ते 歩く 🙂"
     assert printable("\x1b[1m\n\u202e\udce9") == "\\x1b[1m\\n\\u202e\\udce9"
     assert printable("a\nb\x07", keep="\n") == "a\nb\\x07"
@@ -569,7 +564,7 @@ def test_printable():
         (("--settings", "deep.toml"), "expected a TOML file"),
     ],
 )
-def test_numbers_that_are_too_large(tmp_path, monkeypatch, flags, message):
+def test_train_refuses_out_of_range_settings(tmp_path, monkeypatch, flags, message):
     monkeypatch.chdir(tmp_path)
     np.savez(tmp_path / "a.npz", X=X, y=Y)
     (tmp_path / "s.toml").write_text(f"lr = 1{'0' * 400}\n")
@@ -589,7 +584,7 @@ def test_numbers_that_are_too_large(tmp_path, monkeypatch, flags, message):
         (("--clip-length", "2", "--clips", 10**12), None),
     ],
 )
-def test_numbers_of_builds(tmp_path, flags, message):
+def test_build_validates_numeric_options(tmp_path, flags, message):
     split = np.array(["train", "test"])
     frames = np.random.default_rng(0).normal(size=(8, 3))
     arrays = {"frames": frames, "lengths": np.array([4, 4]), "label": Y[:2], "split": split}
@@ -602,8 +597,8 @@ def test_numbers_of_builds(tmp_path, flags, message):
     assert (message or "file:") in built.output
 
 
-def test_letters_that_are_none(tmp_path):
-    """numpy's text may hold numbers that are no letters, or half of one."""
+def test_labels_with_invalid_code_points_are_escaped(tmp_path):
+    """NumPy strings can contain integers that are not Unicode code points, and surrogates."""
     y = np.array(["ab", "cd"] * 3)
     y.view(np.uint32)[:2] = 0xFFFFFFFF, 0xD800
     np.savez(tmp_path / "a.npz", X=X, y=y)
@@ -611,8 +606,7 @@ def test_letters_that_are_none(tmp_path):
     assert read(tmp_path / "a.npz").y.tolist() == [escaped, "cd", "ab", "cd", "ab", "cd"]
 
 
-def test_numbers_in_another_order(tmp_path):
-    """Of bytes, in a file of an old machine."""
+def test_big_endian_arrays_are_converted(tmp_path):
     np.savez(tmp_path / "a.npz", X=X.astype(">f8"), y=np.arange(6, dtype=">i4"))
     found = read(tmp_path / "a.npz")
     assert found.X.dtype.isnative

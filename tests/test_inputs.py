@@ -1,4 +1,4 @@
-"""What users pass to estimators and functions: masked arrays, and arrays of four dimensions."""
+"""Unusual arrays given to estimators and functions: masked arrays and four dimensions."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ def classifier():
 
 
 def masked(values, mask=True):
-    """A masked array of which one entry is masked, or none."""
+    """Return a masked array with one masked entry, or none."""
     found = np.ma.MaskedArray(values, np.zeros(np.shape(values), bool))
     if mask:
         found[(1,) * found.ndim] = np.ma.masked
@@ -61,7 +61,7 @@ def test_masked_entries_are_refused(use):
     call, name = USES[use]
     with pytest.raises(ValueError, match=rf"expected {name}\S* without masked entries, got \d+"):
         call(True)
-    call(False)  # a mask that hides nothing
+    call(False)  # a mask without masked entries is accepted
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +73,7 @@ def trained(tmp_path_factory):
     return TrainedModel.load(folder / "run")
 
 
-def test_masked_entries_are_refused_in_prediction(trained):
+def test_trained_model_refuses_masked_entries(trained):
     with pytest.raises(ValueError, match="predict: expected X without masked entries, got 1"):
         trained.predict(masked(X))
     assert trained.predict(masked(X, False)).shape == (8,)
@@ -82,7 +82,7 @@ def test_masked_entries_are_refused_in_prediction(trained):
 BANDS = np.stack([X, 2 * X], axis=1)
 
 
-def test_matrices_of_several_bands(tmp_path, trained):
+def test_several_matrices_per_sample_are_refused_with_a_hint(tmp_path, trained):
     np.savez(tmp_path / "a.npz", X=BANDS, y=Y)
     hint = r"2 symmetric matrices for each sample.*X\[:, b\].*block_diag\(\*x\) for x in X"
     with pytest.raises(ValueError, match=hint) as refused:
@@ -98,7 +98,7 @@ def test_matrices_of_several_bands(tmp_path, trained):
     assert Dataset(joined).is_matrices
 
 
-def test_other_arrays_of_four_dimensions():
+def test_four_dimensional_signals_are_refused_with_a_hint():
     for values in (SIGNALS[:, None], np.arange(72.0).reshape(2, 4, 3, 3)):
         with pytest.raises(ValueError, match=r"spdnet\.covariance\.estimate"):
             classifier().fit(values, Y)

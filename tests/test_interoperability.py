@@ -1,4 +1,4 @@
-"""Other libraries' tools on our networks and estimators, and ours on their parameters."""
+"""Networks, estimators and optimizers of spdnet together with other libraries."""
 
 import copy
 import inspect
@@ -50,7 +50,7 @@ both_optimizers = pytest.mark.parametrize("optimizer", [RiemannianSGD, Riemannia
 
 
 def recordings(n=60, channels=4, length=50, dtype=np.float64):
-    """Signals of two classes, of which the second is louder in one channel."""
+    """Return signals of two classes; the second has a larger variance in one channel."""
     X = np.random.default_rng(0).normal(size=(n, channels, length))
     y = np.arange(n) % 2
     X[y == 1, 0] *= 3
@@ -76,7 +76,7 @@ def assert_stiefel_weights(model):
 # scikit-learn
 
 
-def test_sklearn_searches_and_clones():
+def test_sklearn_grid_search_and_clone():
     X, y = matrices()
     grid = {"lr": [1e-5, 0.05], "dims": [None, (3,)], "eps": [1e-4, "10%"]}
     search = GridSearchCV(quick(epochs=3), grid, cv=2).fit(X, y)
@@ -87,20 +87,20 @@ def test_sklearn_searches_and_clones():
     assert not hasattr(twin, "model_")
 
 
-def test_sklearn_pipeline_keeps_groups_apart():
+def test_sklearn_pipeline_with_groups():
     X, y = recordings()
-    people = np.arange(60) // 10
+    subjects = np.arange(60) // 10
     front = FunctionTransformer(covariance.estimate, kw_args={"estimator": "oas"})
     pipeline = make_pipeline(front, quick())
     folds = StratifiedGroupKFold(3, shuffle=True, random_state=0)
-    assert cross_val_score(pipeline, X, y, groups=people, cv=folds).min() > 0.9
+    assert cross_val_score(pipeline, X, y, groups=subjects, cv=folds).min() > 0.9
     search = GridSearchCV(pipeline, {"functiontransformer__kw_args": [{}, {"reg": 0.1}]}, cv=2)
     assert search.fit(X, y).score(X, y) > 0.9
 
 
-def test_sklearn_routes_domains():
+def test_sklearn_metadata_routing_of_domains():
     X, y = recordings()
-    people = np.repeat(["a", "b", "c"], 20)
+    subjects = np.repeat(["a", "b", "c"], 20)
     X = X * np.repeat([1, 10, 100], 20)[:, None, None]
     with config_context(enable_metadata_routing=True):
         classifier = quick(model="tsmnet", dims=(8, 4), epochs=15)
@@ -109,15 +109,15 @@ def test_sklearn_routes_domains():
             make_pipeline(FunctionTransformer(), classifier),
             *(X, y),
             cv=StratifiedGroupKFold(3),
-            params={"domains": people, "groups": people},
+            params={"domains": subjects, "groups": subjects},
         )
-    assert scores.min() > 0.9  # people whom training has not seen
+    assert scores.min() > 0.9  # subjects that are not in the training set
 
 
 # pyRiemann
 
 
-def test_pyriemann_beside_on_the_same_folds():
+def test_pyriemann_and_spdnet_in_pipelines():
     classification = pytest.importorskip("pyriemann.classification")
     estimation = pytest.importorskip("pyriemann.estimation")
     tangent = pytest.importorskip("pyriemann.tangentspace")
@@ -144,7 +144,7 @@ def test_pyriemann_beside_on_the_same_folds():
         ("stein", "logdet"),
     ],
 )
-def test_pyriemann_has_the_same_distances_and_means(ours, theirs):
+def test_distances_and_means_equal_pyriemann(ours, theirs):
     distance = pytest.importorskip("pyriemann.geometry.distance")
     mean = pytest.importorskip("pyriemann.geometry.mean")
     metric, X = METRICS[ours], random_spd(7, 5)
@@ -166,8 +166,7 @@ def test_pyriemann_has_the_same_distances_and_means(ours, theirs):
 ITERATIVE = ("riemann", "wasserstein", "logdet")
 
 
-def test_pyriemann_transforms_before_ours():
-    """Its tangent vectors are the vectors of our logarithms, in the order of Vech."""
+def test_vech_of_logm_equals_pyriemann_tangent_space():
     tangent = pytest.importorskip("pyriemann.tangentspace")
     from spdnet.linalg import logm, vech
 
@@ -196,7 +195,7 @@ def neural_net(module, **settings):
 
 
 @both_optimizers
-def test_skorch_trains_pickles_and_searches(optimizer):
+def test_skorch_fit_pickle_and_grid_search(optimizer):
     X, y = matrices(dtype=np.float32)
     net = neural_net(
         SPDNet,
@@ -235,7 +234,7 @@ def test_skorch_saves_parameters(tmp_path):
     assert type(twin.module_.bimaps[0].weight) is StiefelParameter
 
 
-def test_skorch_gives_domains_as_a_dict():
+def test_skorch_passes_domains_as_dict():
     X, y = recordings(dtype=np.float32)
     domains = np.arange(60) % 3
     net = neural_net(
@@ -252,8 +251,8 @@ def test_skorch_gives_domains_as_a_dict():
 
 
 @pytest.mark.parametrize("settings", [{"dims": (8, 4)}, {"model": "spdnet"}], ids=str)
-def test_signals_by_the_names_of_braindecode(settings):
-    """What the EEGClassifier of braindecode does: it fills in what the signature has."""
+def test_signal_net_accepts_braindecode_parameter_names(settings):
+    """EEGClassifier of braindecode sets these parameters if the signature has them."""
     X, y = recordings(dtype=np.float32)
     inferred = {"n_chans": X.shape[1], "n_times": X.shape[2], "n_outputs": len(np.unique(y))}
     assert set(inferred) <= set(inspect.signature(SignalNet.__init__).parameters)
@@ -269,7 +268,7 @@ def test_signals_by_the_names_of_braindecode(settings):
 
 
 @pytest.mark.parametrize("model", ["tsmnet", "spdnet"])
-def test_a_gain_brings_volts_within_reach(model):
+def test_signal_net_gain_scales_input(model):
     X = torch.from_numpy(recordings(10)[0])
     net = SignalNet(4, 2, model=model, gain=1e6, dtype=torch.float64).eval()
     plain = SignalNet(4, 2, model=model, dtype=torch.float64).eval()
@@ -281,7 +280,7 @@ def test_a_gain_brings_volts_within_reach(model):
     assert not all(torch.equal(p, q) for p, q in zip(net.parameters(), before, strict=True))
 
 
-def test_sizes_of_a_signal_net():
+def test_signal_net_dims():
     assert SignalNet(5, 2, model="spdnet").network.dims == (5, 5, 5)
     assert SignalNet(70, 2, model="spdnet").network.dims == (70, 64, 64)
     assert SignalNet(5, 2, model="spdnet", dims=(3,)).network.dims == (5, 3)
@@ -309,7 +308,7 @@ def test_sizes_of_a_signal_net():
         ),
     ],
 )
-def test_messages_of_a_signal_net(call, kind, message):
+def test_signal_net_invalid_input_raises_message(call, kind, message):
     with pytest.raises(kind, match=message):
         call()
 
@@ -317,10 +316,10 @@ def test_messages_of_a_signal_net(call, kind, message):
 # Lightning
 
 
-# Lightning itself: a name of torch that it uses
+# Lightning uses a deprecated name of torch
 @pytest.mark.filterwarnings("ignore:`isinstance:FutureWarning")
 @both_optimizers
-def test_lightning_fits_and_restores(optimizer, tmp_path):
+def test_lightning_fit_and_restore(optimizer, tmp_path):
     lightning = pytest.importorskip("lightning")
 
     class Lit(lightning.LightningModule):
@@ -366,7 +365,7 @@ def test_lightning_fits_and_restores(optimizer, tmp_path):
 
 
 def points(geoopt):
-    """A parameter on each of several manifolds, float64."""
+    """Return a float64 parameter on each of several manifolds."""
     manifolds = [
         geoopt.Sphere(),
         geoopt.CanonicalStiefel(),
@@ -404,7 +403,7 @@ def descend(optimizer, params, targets, steps):
         (RiemannianAdam, {"amsgrad": True, "weight_decay": 0.1}),
     ],
 )
-def test_geoopt_parameters_beside_ours(ours, settings):
+def test_optimizer_with_geoopt_and_spdnet_parameters(ours, settings):
     geoopt = pytest.importorskip("geoopt")
     params = points(geoopt)
     targets = [p.detach().clone() for p in points(geoopt)]
@@ -432,7 +431,7 @@ def test_geoopt_parameters_beside_ours(ours, settings):
 
 
 @pytest.mark.parametrize("name", ["RiemannianSGD", "RiemannianAdam"])
-def test_geoopt_and_ours_take_the_same_steps(name):
+def test_optimizer_steps_equal_geoopt(name):
     geoopt = pytest.importorskip("geoopt")
     ours = {"RiemannianSGD": RiemannianSGD, "RiemannianAdam": RiemannianAdam}[name]
     a = points(geoopt)
@@ -443,7 +442,7 @@ def test_geoopt_and_ours_take_the_same_steps(name):
         torch.testing.assert_close(p.data, q.data, atol=1e-12, rtol=0)
 
 
-def test_geoopt_parameters_with_steps_that_are_counted_on_the_device():
+def test_capturable_steps_equal_ordinary_steps_on_geoopt_parameters():
     geoopt = pytest.importorskip("geoopt")
     a = points(geoopt)
     b, targets = copy.deepcopy(a), [p.detach().clone() for p in points(geoopt)]
@@ -454,7 +453,7 @@ def test_geoopt_parameters_with_steps_that_are_counted_on_the_device():
 
 
 @both_optimizers
-def test_state_with_geoopt_parameters(optimizer):
+def test_optimizer_state_dict_with_geoopt_parameters(optimizer):
     geoopt = pytest.importorskip("geoopt")
     a = points(geoopt)
     targets = [p.detach().clone() for p in points(geoopt)]
@@ -471,7 +470,7 @@ def test_state_with_geoopt_parameters(optimizer):
 
 
 @pytest.mark.parametrize("name", ["RiemannianSGD", "RiemannianAdam"])
-def test_our_networks_with_weights_of_geoopt(name):
+def test_network_with_geoopt_weights(name):
     geoopt = pytest.importorskip("geoopt")
     model = SPDNet((4, 3), 2, dtype=torch.float64)
     X, y = map(torch.from_numpy, matrices(20))
@@ -484,7 +483,7 @@ def test_our_networks_with_weights_of_geoopt(name):
         assert_on_stiefel(model.bimaps[0].weight)
 
 
-def test_a_manifold_that_cannot_step_is_refused():
+def test_optimizer_refuses_manifold_without_required_methods():
     p = nn.Parameter(torch.ones(3))
     p.manifold = "a sphere"
     for optimizer in (RiemannianSGD, RiemannianAdam):
@@ -500,7 +499,7 @@ def parts():
     return Samples(X[:60], y[:60]), Samples(X[60:], y[60:])
 
 
-def test_optuna_searches_and_prunes():
+def test_optuna_search_with_pruning():
     optuna = pytest.importorskip("optuna")
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     train, val = parts()
@@ -531,7 +530,7 @@ def test_optuna_searches_and_prunes():
     assert study.best_value < study.trials[0].intermediate_values[1]
 
 
-def test_optuna_over_the_classifier():
+def test_optuna_search_over_classifier():
     optuna = pytest.importorskip("optuna")
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     X, y = matrices()
@@ -551,7 +550,7 @@ def test_optuna_over_the_classifier():
     assert study.best_value > 0.9
 
 
-def test_tensorboard_writes_and_reads_back(tmp_path):
+def test_tensorboard_round_trip(tmp_path):
     tensorboard = pytest.importorskip("torch.utils.tensorboard")
     events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     train, val = parts()
@@ -583,13 +582,13 @@ def test_tensorboard_writes_and_reads_back(tmp_path):
         lambda: SignalNet(4, 2, n_domains=2),
     ],
 )
-def test_safetensors_saves_and_loads(make, tmp_path):
+def test_safetensors_round_trip(make, tmp_path):
     safetensors = pytest.importorskip("safetensors.torch")
     model = make()
     X = torch.randn(10, 4, 50)
     X = X if isinstance(model, SignalNet) else covariance.estimate(X)
     inputs = (X, torch.arange(10) % 2) if isinstance(model, SignalNet) else (X,)
-    model(*inputs)  # statistics that have moved
+    model(*inputs)  # update the running statistics
     safetensors.save_model(model.eval(), tmp_path / "model.safetensors")
     twin = make().eval()
     missing, unexpected = safetensors.load_model(twin, tmp_path / "model.safetensors")
@@ -603,14 +602,14 @@ def test_safetensors_saves_and_loads(make, tmp_path):
 
 
 def exported(make):
-    """A trained network in evaluation mode, its program for any batch size, and input for it."""
+    """Return a network in evaluation mode, its program for any batch size, and input."""
     model = make(dtype=torch.float64)
     X = torch.from_numpy(recordings(6)[0])
     if isinstance(model, (ConvSPDNet, O2PNet)):
         X = X[:, None]  # an image
     elif not isinstance(model, (SignalNet, TSMNet)):
         X = covariance.estimate(X)
-    model(X)  # statistics that have moved
+    model(X)  # update the running statistics
     shapes = ({0: torch.export.Dim("batch")},)
     return model.eval(), torch.export.export(model, (X,), dynamic_shapes=shapes), X
 
@@ -633,7 +632,7 @@ EXPORTED = {
     **{f"head {name}": partial(SPDNet, (4, 3, 3), 2, head=name) for name in MetricNames("logits")},
 }
 FEW = {"center", "percent", "tsmnet", "head affine_invariant"}
-#: a process that cannot import spdnet; writes the results of the programs in a folder
+#: script that cannot import spdnet and saves the results of the programs in a folder
 RUN_PROGRAMS = """
 import sys
 from pathlib import Path
@@ -659,7 +658,7 @@ def run_without_spdnet(code, *args):
 @pytest.mark.parametrize(
     "names", [FEW, pytest.param(EXPORTED.keys() - FEW, marks=pytest.mark.slow)], ids=["few", "rest"]
 )
-def test_exported_programs_run_in_torch_alone(names, tmp_path):
+def test_exported_program_runs_without_spdnet(names, tmp_path):
     expected = {}
     for name in names:
         model, program, X = exported(EXPORTED[name])
@@ -673,14 +672,14 @@ def test_exported_programs_run_in_torch_alone(names, tmp_path):
         torch.testing.assert_close(found, logits, atol=1e-12, rtol=0, msg=name)
 
 
-def test_a_strict_export_runs_in_torch_alone():
+def test_strict_export_has_no_spdnet_nodes():
     model = SPDNet((4, 3, 3), 2, dtype=torch.float64).eval()
     program = torch.export.export(model, (torch.from_numpy(matrices(6)[0]),), strict=True)
     assert not any("spdnet" in str(node.target) for node in program.graph.nodes)
 
 
-def test_gradients_of_an_exported_program_are_nan():
-    """Rather than wrong, where eigenvalues coincide, or without the weights before a LogEig."""
+def test_exported_program_gradients_are_nan():
+    """NaN prevents training with gradients that would be wrong or incomplete."""
     _, program, X = exported(EXPORTED["default"])
     module = program.module()
     X.requires_grad_()
@@ -693,7 +692,7 @@ def test_gradients_of_an_exported_program_are_nan():
 
 
 @pytest.mark.parametrize("metric", ["affine_invariant", "stein", "bures_wasserstein"])
-def test_gradients_of_exported_distances_are_nan(metric):
+def test_exported_distance_gradients_are_nan(metric):
     class Distance(nn.Module):
         def forward(self, X, Y):
             return METRICS[metric].squared_distance(X, Y, check=False)
@@ -706,9 +705,8 @@ def test_gradients_of_exported_distances_are_nan(metric):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:`isinstance:FutureWarning")  # torch itself
-def test_a_compiled_package_runs_in_torch_alone(tmp_path):
-    """AOTInductor."""
+@pytest.mark.filterwarnings("ignore:`isinstance:FutureWarning")  # raised by torch
+def test_aotinductor_package_runs_without_spdnet(tmp_path):
     model, program, X = exported(EXPORTED["default"])
     package = tmp_path / "spdnet.pt2"
     torch._inductor.aoti_compile_and_package(program, package_path=str(package))
@@ -726,7 +724,7 @@ torch.save(run(torch.load(folder + "/input")), folder + "/output")
     torch.testing.assert_close(found, model(X).detach(), atol=1e-12, rtol=0)
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch itself, of the old exporters
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # raised by the old exporters of torch
 @pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")  # shapes become constants
 @pytest.mark.parametrize("check", [True, False])
 @pytest.mark.parametrize(
@@ -740,16 +738,16 @@ torch.save(run(torch.load(folder + "/input")), folder + "/output")
         ),
     ],
 )
-def test_formats_that_are_refused(who, convert, check):
+def test_unsupported_export_formats_are_refused(who, convert, check):
     X = torch.from_numpy(matrices(6)[0])
-    for settings in ({}, {"log": False}):  # without LogEig nothing need be decomposed
+    for settings in ({}, {"log": False}):  # without LogEig, no eigendecomposition is needed
         model = SPDNet((4, 3, 3), 2, check=check, dtype=torch.float64, **settings).eval()
         with pytest.raises(NotImplementedError, match=f"{who}.*use torch.export.export"):
             convert(model, X)
 
 
 @pytest.mark.parametrize("strict", [False, True])
-def test_onnx_is_refused_while_exporting(monkeypatch, strict):
+def test_onnx_is_refused_during_export(monkeypatch, strict):
     X = torch.from_numpy(matrices(6)[0])
     model = SPDNet((4, 3, 3), 2, dtype=torch.float64).eval()
     monkeypatch.setattr(torch.onnx, "is_in_onnx_export", lambda: True)
@@ -757,11 +755,11 @@ def test_onnx_is_refused_while_exporting(monkeypatch, strict):
         torch.export.export(model, (X,), strict=strict)
 
 
-# the page
+# docs/interoperability.md
 
 
 def blocks():
-    """The code blocks of the page in order, each with the heading above it."""
+    """Return the code blocks of the page in order, each with the heading above it."""
     found, heading = [], ""
     pattern = r"^## ([^\n]*)$|^```python\n(.*?)^```$"
     for match in re.finditer(pattern, PAGE.read_text(), re.MULTILINE | re.DOTALL):
@@ -771,11 +769,11 @@ def blocks():
     return found
 
 
-@pytest.mark.filterwarnings("ignore:`isinstance:FutureWarning")  # Lightning itself, as above
-@pytest.mark.filterwarnings("ignore:The inplace keyword")  # imports of braindecode
+@pytest.mark.filterwarnings("ignore:`isinstance:FutureWarning")  # raised by Lightning
+@pytest.mark.filterwarnings("ignore:The inplace keyword")  # raised when braindecode is imported
 @pytest.mark.parametrize("heading", dict(blocks()))
-def test_the_page_runs(heading, tmp_path, monkeypatch):
-    """Each part by itself, after the first, which makes the data."""
+def test_documentation_blocks_run(heading, tmp_path, monkeypatch):
+    """Run each section separately, after the first section, which creates the data."""
     monkeypatch.chdir(tmp_path)
     first = blocks()[0][0]
     names = {"__name__": "__main__"}

@@ -6,7 +6,7 @@ import pytest
 from spdnet.metrics import equal_error_rate, roc, spread, verification_rate
 
 
-def test_roc_by_counting():
+def test_roc_equals_counts():
     rng = np.random.default_rng(0)
     same = rng.random((30, 20)) < 0.3
     scores = np.round(rng.normal(size=(30, 20)) + same, 1)  # with ties
@@ -23,7 +23,7 @@ def test_roc_by_counting():
     assert middle == pytest.approx((r0 + r1) / 2)
 
 
-def test_verification_rate_is_that_at_the_quantile_of_the_impostors():
+def test_verification_rate_uses_impostor_quantile():
     rng = np.random.default_rng(1)
     same = np.arange(20_000) < 2000
     scores = rng.normal(size=20_000) + 2 * same
@@ -34,7 +34,7 @@ def test_verification_rate_is_that_at_the_quantile_of_the_impostors():
     assert verification_rate(scores, same, far=0) == (scores[same] > scores[~same].max()).mean()
 
 
-def test_extremes():
+def test_rates_of_perfect_reversed_and_constant_scores():
     same = np.array([True, True, False, False])
     assert verification_rate([4.0, 3.0, 2.0, 1.0], same) == 1
     assert verification_rate([1.0, 2.0, 3.0, 4.0], same) == 0
@@ -67,6 +67,6 @@ def test_spread():
         (lambda: spread([]), "row of scores"),
     ],
 )
-def test_bad_input(call, message):
+def test_invalid_input_raises_message(call, message):
     with pytest.raises(ValueError, match=message):
         call()

@@ -1,4 +1,4 @@
-"""Pictures: what is drawn, on which axes, and that nothing else changes."""
+"""Plots: drawn data, axes, legends, and unchanged matplotlib settings."""
 
 import matplotlib
 import numpy as np
@@ -26,7 +26,7 @@ def _agg():
     pyplot.switch_backend(before)
 
 
-#: every function with an input that it takes
+#: every function with valid input
 DRAW = {
     "spectra": lambda **k: plots.spectra(random_spd(5, 3), label="$a$", **k),
     "learning_curves": lambda **k: plots.learning_curves(HISTORY, label="$a$", **k),
@@ -41,8 +41,8 @@ def legend(ax):
     return [text.get_text() for text in ax.get_legend().get_texts()]
 
 
-def in_the_users_style(name):
-    """New axes made by the user, with ticks that are there already."""
+def new_axes(name):
+    """Return new axes whose ticks have been drawn."""
     ax = pyplot.figure().add_subplot(projection="3d" if name == "cone" else None)
     ax.figure.canvas.draw()
     return ax
@@ -50,18 +50,18 @@ def in_the_users_style(name):
 
 @pytest.mark.parametrize("name", DRAW)
 @pytest.mark.parametrize("given", [True, False])
-def test_axes_and_settings(name, given):
-    """Given axes are used, new ones are of pyplot; settings stay; every text can be drawn."""
-    ax = in_the_users_style(name) if given else None
+def test_uses_given_axes_and_keeps_rc_params(name, given):
+    """Without axes, a pyplot figure is created; all text can be rendered."""
+    ax = new_axes(name) if given else None
     figures, settings = pyplot.get_fignums(), dict(matplotlib.rcParams)
     found = DRAW[name](ax=ax)
     assert dict(matplotlib.rcParams) == settings
     assert (found is ax) == given
     assert len(pyplot.get_fignums()) == len(figures) + (not given)
-    found.figure.canvas.draw()  # refuses mathematics that cannot be parsed
+    found.figure.canvas.draw()  # raises an error if mathtext cannot be parsed
 
 
-def test_new_axes_have_the_look_of_the_reports_when_they_are_drawn():
+def test_new_axes_have_report_style():
     ax = plots.spectra(random_spd(5, 3))
     ax.figure.canvas.draw()
     assert not ax.spines["top"].get_visible()
@@ -92,7 +92,7 @@ def test_spectra(kind):
     assert legend(ax) == ["X"]
 
 
-def test_spectra_of_logarithms_and_of_results():
+def test_spectra_of_indefinite_matrices_and_quantiles():
     assert plots.spectra(torch.diag(torch.tensor([1.0, -2.0]))).get_yscale() == "linear"
     assert plots.spectra(np.eye(2), log=False).get_yscale() == "linear"
     row = {"layer": "BiMap 1", "low": [2, 1], "median": [4, 2], "high": [8, 4]}
@@ -119,7 +119,7 @@ def test_learning_curves():
     assert legend(ax) == ["a", "b, train", "b, validation"]
 
 
-def test_learning_curves_of_your_own():
+def test_learning_curves_of_custom_history():
     ax = plots.learning_curves([{"loss": 1.0, "test_loss": 0.0}, {"loss": 0.5, "test_loss": 0.0}])
     assert ax.lines[0].get_xdata().tolist() == [1, 2]
     assert legend(ax) == ["train", "test"]
@@ -148,12 +148,12 @@ def test_confusion_of_counts(kind):
     assert [text.get_text() for text in plots.confusion(np.eye(2)).get_xticklabels()] == ["0", "1"]
 
 
-def test_confusion_of_many_classes_has_no_text():
+def test_confusion_of_many_classes_has_no_cell_text():
     assert len(plots.confusion(np.eye(25)).texts) == 25
     assert len(plots.confusion(np.eye(26)).texts) == 0
 
 
-def test_names_that_begin_with_an_underscore_are_in_the_legend():
+def test_legend_shows_names_with_leading_underscore():
     points = np.arange(12.0).reshape(6, 2)
     ax = plots.embedding(points, ["_a", "b"] * 3)
     assert legend(ax) == [" _a", "b"]
@@ -161,8 +161,8 @@ def test_names_that_begin_with_an_underscore_are_in_the_legend():
     assert legend(ax) == [" _a", "b"]
 
 
-def test_names_are_not_mathematics():
-    for ax in (in_the_users_style(""), None):
+def test_names_are_not_parsed_as_mathtext():
+    for ax in (new_axes(""), None):
         ax = plots.confusion(np.eye(4), HOSTILE, ax=ax)
         labels = [*ax.get_xticklabels(), *ax.get_yticklabels()]
         assert [text.get_text() for text in labels] == HOSTILE * 2
@@ -195,14 +195,14 @@ def test_cone(kind):
     assert ax.get_legend() is None
 
 
-def test_points_of_the_cone_are_inside_its_boundary():
+def test_cone_distance_to_boundary_is_smallest_eigenvalue():
     X = random_spd(50, 2)
     x, y, z = plots.cone(X).collections[-1]._offsets3d
     smallest = np.asarray(z) - np.hypot(x, y)
     np.testing.assert_allclose(smallest, np.linalg.eigvalsh(X.numpy())[:, 0])
 
 
-def test_paths_in_the_cone():
+def test_cone_draws_paths_of_stages():
     stages = np.stack([TWO, 2 * TWO, 3 * TWO])
     ax = plots.cone(torch.from_numpy(stages), np.array(["b", "a"]))
     assert legend(ax) == ["a", "b"]
@@ -216,7 +216,7 @@ def test_paths_in_the_cone():
 
 
 @pytest.mark.parametrize("kind", [np.asarray, torch.from_numpy])
-def test_embedding_keeps_the_distances_of_a_plane(rng, kind):
+def test_embedding_preserves_distances_in_a_plane(rng, kind):
     plane = rng.normal(size=(30, 2)) * [3, 1]
     features = plane @ np.linalg.qr(rng.normal(size=(5, 2)))[0].T + 7
     ax = plots.embedding(kind(features), kind(np.arange(30) % 3))
@@ -238,7 +238,7 @@ def test_embedding_of_matrices_is_log_euclidean():
     assert ax.get_legend() is None
 
 
-def test_many_classes_have_colors_and_few_a_legend(rng):
+def test_embedding_omits_legend_for_many_classes(rng):
     for n, shown in ((10, True), (25, True), (26, False)):
         ax = plots.embedding(rng.normal(size=(2 * n, 3)), np.arange(2 * n) % n)
         colors = {tuple(c.get_facecolor()[0]) for c in ax.collections}
@@ -328,8 +328,8 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_bad_input(name):
+def test_invalid_input_raises_message(name):
     call, kind, text = BAD[name]
     with pytest.raises(kind, match=text):
         call()
-    assert len(pyplot.get_fignums()) == (name == "flat")  # no figure was made in vain
+    assert len(pyplot.get_fignums()) == (name == "flat")  # no figure is created

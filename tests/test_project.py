@@ -1,4 +1,4 @@
-"""The files around the package agree with each other."""
+"""Project files are consistent with each other."""
 
 import re
 import shutil
@@ -15,18 +15,18 @@ WORKFLOW = ROOT / ".github/workflows/ci.yml"
 
 
 def commands(target):
-    """The commands of a target of the Makefile in a tree without an environment."""
+    """Return the commands of a Makefile target if no virtual environment exists."""
     if not shutil.which("make"):
         pytest.skip("make is not installed")
     dry = ["make", "--no-print-directory", "--dry-run", "VENV=no-such-folder", target]
     return subprocess.run(dry, cwd=ROOT, capture_output=True, text=True, check=True).stdout
 
 
-def test_a_training_installs_no_development_tools():
+def test_make_train_installs_no_development_tools():
     for target, extra in (("train", False), ("test", True), ("lint", True), ("docs", True)):
         steps = commands(target)
         torch, package = steps.index(" torch\n"), steps.index("--editable .")
-        assert torch < package  # its pinned build comes first
+        assert torch < package  # the pinned build of torch is installed first
         assert all("--constraint constraints.txt" in s for s in steps.splitlines() if "pip" in s)
         assert ('--editable ".[dev]"' in steps) == extra
 
@@ -36,7 +36,7 @@ def loaded(path):
     return yaml.safe_load(path.read_text())
 
 
-def test_the_workflow_covers_what_is_supported():
+def test_workflow_covers_supported_versions_and_systems():
     workflow = loaded(WORKFLOW)
     assert workflow["permissions"] == {"contents": "read"}
     matrix = workflow["jobs"]["test"]["strategy"]["matrix"]
@@ -52,18 +52,18 @@ def test_the_workflow_covers_what_is_supported():
     assert {"ubuntu-latest", "macos-latest", "windows-latest"} <= systems
 
 
-def test_the_folders_that_the_workflow_names_exist():
+def test_workflow_paths_exist():
     for name in re.findall(r"tests/[\w./]+", WORKFLOW.read_text()):
         assert (ROOT / name).exists(), name
 
 
-def test_templates_and_hooks_can_be_read():
+def test_issue_templates_and_hooks_are_valid():
     templates = [loaded(path) for path in (ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml")]
     forms = [form for form in templates if "body" in form]
     assert len(forms) == 2
     assert all(form["name"] and form["description"] for form in forms)
     (local,) = loaded(ROOT / ".pre-commit-config.yaml")["repos"]
-    assert local["repo"] == "local"  # nothing is fetched
+    assert local["repo"] == "local"  # no download
     tools = {hook["entry"].split()[0] for hook in local["hooks"] if hook["language"] == "system"}
     development = {
         re.split(r"\W", name)[0] for name in PYPROJECT["project"]["optional-dependencies"]["dev"]
@@ -71,7 +71,7 @@ def test_templates_and_hooks_can_be_read():
     assert tools <= development
 
 
-def test_the_wheel_has_all_files_of_the_package():
+def test_wheel_contains_all_package_data():
     package = ROOT / "src" / "spdnet"
     patterns = PYPROJECT["tool"]["setuptools"]["package-data"]["spdnet"]
     files = [path.relative_to(package).as_posix() for path in package.rglob("*") if path.is_file()]
@@ -80,6 +80,6 @@ def test_the_wheel_has_all_files_of_the_package():
     assert [name for name in others if not any(fnmatch(name, p) for p in patterns)] == []
 
 
-def test_one_version():
+def test_citation_has_the_package_version():
     version = PYPROJECT["project"]["version"]
     assert f"version: {version}" in (ROOT / "CITATION.cff").read_text().splitlines()

@@ -1,4 +1,4 @@
-"""Properties of random matrices, ties and all."""
+"""Property-based tests with random matrices, including tied eigenvalues."""
 
 import torch
 from hypothesis import given, settings
@@ -20,7 +20,7 @@ from spdnet.nn import BiMap, LogEig, ReEig
 from spdnet.testing import assert_on_stiefel, assert_spd, assert_symmetric
 from tests.cases import with_spectrum
 
-#: few distinct values, so that ties are the rule
+#: few distinct values, so that ties are frequent
 eigenvalues = st.sampled_from([1e-3, 0.1, 0.1 + 1e-9, 1.0, 1.0 + 1e-15, 2.5, 40.0])
 seeds = st.integers(0, 2**16)
 
@@ -43,7 +43,7 @@ def close(a, b, tol=1e-9):
 
 
 @given(spd())
-def test_functions_undo_each_other(X):
+def test_inverse_functions_round_trip(X):
     close(expm(logm(X)), X)
     close(powm(sqrtm(X), 2.0), X)
     close(powm(invsqrtm(X), -2.0), X)
@@ -51,17 +51,17 @@ def test_functions_undo_each_other(X):
 
 
 @given(spd(), st.floats(-2, 2), st.floats(-1, 1))
-def test_powers_add(X, p, q):
+def test_exponents_of_powers_add(X, p, q):
     close(symmetrize(powm(X, p) @ powm(X, q)), powm(X, p + q), 1e-7)
 
 
 @given(spd())
-def test_log_of_the_determinant_is_the_trace_of_the_log(X):
+def test_log_determinant_equals_trace_of_log(X):
     close(logm(X).trace(), torch.linalg.slogdet(X).logabsdet)
 
 
 @given(spd(), st.floats(1e-4, 10))
-def test_clamping_twice_is_clamping_once(X, eps):
+def test_clamp_eig_is_idempotent(X, eps):
     Y = clamp_eig(X, eps)
     close(clamp_eig(Y, eps), Y)
     assert torch.linalg.eigvalsh(Y).min() >= eps * (1 - 1e-9)
@@ -77,7 +77,7 @@ def test_gradients_are_finite_and_symmetric(X, eps):
 
 
 @given(spd(), st.floats(1e-4, 10))
-def test_clamping_never_stretches_a_direction(X, eps):
+def test_clamp_eig_gradient_norm_does_not_increase(X, eps):
     """The divided differences of max(eps, s) lie in [0, 1]."""
     X.requires_grad_()
     G = symmetrize(torch.linspace(-1, 1, X.numel(), dtype=X.dtype).view(X.shape))
@@ -86,7 +86,7 @@ def test_clamping_never_stretches_a_direction(X, eps):
 
 
 @given(spd(), seeds)
-def test_a_network_keeps_spd_matrices_spd(X, seed):
+def test_layers_preserve_spd_matrices(X, seed):
     torch.manual_seed(seed)
     n = X.shape[-1]
     Y = BiMap(n, max(1, n - 1), dtype=X.dtype)(X)
@@ -98,7 +98,7 @@ def test_a_network_keeps_spd_matrices_spd(X, seed):
 
 @given(spd_pair(), st.floats(0, 1))
 @settings(max_examples=50)
-def test_geodesics_divide_distances(pair, t):
+def test_geodesic_distance_is_proportional_to_t(pair, t):
     X, Y = pair
     for manifold in (log_euclidean, affine_invariant):
         d, point = manifold.distance(X, Y), manifold.geodesic(X, Y, t)
@@ -109,14 +109,14 @@ def test_geodesics_divide_distances(pair, t):
 
 @given(spd_pair())
 @settings(max_examples=50)
-def test_the_mean_of_two_points_is_half_way(pair):
+def test_mean_of_two_points_is_the_geodesic_midpoint(pair):
     both = torch.stack(pair)
     for manifold in (log_euclidean, affine_invariant):
         close(manifold.mean(both), manifold.geodesic(*pair, 0.5), 1e-6)
 
 
 @given(st.integers(1, 6), st.integers(0, 5), seeds, st.sampled_from(stiefel.RETRACTIONS))
-def test_steps_stay_on_the_stiefel_manifold(k, extra, seed, method):
+def test_retraction_stays_on_the_stiefel_manifold(k, extra, seed, method):
     generator = torch.Generator().manual_seed(seed)
     W = stiefel.random_point(k + extra, k, generator=generator, dtype=torch.float64)
     V = stiefel.project_tangent(W, torch.randn(W.shape, generator=generator, dtype=torch.float64))

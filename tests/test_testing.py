@@ -1,4 +1,4 @@
-"""The law kit finds what is wrong."""
+"""The checks of spdnet.testing detect faulty layers and manifolds."""
 
 import pytest
 import torch
@@ -19,12 +19,12 @@ from tests.cases import random_spd, random_symmetric
 
 
 class Wrong(torch.nn.Module):
-    """A layer that breaks one law."""
+    """A layer that violates one property."""
 
-    def __init__(self, law):
+    def __init__(self, fault):
         super().__init__()
-        self.law = law
-        if law == "stiefel":
+        self.fault = fault
+        if fault == "stiefel":
             self.weight = StiefelParameter(2 * torch.eye(3))
 
     def forward(self, X):
@@ -37,7 +37,7 @@ class Wrong(torch.nn.Module):
             "first": lambda: X + (X * X).detach(),
             "second": lambda: spectral_map(X, WrongSecond(), check=False),
             "stiefel": lambda: X,
-        }[self.law]()
+        }[self.fault]()
 
 
 class WrongSecond(ScalarFunction):
@@ -52,7 +52,7 @@ class WrongSecond(ScalarFunction):
 
 
 @pytest.mark.parametrize(
-    ("law", "message"),
+    ("fault", "message"),
     [
         ("indefinite", "positive eigenvalues"),
         ("asymmetric", "exactly symmetric"),
@@ -64,26 +64,26 @@ class WrongSecond(ScalarFunction):
         ("stiefel", "W"),
     ],
 )
-def test_a_broken_law_is_found(law, message):
+def test_check_layer_detects_fault(fault, message):
     with pytest.raises(AssertionError, match=message):
-        check_layer(Wrong(law), random_spd(2, 3))
+        check_layer(Wrong(fault), random_spd(2, 3))
 
 
-def test_parts_can_be_left_out():
+def test_check_layer_can_skip_checks():
     X = random_spd(2, 3)
     check_layer(Wrong("first"), X, gradients=False)
     check_layer(Wrong("second"), X, second=False)
     check_layer(Wrong("indefinite"), X, spd=False)
 
 
-def test_the_layer_itself_stays_as_it_was():
+def test_check_layer_leaves_layer_unchanged():
     layer = BiMap(3, 2)
     check_layer(layer, random_spd(2, 3))
     assert layer.weight.dtype == torch.float32
     check_layer(ReEig(0.5), random_spd(2, 3))
 
 
-def test_a_wrong_manifold_is_found():
+def test_check_manifold_detects_inconsistent_metric():
     class Mixed:
         inner, distance, geodesic = (
             staticmethod(getattr(log_euclidean, name)) for name in ("inner", "distance", "geodesic")

@@ -1,4 +1,4 @@
-"""Layers, estimators, file readers and ``spdnet train`` agree about every matrix."""
+"""Layers, estimators, file readers and ``spdnet train`` accept and refuse the same matrices."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def spectrum(*values):
 
 
 def product(channels, samples, dtype=np.float32):
-    """A product whose two triangles were rounded apart, in float64."""
+    """Return a float64 product whose triangles differ by rounding errors."""
     A = np.random.default_rng(0).normal(size=(channels, samples)).astype(dtype)
     X = (A @ A.T) / dtype(samples)
     X = X * (1 + np.finfo(dtype).eps * np.random.default_rng(1).integers(-2, 3, X.shape))
@@ -82,7 +82,7 @@ CASES = {
 
 
 def refusal(call):
-    """The message of the error, empty if there is none."""
+    """Return the error message, or an empty string if the call succeeds."""
     try:
         call()
     except ValueError as error:
@@ -91,14 +91,14 @@ def refusal(call):
 
 
 def among_others(matrix):
-    """The matrix as ``X[5]`` of twelve, and two classes."""
+    """Return twelve matrices with this one as ``X[5]``, and labels of two classes."""
     X = np.stack([np.eye(len(matrix), dtype=matrix.dtype)] * 12)
     X[5] = matrix
     return X, np.arange(12) % 2
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_all_entrances_give_the_same_verdict(case, tmp_path):
+def test_all_entry_points_agree(case, tmp_path):
     matrix, semidefinite, definite = CASES[case]
     X, y = among_others(matrix)
     n = len(matrix)
@@ -110,7 +110,7 @@ def test_all_entrances_give_the_same_verdict(case, tmp_path):
     classifier = SPDNetClassifier(epochs=1, random_state=0, device="cpu")
     estimator = refusal(lambda: classifier.fit(X, y))
     assert (estimator == "") == definite, estimator
-    if not semidefinite:  # the same text, but for what is required
+    if not semidefinite:  # same message except for the requirement
         same = layers.replace("SPDNet", "SPDNetClassifier").replace("semi-definite", "definite")
         assert same == estimator
     found = examine(X)
@@ -118,12 +118,12 @@ def test_all_entrances_give_the_same_verdict(case, tmp_path):
     listed = refusal(lambda: clean(X))
     assert (listed == "") == definite
     assert str(found) in listed or definite
-    data = load_dataset(settings.data)  # as "spdnet train" does
+    data = load_dataset(settings.data)  # like "spdnet train"
     preprocessing = Preprocessing.of(data, estimator=settings.estimator, reg=settings.reg)
     assert refusal(lambda: prepare(data, preprocessing, settings.bad, settings.dtype)) == listed
 
 
-def test_the_command_agrees(tmp_path):
+def test_train_command_agrees(tmp_path):
     for name, code in (("asymmetric by 2.8e-7", 0), ("asymmetric by 1e-3", 2)):
         X, y = among_others(CASES[name][0])
         np.savez(tmp_path / "a.npz", X=X, y=y)
@@ -132,7 +132,7 @@ def test_the_command_agrees(tmp_path):
         assert (run.exit_code, "1 asymmetric: 5" in run.output) == (code, code != 0), run.output
 
 
-def test_float32_files_are_judged_by_their_dtype_in_float64_too():
+def test_float32_data_use_float32_tolerance_in_float64():
     X, _ = among_others(CASES["float32, condition 1e8"][0])
     for dtype in (None, "float64", "float32"):
         assert "1 singular: 5" in refusal(lambda dtype=dtype: clean(X, dtype=dtype))
@@ -144,9 +144,9 @@ def test_float32_files_are_judged_by_their_dtype_in_float64_too():
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_half_types_are_judged_by_their_own_rounding(dtype):
+def test_half_precision_uses_its_own_tolerance(dtype):
     A = torch.randn(20, 8, 4, dtype=torch.float64)
-    X = (A @ A.mT).to(dtype)  # rank 4, but for the rounding of the entries
+    X = (A @ A.mT).to(dtype)  # rank 4 up to rounding of the entries
     assert (torch.linalg.eigvalsh(X.double())[:, 0] < 0).any()
     assert SPDNet((8, 8, 8), 2, eps=0.1)(X).isfinite().all()
     X[3] -= X[3].diagonal().max() * torch.eye(8, dtype=dtype)
@@ -154,13 +154,13 @@ def test_half_types_are_judged_by_their_own_rounding(dtype):
         SPDNet((8, 8, 8), 2, eps=0.1)(X)
 
 
-def test_rounding_of_float32_products_can_be_regularised_and_mapped():
+def test_float32_products_can_be_regularized_and_mapped():
     X = ACCEPTED["product in float32"]
     assert logm(torch.from_numpy(X)).isfinite().all()
     assert np.isfinite(regularize(X)).all()
 
 
-def test_the_verdict_is_that_of_each_matrix_alone():
+def test_result_is_independent_of_batch_splits():
     X = np.stack([CASES[name][0] for name in CASES if CASES[name][0].shape == (4, 4)])
     T = torch.from_numpy(X.astype(np.float64))
     faults = {
@@ -177,7 +177,7 @@ def test_the_verdict_is_that_of_each_matrix_alone():
         assert {FAULTS[i] for i in together if i >= 0} == expected
 
 
-def test_numbers_near_the_largest_do_not_overflow():
+def test_values_near_the_float64_maximum_do_not_overflow():
     X = 1.5e308 * np.eye(3)[None]
     assert len(examine(X).bad) == 0
     assert str(examine(-X)) == "1 indefinite: 0"

@@ -18,7 +18,7 @@ def problem(n, size):
 
 
 @pytest.mark.parametrize(("n", "size"), [(60, 4), (30, 9)])  # fewer features, fewer matrices
-def test_equals_the_obvious_way(n, size):
+def test_equals_direct_computation(n, size):
     X, y = problem(n, size)
     upper = np.triu_indices(size)
     scale = np.where(upper[0] == upper[1], 1, np.sqrt(2))
@@ -32,7 +32,7 @@ def test_equals_the_obvious_way(n, size):
     assert ours.classes_.tolist() == sorted(set(y))
 
 
-def test_conventions():
+def test_follows_sklearn_conventions():
     X, y = problem(30, 3)
     model = clone(LogEuclideanClassifier(C=0.5))
     assert model.get_params() == {"C": 0.5, "max_iter": 2000, "method": "logistic"}
@@ -47,8 +47,8 @@ def test_conventions():
 
 
 @pytest.mark.parametrize("method", ["logistic", "lda", "ridge", "svm"])
-def test_entries_that_are_only_rounding_do_not_count(method):
-    """A feature that never varies, as a joint seen from itself, leaves zeros with rounding."""
+def test_constant_features_with_rounding_errors_are_ignored(method):
+    """For example, coordinates of a joint relative to itself."""
     X, y = problem(60, 4)
     wide = np.zeros((60, 6, 6))
     wide[:, :4, :4] = X

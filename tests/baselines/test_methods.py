@@ -1,4 +1,4 @@
-"""The methods of the paper's comparison: bands on the toy set, and the identities behind them."""
+"""Baselines of the paper: accuracy on the toy set and mathematical identities."""
 
 import pickle
 import warnings
@@ -75,7 +75,7 @@ BANDS = {
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("name", BANDS)
-def test_bands_on_the_toy_set(name, seed):
+def test_accuracy_on_toy_set_is_in_expected_range(name, seed):
     model, low, high = BANDS[name]
     (X, y), (X_test, y_test) = halves(seed)
     model = clone(model).fit(X, y)
@@ -86,7 +86,7 @@ def test_bands_on_the_toy_set(name, seed):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_metric_learning_gains_on_the_toy_set(seed):
+def test_metric_learning_improves_accuracy_on_toy_set(seed):
     (X, y), (X_test, y_test) = halves(seed)
     plain = NearestNeighbor().fit(X, y).score(X_test, y_test)
     with pytest.warns(ConvergenceWarning, match="8 sweeps"):
@@ -119,7 +119,7 @@ every_method = pytest.mark.parametrize("model", METHODS, ids=str)
 
 
 @every_method
-def test_conventions(model):
+def test_follows_sklearn_conventions(model):
     X, y = problem()
     model = clone(model)
     with pytest.raises(NotFittedError):
@@ -156,7 +156,7 @@ def test_conventions(model):
         (lambda X, y: (X, ["a"] * 30), ValueError, "two classes"),
     ],
 )
-def test_bad_input(model, change, kind, message):
+def test_invalid_input_raises_message(model, change, kind, message):
     X, y = problem()
     with pytest.raises(kind, match=message):
         clone(model).fit(*change(X, y))
@@ -200,7 +200,7 @@ def test_stein_divergence_of_large_matrices_is_finite():
     torch.testing.assert_close(D[0, 1].item(), 400 * (np.log(1.5) - np.log(2) / 2))
 
 
-def test_neighbors_vote_and_the_nearest_decides():
+def test_neighbors_vote_with_ties_broken_by_nearest():
     scale = np.array([1.0, 1.1, 2.0, 2.1, 2.2])
     X, y = scale[:, None, None] * np.eye(2), np.array(["x", "y", "y", "z", "z"])
     assert NearestNeighbor(k=1).fit(X, y).predict(1.02 * np.eye(2)[None]) == ["x"]
@@ -247,7 +247,7 @@ def test_cdl_without_regularization_is_linear_discriminant_analysis():
     np.testing.assert_allclose(CDL(reg=1e-12).fit(X, y).eigenvalues_, expected, atol=1e-8)
 
 
-def test_cdl_pls_is_that_of_scikit_learn():
+def test_cdl_pls_equals_sklearn():
     X, y = problem(40)
     codes = np.unique(y, return_inverse=True)[1]
     converged = PLSRegression(2, scale=False, tol=1e-28, max_iter=5000)
@@ -258,7 +258,7 @@ def test_cdl_pls_is_that_of_scikit_learn():
 
 
 def test_cdl_pls_is_the_limit_of_the_power_iterations():
-    """On the digits their usual tolerance stops 1e-3 away from it."""
+    """On digits, the default tolerance of the iterations stops 1e-3 away from the limit."""
     X, y = load_digits_spd()
     X, y = X[:300], y[:300]
     limit = PLSRegression(9, scale=False, tol=1e-28, max_iter=5000)
@@ -266,7 +266,7 @@ def test_cdl_pls_is_the_limit_of_the_power_iterations():
     np.testing.assert_allclose(CDL("pls").fit(X, y).decision_function(X), expected, atol=1e-9)
 
 
-def test_cdl_pls_stops_when_nothing_is_left_to_explain():
+def test_cdl_pls_stops_at_zero_residual():
     X, _ = problem(40)
     twice = np.concatenate([X[:3], X[:3]])  # two directions at most
     model = CDL("pls", n_components=5).fit(twice, np.tile(["a", "b", "c"], 2))
@@ -286,7 +286,7 @@ def test_similarity_is_larger_within_a_class():
         np.testing.assert_allclose(np.diagonal(model.similarity(X, X)), 0, atol=1e-6)
 
 
-def test_a_projection_of_rank_one_has_a_closed_form():
+def test_rank_one_projection_equals_closed_form():
     rng = np.random.default_rng(0)
     for _ in range(20):
         p, xi, eta = rng.uniform(0.1, 5, 3)
@@ -294,8 +294,8 @@ def test_a_projection_of_rank_one_has_a_closed_form():
         assert s == pytest.approx(eta / (eta + 1) * (1 / p - 1 / xi), abs=1e-10)
 
 
-def test_one_constraint_is_met_at_the_least_cost():
-    """Against feasible points around it: Q and its bound together."""
+def test_projection_on_one_constraint_is_optimal():
+    """Compare with nearby feasible points."""
     rng = np.random.default_rng(1)
     A = rng.normal(size=(3, 3))
     M, xi0, eta = (A + A.T) @ (A + A.T), 1.0, 0.7
@@ -316,7 +316,7 @@ def test_one_constraint_is_met_at_the_least_cost():
             assert cost(other, np.trace(other @ M)) >= best - 1e-12
 
 
-def test_leml_distance_is_that_of_its_matrix():
+def test_leml_distance_equals_learned_matrix():
     X, y = problem(30)
     model = LEML(n_pairs=60, n_components=3).fit(X, y)
     T = logm(torch.from_numpy(X)).numpy()
@@ -338,7 +338,7 @@ def test_leml_distance_is_that_of_its_matrix():
     assert LEML(n_pairs=60).fit(twice, np.concatenate([y, y])).score(X, y) > 0.9
 
 
-def test_multipliers_that_settle_end_the_sweeps():
+def test_sweeps_stop_when_multipliers_converge():
     sign = np.array([1, -1])
     steps = []
 
@@ -381,8 +381,8 @@ def test_spdml_gradients(metric):
 
 
 @pytest.mark.parametrize("balance", [True, False])
-def test_spdml_counts_neighbors_as_in_the_paper(balance):
-    """The affinity is 1 if either matrix is among the neighbors of the other, or both."""
+def test_spdml_affinity_equals_paper(balance):
+    """The affinity is 1 if at least one matrix is a neighbor of the other."""
     X, y = problem(12)
     model = SPDML("stein", 4, k_w=2, k_b=1, init="identity", balance=balance).fit(X, y)
     D = stein.pairwise(torch.from_numpy(X)).numpy()
@@ -411,7 +411,7 @@ def test_spdml_converges_or_warns(metric):
 
 @pytest.mark.parametrize("init", ["pca", "identity", "lda", "random"])
 @pytest.mark.parametrize("balance", [True, False])
-def test_spdml_starts(init, balance):
+def test_spdml_initialization(init, balance):
     X, y = problem(30)
     model = SPDML("stein", 2, init=init, balance=balance, tol=0.1).fit(X, y)
     np.testing.assert_allclose(model.U_.T @ model.U_, np.eye(2), atol=1e-10)
@@ -422,7 +422,7 @@ def test_spdml_starts(init, balance):
         SPDML("stein", 5).fit(X, y)
 
 
-def test_sparse_codes_satisfy_their_conditions():
+def test_sparse_codes_satisfy_optimality_conditions():
     X, y = problem(30)
     model = RSR(alpha=0.02, max_iter=100_000).fit(X, y)
     K = np.exp(-model.beta_ * stein.pairwise(torch.from_numpy(X)).numpy())
@@ -438,7 +438,7 @@ def test_sparse_codes_satisfy_their_conditions():
     np.testing.assert_allclose(gradient[~at_zero], -0.02 * np.sign(codes[~at_zero]), atol=1e-4)
 
 
-def test_codes_of_zero_are_told():
+def test_zero_codes_warn():
     X, y = problem(30)
     with pytest.warns(RuntimeWarning, match="codes are zero"):
         RSR(beta=1e4).fit(X, y).predict(random_spd(4, 4, seed=9).numpy())
@@ -455,7 +455,7 @@ def sets(n=40, d=4, seed=0):
 
 
 @pytest.mark.parametrize("model", [HERML(), ExpressionletClassifier(2)], ids=str)
-def test_methods_on_sets(model):
+def test_set_methods(model):
     X, y = sets()
     new, truth = sets(seed=1)
     model = clone(model)
@@ -503,7 +503,7 @@ def test_mean_features():
     np.testing.assert_allclose(np.diagonal(model.similarity(X, opposite)), -1)
 
 
-def test_progress_of_long_work(capsys, monkeypatch):
+def test_progress_is_shown_for_long_work(capsys, monkeypatch):
     clock = iter(range(0, 1000, 3))
     monkeypatch.setattr("spdnet.baselines.estimator.time.monotonic", lambda: next(clock))
     X, y = problem(30)
@@ -513,7 +513,7 @@ def test_progress_of_long_work(capsys, monkeypatch):
     assert capsys.readouterr().err == ""
 
 
-def test_nothing_warns_by_default():
+def test_default_settings_do_not_warn():
     X, y = problem(30)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -522,8 +522,8 @@ def test_nothing_warns_by_default():
 
 
 @pytest.mark.parametrize("metric", ["log_euclidean", "affine_invariant"])
-def test_means_and_distances_are_those_of_pyriemann(metric):
-    """An independent implementation, where it is installed."""
+def test_means_and_distances_equal_pyriemann(metric):
+    """Compare with an independent implementation."""
     classification = pytest.importorskip("pyriemann.classification")
     X, y = problem(40, seed=3)
     name = {"log_euclidean": "logeuclid", "affine_invariant": "riemann"}[metric]
@@ -533,7 +533,7 @@ def test_means_and_distances_are_those_of_pyriemann(metric):
     np.testing.assert_array_equal(ours.predict(X), theirs.predict(X))
 
 
-def test_the_default_is_the_default_of_pyriemann():
+def test_default_metric_equals_pyriemann():
     classification = pytest.importorskip("pyriemann.classification")
     X, y = problem(40, seed=3)
     new, _ = problem(40, seed=4)
@@ -545,7 +545,7 @@ def test_the_default_is_the_default_of_pyriemann():
 
 
 @pytest.mark.parametrize("method", ["logistic", "ridge", "svm"])
-def test_more_features_than_matrices_change_nothing(method):
+def test_more_features_than_matrices(method):
     X, y = problem(30, 9)
     new, _ = problem(30, 9, seed=5)
     model = LogEuclideanClassifier(method=method).fit(X, y)
@@ -574,7 +574,7 @@ def test_affine_invariant_distances_of_ill_conditioned_matrices():
     torch.testing.assert_close(D[0, 1], exact[0, 0], rtol=1e-4, atol=0)
 
 
-def test_a_kernel_that_is_none_is_projected():
+def test_indefinite_kernel_is_projected():
     rng = np.random.default_rng(0)
     Q = np.linalg.qr(rng.normal(size=(60, 3, 3)))[0]
     s = 10 ** rng.uniform(-1.5, 1.5, size=(60, 3))
@@ -589,7 +589,7 @@ def test_a_kernel_that_is_none_is_projected():
     assert SteinSVC().fit(*problem()).projection_ is None
 
 
-def test_at_most_so_many_training_matrices():
+def test_max_train_limits_training_matrices():
     codes = np.repeat(np.arange(10), 4)
     kept = subsample(codes, 15)
     assert len(kept) == 15
@@ -598,7 +598,7 @@ def test_at_most_so_many_training_matrices():
     assert len(subsample(codes, None)) == 40
 
 
-def test_alike_matrices_are_refused_or_told():
+def test_identical_matrices_are_refused_or_warned_about():
     X = np.repeat(random_spd(1, 4).numpy(), 12, 0)
     y = np.arange(12) % 2
     for model in (CDL(), CDL("pls")):

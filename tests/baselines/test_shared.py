@@ -1,4 +1,4 @@
-"""What all baselines share: their inputs, and what a fitted one may rely on."""
+"""Input validation and fitted state common to all baselines."""
 
 import pickle
 import subprocess
@@ -29,14 +29,14 @@ from spdnet.manifolds.log_euclidean import LogEuclidean
 from tests.baselines.test_methods import every_method, problem, sets
 
 
-def test_importing_does_not_wait_for_lightning():
+def test_import_skips_lightning():
     code = "import sys, spdnet.baselines; print('lightning_fabric' in sys.modules)"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "False"
 
 
 @every_method
-def test_rounding_singular_matrices_and_tensors(model):
+def test_accepts_rounding_errors_singular_matrices_and_tensors(model):
     X, y = problem()
     model = clone(model).fit(X, y)
     apart = X.astype("f4") * (1 + 1e-7 * np.random.default_rng(0).normal(size=X.shape)).astype("f4")
@@ -60,7 +60,7 @@ def test_rounding_singular_matrices_and_tensors(model):
 
 @every_method
 @pytest.mark.parametrize("wrong", ["labels", "matrices", "classes"])
-def test_a_refused_fit_changes_nothing(model, wrong):
+def test_refused_fit_keeps_fitted_state(model, wrong):
     X, y = problem()
     model = clone(model).fit(X, y)
     before, state = model.predict(X), set(vars(model))
@@ -74,7 +74,7 @@ def test_a_refused_fit_changes_nothing(model, wrong):
     np.testing.assert_array_equal(model.predict(X), before)
 
 
-def test_a_fit_that_fails_half_way_changes_nothing():
+def test_failed_fit_keeps_fitted_state():
     X, y = problem()
     model = CDL().fit(X, y)
     alike, other = np.repeat(np.eye(5)[None], 10, 0), np.arange(10) % 2
@@ -105,7 +105,7 @@ CHANGES = [
 
 
 @pytest.mark.parametrize(("model", "change"), CHANGES, ids=str)
-def test_settings_of_training_do_not_touch_a_fitted_method(model, change):
+def test_training_settings_do_not_affect_fitted_method(model, change):
     X, y = problem()
     model = clone(model).fit(X, y)
     before = model.predict(X)
@@ -119,7 +119,7 @@ def test_settings_of_training_do_not_touch_a_fitted_method(model, change):
 
 
 @pytest.mark.parametrize("model", [HERML(), ExpressionletClassifier(2)], ids=str)
-def test_settings_of_training_do_not_touch_a_fitted_method_on_sets(model):
+def test_training_settings_do_not_affect_fitted_set_method(model):
     X, y = sets()
     model = clone(model).fit(X, y)
     found = model.transform if hasattr(model, "transform") else model.distances
@@ -128,7 +128,7 @@ def test_settings_of_training_do_not_touch_a_fitted_method_on_sets(model):
     np.testing.assert_array_equal(found(X), before)
 
 
-def test_settings_of_prediction_are_looked_at_then():
+def test_prediction_settings_are_validated_in_predict():
     X, y = problem()
     with pytest.raises(ValueError, match="k >= 1"):
         NearestNeighbor().fit(X, y).set_params(k=0).predict(X)
@@ -137,13 +137,13 @@ def test_settings_of_prediction_are_looked_at_then():
 
 
 @every_method
-def test_what_is_fitted_is_on_the_cpu(model):
+def test_fitted_attributes_are_on_cpu(model):
     X, y = problem()
     for value in vars(clone(model).fit(X, y)).values():
         assert not isinstance(value, torch.Tensor) or value.device.type == "cpu"
 
 
-def test_the_nearest_neighbor_decomposes_its_training_matrices_once(monkeypatch):
+def test_nearest_neighbor_decomposes_training_matrices_once(monkeypatch):
     X, y = problem()
     model = NearestNeighbor().fit(X, y)
     seen = []
@@ -161,7 +161,7 @@ STATES = [None, np.random.RandomState(3), 5]
 
 
 @pytest.mark.parametrize("state", STATES, ids=str)
-def test_any_random_state(state):
+def test_random_state_types(state):
     X, y = problem()
     images, labels = np.random.default_rng(0).normal(size=(20, 8, 8)), np.arange(20) % 2
     F, of_sets = sets(20)
@@ -177,7 +177,7 @@ def test_any_random_state(state):
 
 
 @pytest.mark.parametrize("model", [RSR(), SteinSVC(), LogEuclideanClassifier(method="svm")])
-def test_the_global_generator_is_left_alone(model):
+def test_global_random_generator_is_unchanged(model):
     X, y = problem()
     before = np.random.get_state()[1:3]
     clone(model).fit(X, y).predict(X)
@@ -186,7 +186,7 @@ def test_the_global_generator_is_left_alone(model):
     assert after[1] == before[1]
 
 
-def test_deep_o2p_in_threads_pickled_and_refused():
+def test_deep_o2p_threads_pickle_and_invalid_input():
     X, y = np.random.default_rng(0).normal(size=(20, 8, 8)), np.arange(20) % 2
 
     def fit(_=0):
@@ -209,7 +209,7 @@ def test_deep_o2p_in_threads_pickled_and_refused():
     np.testing.assert_array_equal(model.decision_function(X), expected)
 
 
-def test_pairs_are_drawn_evenly_without_a_list_of_all():
+def test_pairs_are_sampled_uniformly():
     codes = np.array([0, 1, 0, 2, 1, 0, 2])
     pairs, sign = draw_pairs(codes, 1000, 0)  # all there are
     drawn = {frozenset(pair) for pair in pairs.tolist()}
@@ -235,7 +235,7 @@ def test_pairs_are_drawn_evenly_without_a_list_of_all():
     np.testing.assert_array_equal(sign == 1, many[pairs[:, 0]] == many[pairs[:, 1]])
 
 
-def test_metrics_that_are_not_invariant_are_refused():
+def test_spdml_refuses_non_invariant_metrics():
     X, y = problem()
     with pytest.raises(ValueError, match="'affine_invariant', 'stein', got 'log_euclidean'"):
         SPDML("log_euclidean").fit(X, y)

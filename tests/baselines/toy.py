@@ -1,22 +1,22 @@
-"""Four classes in ten of thirty dimensions: the toy set of the literature on reductions."""
+"""Toy set with four classes that differ in ten of thirty dimensions."""
 
 import numpy as np
 import scipy.linalg
 
 
 def toy(seed, d=30, genuine=10, classes=4, each=100):
-    """Training and test halves ``(X, y), (X, y)``."""
+    """Return training and test halves ``(X, y), (X, y)``."""
     rng = np.random.default_rng(seed)
     p = genuine * (genuine + 1) // 2
     shared = rng.uniform(size=p)
-    centres = shared + 0.5 * rng.uniform(size=(classes, p))
+    centers = shared + 0.5 * rng.uniform(size=(classes, p))
     rows, cols = np.triu_indices(d)
     is_diagonal, inside = rows == cols, (rows < genuine) & (cols < genuine)
     X, y = [], []
     for c in range(classes):
         for _ in range(each):
             v = 0.3 * rng.normal(size=len(rows))
-            v[inside] = centres[c] + 0.1 * rng.normal(size=p)
+            v[inside] = centers[c] + 0.1 * rng.normal(size=p)
             T = np.zeros((d, d))
             T[rows, cols] = np.where(is_diagonal, v, v / np.sqrt(2))
             T = T + np.triu(T, 1).T

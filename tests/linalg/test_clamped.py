@@ -1,4 +1,4 @@
-"""The short way to raised eigenvalues beside the long one."""
+"""Low-rank formulas for clamped eigenvalues compared with the full formulas."""
 
 import pytest
 import torch
@@ -14,7 +14,7 @@ N, EPS = 26, 0.25
 
 
 def with_low(n_low, seed=0, low=(-1.0, EPS), high=(EPS, 3.0)):
-    """A symmetric matrix with so many eigenvalues below the threshold."""
+    """Return a symmetric matrix with this number of eigenvalues below the threshold."""
     generator = torch.Generator().manual_seed(seed)
 
     def uniform(n, interval):
@@ -29,7 +29,7 @@ def with_low(n_low, seed=0, low=(-1.0, EPS), high=(EPS, 3.0)):
 
 
 @given(st.lists(st.integers(0, N), min_size=1, max_size=5), st.integers(0, 1000))
-def test_equals_the_long_way(n_low, seed):
+def test_value_and_derivative_equal_full_formula(n_low, seed):
     X = torch.stack([with_low(k, seed + i) for i, k in enumerate(n_low)])
     G = torch.randn(X.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     for dtype, tolerance in ((torch.float64, 1e-12), (torch.float32, 1e-4)):
@@ -56,14 +56,14 @@ def test_eigenvalues_at_the_threshold_and_tied():
         torch.testing.assert_close(value, _value(s, U[None], Clamp(EPS)), rtol=0, atol=1e-12)
 
 
-def test_a_matrix_does_not_depend_on_its_batch_mates():
+def test_result_is_independent_of_other_matrices_in_batch():
     X = torch.stack([with_low(k, seed=k) for k in (1, 4, 13, 14, 25, 4)])
     together = clamp_eig(X, EPS)
     for i in range(len(X)):
         torch.testing.assert_close(clamp_eig(X[i], EPS), together[i], rtol=0, atol=1e-14)
 
 
-def test_a_threshold_for_each_matrix_and_more_dimensions():
+def test_threshold_per_matrix_broadcasts():
     X = torch.stack([with_low(k, seed=k) for k in (1, 4, 13, 14, 25, 4)])
     eps = torch.tensor([0.1, 0.25, 0.5, 0.2, 0.3, 2.0]).double()
     expected = torch.stack([clamp_eig(x, float(e)) for x, e in zip(X, eps, strict=True)])
@@ -86,7 +86,7 @@ def test_derivatives(n_low):
     assert gradgradcheck(function, X, fast_mode=True, check_fwd_over_rev=True)
 
 
-def test_not_a_number_is_not_hidden():
+def test_nan_propagates():
     s, U = torch.full((1, N), torch.nan), torch.full((1, N, N), torch.nan)
     assert clamped.value(torch.eye(N)[None], s, U, Clamp(EPS)).isnan().all()
     assert clamped.first(s, U, Clamp(EPS), torch.eye(N)[None]).isnan().all()

@@ -30,7 +30,7 @@ def test_congruence_in_half_precision_and_under_autocast():
 
 
 @pytest.mark.parametrize("shapes", [((3, 5, 5), (5, 2)), ((5, 5), (5, 2)), ((2, 3, 5, 5), (5, 2))])
-def test_gradients_are_those_of_the_product(shapes):
+def test_gradients_equal_matrix_product(shapes):
     X, W = random_symmetric(*shapes[0][:-1]), torch.randn(shapes[1], dtype=torch.float64)
     G = torch.randn(*shapes[0][:-2], 2, 2, dtype=torch.float64)
 
@@ -45,7 +45,7 @@ def test_gradients_are_those_of_the_product(shapes):
     torch.testing.assert_close(got, expected)
 
 
-def test_transforms():
+def test_congruence_under_torch_func_and_compile():
     X, W = random_symmetric(3, 5), torch.randn(5, 2, dtype=torch.float64)
     many = torch.stack([W, 2 * W])
     torch.testing.assert_close(vmap(congruence, (None, 0))(X, many)[1], 4 * congruence(X, W))

@@ -33,13 +33,13 @@ def test_eigh_lifts_half_precision():
 
 
 def failing_on(chosen, monkeypatch):
-    """LAPACK, but that it does not converge on a matrix."""
+    """Make LAPACK fail to converge on one matrix."""
     solve = torch.linalg.eigh
 
     def lapack(A, *, out=None):
         if any(torch.equal(X, chosen) for X in A.reshape(-1, *A.shape[-2:])):
             if out is not None:
-                out[1].fill_(7)  # it works in place
+                out[1].fill_(7)  # LAPACK overwrites the output
             raise torch.linalg.LinAlgError("linalg.eigh: the algorithm failed to converge")
         return solve(A, out=out) if out is not None else solve(A)
 
@@ -47,7 +47,7 @@ def failing_on(chosen, monkeypatch):
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_a_solver_that_fails_is_replaced_and_the_log_says_so(monkeypatch, caplog, dtype):
+def test_eigh_falls_back_and_logs_when_solver_fails(monkeypatch, caplog, dtype):
     X = torch.stack([with_spectrum(spectrum, dtype=dtype) for spectrum in ([1, 2, 3], [4, 5, 6])])
     expected = eigh(X)
     failing_on(X[1], monkeypatch)
@@ -55,10 +55,10 @@ def test_a_solver_that_fails_is_replaced_and_the_log_says_so(monkeypatch, caplog
     torch.testing.assert_close(s, expected[0])
     torch.testing.assert_close((U * s[..., None, :]) @ U.mT, X)
     assert "failed to converge; solved by QR iterations" in caplog.text
-    assert torch.equal(s[0], expected[0][0])  # the others are as before
+    assert torch.equal(s[0], expected[0][0])  # other matrices are unchanged
 
 
-def test_no_solver_makes_up_an_answer():
+def test_eigh_of_nan_raises():
     X = torch.full((2, 3, 3), torch.nan)
     with pytest.raises(torch.linalg.LinAlgError):
         eigh(X, check=False)

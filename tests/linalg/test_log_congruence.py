@@ -6,8 +6,8 @@ from tests.cases import random_spd
 
 
 @pytest.mark.parametrize("condition", [1.0, 1e3, 1e6])
-def test_singular_values_from_eigenvalues(condition):
-    """Relative errors are those of a singular value decomposition, also at ties."""
+def test_svd_by_eigh_is_accurate(condition):
+    """The relative accuracy is that of a singular value decomposition, also at ties."""
     Q = torch.linalg.qr(torch.randn(4, 6, 6, dtype=torch.float64)).Q
     sigma = torch.linspace(0, 1, 6, dtype=torch.float64).mul(-torch.tensor(condition).log()).exp()
     sigma[1] = sigma[0]
@@ -18,7 +18,7 @@ def test_singular_values_from_eigenvalues(condition):
 
 
 @pytest.mark.parametrize("power", [1.0, 0.5, -2.0])
-def test_it_is_the_logarithm_of_the_product(power):
+def test_log_congruence_equals_log_of_product(power):
     X, W = random_spd(5, 4), random_spd(5, 4)
     s, U = torch.linalg.eigh(X)
     product = W @ (U * s.pow(power)[..., None, :]) @ U.mT @ W

@@ -8,7 +8,7 @@ from tests.cases import SPECTRA, random_spd, random_symmetric, with_spectrum
 
 
 @pytest.mark.parametrize("case", SPECTRA)
-def test_solves_the_equation(case):
+def test_lyapunov_solves_equation(case):
     X = with_spectrum(SPECTRA[case])
     V = random_symmetric(X.shape[-1])
     S = lyapunov(X, V)
@@ -33,7 +33,7 @@ def test_broadcasting_and_torch_func():
     torch.testing.assert_close(jacfwd(lyapunov)(X[0, 0], V[0]), J)
 
 
-def test_refusals():
+def test_invalid_input_is_refused():
     X = random_spd(3)
     with pytest.raises(ValueError, match="positive"):
         lyapunov(-X, X)

@@ -1,4 +1,4 @@
-"""ReEig's shortcut: what it leaves out must not be missed."""
+"""ReEig without decomposing matrices that need no clamping."""
 
 import pytest
 import torch
@@ -15,7 +15,7 @@ EPS = 0.25
 
 
 def full(X):
-    """By the decomposition of every matrix."""
+    """Clamp by decomposing every matrix."""
     return spectral_map(X, Clamp(EPS))
 
 
@@ -42,7 +42,7 @@ def spd(spectrum, seed=0):
     seed=st.integers(0, 100),
 )
 def test_equals_the_full_decomposition(spectra, seed):
-    """Nothing clipped, some matrices clipped, all clipped."""
+    """Batches with no, some and all matrices clipped."""
     X = torch.stack([spd(s, seed + i) for i, s in enumerate(spectra)])
     G = random_symmetric(len(X), 4, seed=seed)
     for dtype, tolerance in ((torch.float64, 1e-11), (torch.float32, 2e-4)):
@@ -58,7 +58,7 @@ def test_equals_the_full_decomposition(spectra, seed):
     seed=st.integers(0, 100),
 )
 def test_eigenvalues_within_rounding_of_the_threshold_are_not_clipped(ulps, top, seed):
-    """The value is right whatever is decided; the derivative is that of the identity."""
+    """The derivative is that of the identity."""
     unit = 2.0**-52 * top
     X = spd([EPS + ulps[0] * unit, EPS + ulps[1] * unit, 1.5 * EPS, top], seed)[None]
     G = random_symmetric(1, 4, seed=seed)
@@ -68,8 +68,8 @@ def test_eigenvalues_within_rounding_of_the_threshold_are_not_clipped(ulps, top,
         torch.testing.assert_close(gradient, G, rtol=0, atol=1e-11)
 
 
-def test_after_one_rectification_the_next_has_nothing_to_do(monkeypatch):
-    """Interlacing: BiMaps with orthonormal columns never go below, but for rounding."""
+def test_bimap_after_clamp_needs_no_decomposition(monkeypatch):
+    """By interlacing, eigenvalues stay above the threshold except for rounding errors."""
     generator = torch.Generator().manual_seed(0)
     A = torch.randn(20, 30, 6, dtype=torch.float64, generator=generator)
     X = clamp_eig(A @ A.mT, 1e-4)  # rank 6: most eigenvalues are at the threshold
@@ -81,7 +81,7 @@ def test_after_one_rectification_the_next_has_nothing_to_do(monkeypatch):
     assert decomposed == []
 
 
-def test_only_what_is_clipped_is_decomposed(monkeypatch):
+def test_only_clipped_matrices_are_decomposed(monkeypatch):
     X = torch.stack([spd([1.0, 2.0, 3.0]), spd([0.1, 2.0, 3.0]), spd([1.0, 1.0, 1.0])])
     real, seen = module._rectify_all, []
     monkeypatch.setattr(module, "_rectify_all", lambda X, *a: (seen.append(len(X)), real(X, *a))[1])
@@ -92,8 +92,8 @@ def test_only_what_is_clipped_is_decomposed(monkeypatch):
 
 
 @pytest.mark.parametrize("eps", [1e-6, 0.5, 1e3])
-def test_the_result_is_no_alias_of_the_input(eps):
-    """Nothing clipped, something clipped, all clipped."""
+def test_result_does_not_share_memory_with_input(eps):
+    """No, some and all eigenvalues clipped."""
     X = random_spd(3, 4)
     before = X.clone()
     for function in (clamp_eig, lambda X, eps: module.rectify(X, eps)):
@@ -101,8 +101,8 @@ def test_the_result_is_no_alias_of_the_input(eps):
         assert torch.equal(X, before)
 
 
-def test_single_precision_that_loses_the_threshold_is_told_what_to_do():
-    """A threshold below 1e-7 of the largest eigenvalue is not there after rounding."""
+def test_float32_error_suggests_float64_when_threshold_is_lost():
+    """A threshold below 1e-7 times the largest eigenvalue is lost by rounding."""
     A = torch.randn(20, 20, 3, generator=torch.Generator().manual_seed(0))
     X = symmetrize(1e3 * A @ A.mT)
     with pytest.raises(
@@ -120,7 +120,7 @@ def test_zero_and_singular_matrices_are_always_clipped():
         torch.testing.assert_close(lowest, torch.full((2,), 1e-4, dtype=torch.float64))
 
 
-def test_derivatives_of_a_mixed_batch():
+def test_derivatives_of_partly_clipped_batch():
     X = torch.stack([spd([1.0, 2.0, 3.0]), spd([0.1, 0.1, 3.0], 1)]).requires_grad_()
 
     def function(X):
@@ -130,7 +130,7 @@ def test_derivatives_of_a_mixed_batch():
     assert gradgradcheck(function, X, check_fwd_over_rev=True, fast_mode=True)
 
 
-def test_shapes_and_the_symmetric_part():
+def test_shapes_and_symmetry():
     X = random_spd(2, 3, 4)
     assert clamp_eig(X, 1e-3).shape == X.shape
     assert clamp_eig(X[0, 0], 1e-3).shape == (4, 4)
@@ -142,13 +142,13 @@ def test_shapes_and_the_symmetric_part():
     assert torch.equal(gradient, gradient.mT)
 
 
-def test_nan_is_passed_on_unchecked_and_refused_checked():
+def test_nan_is_refused():
     X = random_spd(2, 3)
     X[1, 0, 0] = float("nan")
     with pytest.raises(ValueError, match=r"X\[1\] contains NaN"):
         clamp_eig(X, EPS)
 
 
-def test_a_threshold_that_is_negative():
+def test_negative_threshold():
     X = with_spectrum([-2.0, 0.5, 1.0])
     torch.testing.assert_close(clamp_eig(X, -1.0), spectral_map(X, Clamp(-1.0)))

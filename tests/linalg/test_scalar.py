@@ -1,4 +1,4 @@
-"""Divided differences against 120-digit arithmetic, at ties, near ties and far apart."""
+"""Divided differences compared with 120-digit arithmetic, at ties, near ties and far apart."""
 
 import itertools
 
@@ -71,7 +71,7 @@ def test_clamp_accepts_a_tensor_threshold():
 
 
 @pytest.mark.parametrize("f", [*SMOOTH, Clamp(0.5)], ids=str)
-def test_divided_differences_do_not_depend_on_the_order(f):
+def test_divided_differences_are_symmetric_in_arguments(f):
     rng = np.random.default_rng(0)
     a, b, c = tensors(rng.choice(POINTS, (50, 3)))
     torch.testing.assert_close(f.first(a, b), f.first(b, a), rtol=0, atol=0)
@@ -87,7 +87,7 @@ def test_extreme_ratios_stay_finite_in_float32(f):
     assert f.first(s[:, None], s).isfinite().all()
 
 
-def test_a_function_of_ones_own_says_what_is_missing():
+def test_custom_function_names_missing_method():
     class Cube(ScalarFunction):
         pass
 

@@ -1,4 +1,4 @@
-"""Laws of spectral maps over all functions and the whole table of cases."""
+"""Properties of spectral maps for all functions and test matrices."""
 
 import pytest
 import torch
@@ -82,7 +82,7 @@ def test_second_derivative(f, case):
 
 @every_function
 def test_ill_conditioned(f):
-    """Condition 1e8 with a tie at the bottom, against 120 digits."""
+    """Compare with 120 digits at condition number 1e8 with tied smallest eigenvalues."""
     X = with_spectrum(ILL_CONDITIONED)
     G, V = X * random_symmetric(4, seed=1), X * random_symmetric(4, seed=2)
     _, second = jvp(lambda X: spectral_derivative(X, G, f), (X,), (V,))
@@ -98,7 +98,7 @@ def test_ill_conditioned(f):
 
 @every_function
 def test_ill_conditioned_against_differences(f):
-    """gradcheck and gradgradcheck with a step below the smallest eigenvalue."""
+    """Run gradcheck and gradgradcheck with a step below the smallest eigenvalue."""
     X = with_spectrum(ILL_CONDITIONED).requires_grad_()
     first, second = jacrev(on_symmetric_part(f))(X), hessian(on_symmetric_part(f))(X)
     step = {"eps": 1e-9, "rtol": 1e-3}
@@ -154,7 +154,7 @@ def test_third_derivative_is_refused(f):
 
 
 @every_function
-def test_a_constant_upstream_gradient_does_not_hide_the_second_derivative(f):
+def test_second_derivative_with_constant_upstream_gradient(f):
     X = with_spectrum(SPECTRA["generic"]).requires_grad_()
     G = random_symmetric(4)
     (first,) = torch.autograd.grad(spectral_map(X, f), X, G, create_graph=True)
@@ -166,8 +166,8 @@ def test_a_constant_upstream_gradient_does_not_hide_the_second_derivative(f):
 @every_function
 @pytest.mark.parametrize("n", [1, 3, 8, 17, 50])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_batch_mates_do_not_matter(f, n, dtype):
-    """Output and gradient are bit-equal whatever the other matrices are.
+def test_result_is_independent_of_other_matrices_in_batch(f, n, dtype):
+    """Output and gradient are bitwise equal for any other matrices.
 
     At another place, or in a batch of another size, the BLAS may order its sums differently.
     """
@@ -235,7 +235,7 @@ def test_lower_precisions(f, dtype):
 
 
 @every_function
-def test_autocast_lowers_nothing(f):
+def test_autocast_keeps_precision(f):
     X = random_spd(3, 5, dtype=torch.float32).requires_grad_()
 
     def run():
@@ -301,7 +301,7 @@ def test_named_functions():
     assert torch.linalg.eigvalsh(clamp_eig(-X, torch.tensor(0.5))).min() > 0.5 - 1e-12
 
 
-def test_a_tensor_threshold_is_one_for_each_matrix():
+def test_tensor_threshold_applies_per_matrix():
     X = random_spd(3, 2, 4)
     eps = torch.tensor([0.1, 0.5, 2.0], dtype=torch.float64)
     Y = clamp_eig(X, eps)
@@ -314,7 +314,7 @@ def test_a_tensor_threshold_is_one_for_each_matrix():
     torch.testing.assert_close(gradient[1], jacrev(clamp_eig)(X[1, 0], 0.5))
 
 
-def test_second_derivative_with_a_threshold_for_each_matrix():
+def test_second_derivative_with_threshold_per_matrix():
     X, G = random_spd(3, 2, 4), random_symmetric(3, 2, 4)
     eps = torch.tensor([0.1, 0.5, 2.0], dtype=torch.float64)
 
@@ -331,7 +331,7 @@ def test_second_derivative_with_a_threshold_for_each_matrix():
 
 
 @pytest.mark.parametrize("f", [Log(), Clamp(1.0)], ids=str)
-def test_second_derivative_of_many_matrices_goes_in_pieces(f):
+def test_second_derivative_of_many_matrices_in_chunks(f):
     n = 40  # 2**22 // 40**3 = 65 matrices at a time
     X, G = random_spd(70, n), random_symmetric(n)
     _, together = jvp(lambda X: spectral_derivative(X, G, f), (X,), (G.expand_as(X),))
@@ -339,7 +339,7 @@ def test_second_derivative_of_many_matrices_goes_in_pieces(f):
     torch.testing.assert_close(together[68], alone)
 
 
-def test_a_threshold_changed_after_the_forward_pass_is_noticed():
+def test_threshold_modified_in_place_after_forward_raises():
     X, eps = random_spd(4).requires_grad_(), torch.tensor(1.0, dtype=torch.float64)
     Y = clamp_eig(X, eps)
     eps.fill_(0.0)
@@ -347,19 +347,19 @@ def test_a_threshold_changed_after_the_forward_pass_is_noticed():
         Y.sum().backward()
 
 
-def test_sigmoid_of_a_spectrum_on_both_sides_of_zero():
+def test_sigmoid_hessian_of_indefinite_matrix_is_finite():
     X = with_spectrum([-100.0, 0.0, 90.0])
     H = hessian(lambda X: spectral_map(X, Sigmoid(100.0)).sum())(X)
     assert H.isfinite().all()
 
 
-def test_fake_tensors_are_not_looked_at():
+def test_fake_tensors_skip_validation():
     with torch._subclasses.FakeTensorMode():
         assert logm(torch.empty(2, 3, 3)).shape == (2, 3, 3)
 
 
-def test_second_derivative_of_large_matrices_goes_in_slices():
-    """More coefficients than fit in one slice give the same as the sum over columns."""
+def test_second_derivative_of_large_matrices_in_chunks():
+    """The coefficients do not fit in one chunk."""
     n = 80
     X, G, V = random_spd(n), random_symmetric(n, seed=1), random_symmetric(n, seed=2)
     _, second = jvp(lambda X: spectral_derivative(X, G, Exp()), (X,), (V,))
@@ -368,7 +368,7 @@ def test_second_derivative_of_large_matrices_goes_in_slices():
     torch.testing.assert_close(second, (up - down) / (2 * h), rtol=1e-6, atol=1e-6)
 
 
-def test_a_function_of_ones_own():
+def test_custom_scalar_function():
     class Square(ScalarFunction):
         def value(self, s):
             return s**2

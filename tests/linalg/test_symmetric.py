@@ -7,7 +7,7 @@ from spdnet.linalg import symmetrize, unvech, vech
 from tests.cases import BATCH_SHAPES, random_symmetric
 
 
-def test_tensors_and_arrays():
+def test_symmetrize_tensors_and_arrays():
     X = np.random.default_rng(0).normal(size=(2, 3, 3))
     expected = (X + X.swapaxes(-1, -2)) / 2
     for dtype in (np.float32, np.float64, np.longdouble):
@@ -19,7 +19,7 @@ def test_tensors_and_arrays():
 
 
 @pytest.mark.parametrize("kind", [np.asarray, torch.as_tensor])
-def test_refusals(kind):
+def test_invalid_input_is_refused(kind):
     for bad in ([[1.0, 2.0, 3.0]], [1.0, 2.0], 1.0):
         with pytest.raises(ValueError, match=r"symmetrize: expected X of shape \(..., n, n\), got"):
             symmetrize(kind(bad))
@@ -27,7 +27,7 @@ def test_refusals(kind):
         symmetrize(kind([[1, 2], [3, 4]]))
 
 
-def test_other_things_are_refused():
+def test_symmetrize_refuses_lists():
     with pytest.raises(TypeError, match=r"symmetrize: expected X to be a torch.Tensor, got list"):
         symmetrize([[1.0]])
 
@@ -41,7 +41,7 @@ def test_vech_is_an_isometry_and_unvech_its_inverse(batch):
     assert vech(A).shape == (*batch, 10)
 
 
-def test_vech_order_is_row_after_row():
+def test_vech_is_in_row_major_order():
     X = torch.tensor([[1.0, 2, 3], [2, 4, 5], [3, 5, 6]])
     root = 2**0.5
     torch.testing.assert_close(vech(X), torch.tensor([1, 2 * root, 3 * root, 4, 5 * root, 6]))

@@ -39,7 +39,7 @@ def test_slices_cover_the_batch(two_threads, batch):
     assert all(a[1] == b[0] for a, b in pairwise(seen))
 
 
-def test_one_thread_and_one_matrix_stay_where_they_are(two_threads):
+def test_single_thread_or_matrix_runs_in_calling_thread(two_threads):
     here = threading.current_thread().name
     assert [name for *_, name in parts_of(1)] == [here]
     torch.set_num_threads(1)
@@ -48,19 +48,19 @@ def test_one_thread_and_one_matrix_stay_where_they_are(two_threads):
 
 @pytest.fixture(params=["openmp", "pool"])
 def kind(request, monkeypatch):
-    """On torch's own threads, and as where they are out of reach."""
+    """Run with OpenMP threads of torch, and with a thread pool."""
     if request.param == "pool":
         monkeypatch.setattr(threads, "_openmp", lambda: None)
     elif threads._openmp() is None:
-        pytest.skip("torch's own threads are out of reach")
+        pytest.skip("OpenMP of torch is not accessible")
 
 
-def test_on_two_threads_at_once(two_threads, kind):
+def test_parts_run_concurrently(two_threads, kind):
     together = threading.Barrier(2, timeout=30)  # each waits for the other
     parallel_for(lambda part: together.wait(), 2, cost=1e9)
 
 
-def test_modes_are_those_of_the_caller(two_threads, kind):
+def test_workers_inherit_grad_and_inference_modes(two_threads, kind):
     target = torch.zeros(4)
 
     def work(part):
@@ -75,7 +75,7 @@ def test_modes_are_those_of_the_caller(two_threads, kind):
         eigh(X)
 
 
-def test_an_interrupt_comes_through(two_threads, kind):
+def test_keyboard_interrupt_propagates(two_threads, kind):
     def interrupted(part):
         raise KeyboardInterrupt
 
@@ -84,13 +84,13 @@ def test_an_interrupt_comes_through(two_threads, kind):
     assert len(parts_of(8)) == 8
 
 
-def test_little_work_is_for_one_thread(two_threads):
+def test_little_work_runs_in_one_thread(two_threads):
     seen = []
     parallel_for(seen.append, 30, cost=10)
     assert seen == [slice(0, 30)]
 
 
-def test_settings_of_the_caller_stay(two_threads):
+def test_thread_count_is_unchanged(two_threads):
     s, U = eigh(X)
     assert torch.get_num_threads() == 2
     torch.testing.assert_close((U * s[:, None]) @ U.mT, X)
@@ -101,7 +101,7 @@ def test_settings_of_the_caller_stay(two_threads):
     assert found == [2]
 
 
-def test_errors_come_through(two_threads):
+def test_errors_propagate(two_threads):
     def fail(part):
         raise ArithmeticError(f"in {part.start}")
 
@@ -109,7 +109,7 @@ def test_errors_come_through(two_threads):
         parallel_for(fail, 9, cost=1e9)
 
 
-def test_gradients_and_modes_of_the_caller(two_threads):
+def test_eigh_gradient_and_no_grad_with_threads(two_threads):
     matrices = X.clone().requires_grad_()
     s, _ = eigh(matrices)
     (gradient,) = torch.autograd.grad(s.sum(), matrices)
@@ -123,7 +123,7 @@ def _in_child(queue):
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
-def test_after_a_fork(two_threads):
+def test_eigh_works_after_fork(two_threads):
     expected = eigh(X)[0]  # the threads exist
     context = multiprocessing.get_context("fork")
     queue = context.Queue()
@@ -135,7 +135,7 @@ def test_after_a_fork(two_threads):
     torch.testing.assert_close(torch.tensor(got, dtype=torch.float64), expected)
 
 
-def test_from_many_threads_at_once(two_threads):
+def test_eigh_from_many_threads(two_threads):
     expected = eigh(X)[0]
     results = []
 

@@ -13,7 +13,7 @@ every_case = pytest.mark.parametrize("case", SPECTRA)
 
 
 @every_case
-def test_laws_of_bures_wasserstein(case):
+def test_bures_wasserstein_satisfies_check_manifold(case):
     X = with_spectrum(SPECTRA[case])
     n = X.shape[-1]
     lowest = torch.linalg.eigvalsh(X)[0]
@@ -22,7 +22,7 @@ def test_laws_of_bures_wasserstein(case):
 
 
 @both
-def test_distances_against_their_definitions(metric):
+def test_distances_equal_definitions(metric):
     X, Y = random_spd(4), random_spd(4, seed=1)
     root = sqrtm(X)
     expected = {
@@ -34,7 +34,7 @@ def test_distances_against_their_definitions(metric):
 
 
 @both
-def test_distances_of_near_points_keep_their_digits(metric):
+def test_distances_of_near_points_are_accurate(metric):
     X, V = random_spd(4), random_symmetric(4, seed=1)
     h = 1e-9
     if metric is bures_wasserstein:
@@ -74,7 +74,7 @@ def test_derivatives(case):
 
 @both
 def test_invariance(metric):
-    """Under rotations both, under every congruence Stein's."""
+    """Both are invariant under rotations, Stein also under congruences."""
     X, Y = random_spd(4), random_spd(4, seed=1)
     A = random_symmetric(4, seed=2)
     Q = torch.linalg.qr(A)[0]
@@ -101,7 +101,7 @@ def test_means(metric):
 
 
 @both
-def test_means_of_a_batch_do_not_influence_each_other(metric):
+def test_batched_means_are_independent(metric):
     scales = torch.logspace(0, 3, 5, dtype=torch.float64)[:, None, None]
     X = torch.stack([random_spd(5, 3), scales * random_spd(5, 3, seed=1)])
     weights = torch.rand(2, 5).double().requires_grad_()  # so that it is differentiated, too
@@ -133,13 +133,13 @@ def test_derivatives_of_means(metric):
 
 
 @both
-def test_a_mean_that_does_not_converge_says_so(metric):
+def test_mean_warns_when_not_converged(metric):
     with pytest.warns(RuntimeWarning, match="not converged after 2 iterations"):
         metric.mean(random_spd(4, 3), max_iter=2)
 
 
 @both
-def test_bad_input_is_refused_and_single_precision_is_kept(metric):
+def test_invalid_input_is_refused_and_float32_is_kept(metric):
     X = random_spd(3, 4)
     with pytest.raises(ValueError, match="positive"):
         metric.distance(X, -X)
@@ -153,7 +153,7 @@ def test_bad_input_is_refused_and_single_precision_is_kept(metric):
     torch.testing.assert_close(metric.mean(single).double(), metric.mean(X), rtol=1e-5, atol=1e-5)
 
 
-def test_halfway_by_geodesic_and_by_mean():
+def test_geodesic_midpoint_equals_mean():
     X, Y = random_spd(2, 3)
     middle = bures_wasserstein.mean(torch.stack([X, Y]), torch.tensor([0.7, 0.3]).double())
     torch.testing.assert_close(bures_wasserstein.geodesic(X, Y, 0.3), middle)

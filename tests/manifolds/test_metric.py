@@ -1,4 +1,4 @@
-"""A metric is one object, found by its name wherever its methods suffice."""
+"""Registration of metrics and selection by name."""
 
 import copy
 import pickle
@@ -29,7 +29,7 @@ from tests.cases import random_spd
 
 
 class DoubledLog(FlatMetric):
-    """Twice the log-Euclidean distance."""
+    """Metric with twice the log-Euclidean distance."""
 
     name = "doubled_log"
 
@@ -43,7 +43,7 @@ class DoubledLog(FlatMetric):
 
 
 class Trace(Metric):
-    """Only what every metric has."""
+    """Metric with the required methods only."""
 
     name = "trace"
 
@@ -64,7 +64,7 @@ def doubled():
     del METRICS[metric.name]
 
 
-def test_a_new_metric_is_found_by_name(doubled):
+def test_registered_metric_is_found_by_name(doubled):
     X, Y = random_spd(8, 3), random_spd(8, 3, seed=1)
     y = torch.arange(8) % 2
     torch.testing.assert_close(doubled.distance(X, Y), 2 * log_euclidean.distance(X, Y))
@@ -96,12 +96,12 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("caller", REFUSED)
-def test_a_new_metric_is_listed_in_errors(caller, doubled):
+def test_registered_metric_is_listed_in_errors(caller, doubled):
     with pytest.raises(ValueError, match=r"expected .*'doubled_log'.*did you mean 'doubled_log'"):
         REFUSED[caller]()
 
 
-def test_lists_of_names_hold_what_metrics_can_do():
+def test_metric_names_depend_on_available_methods():
     assert list(MetricNames()) == list(METRICS)
     assert set(MetricNames("normalization")) == {
         "log_euclidean",
@@ -121,7 +121,7 @@ def test_lists_of_names_hold_what_metrics_can_do():
 @pytest.mark.parametrize(
     ("metric", "verb"), [(stein, "geodesic"), (bures_wasserstein, "transport"), (stein, "logits")]
 )
-def test_a_missing_method_names_the_metrics_that_have_it(metric, verb):
+def test_missing_method_error_lists_metrics_that_have_it(metric, verb):
     X = random_spd(3)
     arguments = {
         "geodesic": lambda: metric.geodesic(X, X, 0.5),
@@ -133,7 +133,7 @@ def test_a_missing_method_names_the_metrics_that_have_it(metric, verb):
         arguments[verb]()
 
 
-def test_a_metric_with_nothing_but_distances_and_a_mean():
+def test_metric_with_distance_and_mean_only():
     X, Y = random_spd(4, 3), random_spd(5, 3, seed=1)
     D = Trace().pairwise(X, Y)
     torch.testing.assert_close(D, Trace().squared_distance(X[:, None], Y))
@@ -143,7 +143,7 @@ def test_a_metric_with_nothing_but_distances_and_a_mean():
         Trace().exp(X, X)
 
 
-def test_objects_take_the_place_of_names():
+def test_metric_objects_are_accepted_instead_of_names():
     X = random_spd(6, 3)
     root = PowerEuclidean(0.5)
     expected = 2 * (torch.linalg.eigvalsh(X[0]).sqrt() - 1).norm()
@@ -159,7 +159,7 @@ def test_objects_take_the_place_of_names():
     assert pickle.loads(pickle.dumps(model)).predict(X).shape == (6,)
 
 
-def test_registering_refuses_what_is_no_metric_and_names_that_are_taken():
+def test_register_refuses_non_metrics_and_existing_names():
     with pytest.raises(TypeError, match="register_metric: expected an instance"):
         register_metric(DoubledLog)
     with pytest.raises(ValueError, match="'power_euclidean', which is the name of PowerEuclidean"):
@@ -170,7 +170,7 @@ def test_registering_refuses_what_is_no_metric_and_names_that_are_taken():
         PowerEuclidean(0.0)
 
 
-def test_pairwise_refuses_bad_matrices():
+def test_pairwise_refuses_invalid_matrices():
     X = random_spd(2, 3)
     for metric in METRICS.values():
         with pytest.raises(ValueError, match=f"{metric.name}.pairwise: .*positive definite"):

@@ -18,7 +18,7 @@ every_case = pytest.mark.parametrize("case", SPECTRA)
 
 @every_manifold
 @every_case
-def test_laws(manifold, case):
+def test_satisfies_manifold_properties(manifold, case):
     X = with_spectrum(SPECTRA[case])
     n = X.shape[-1]
     Y, V = random_spd(2, n), 0.05 * random_symmetric(2, n, seed=1)
@@ -62,7 +62,7 @@ def test_finite_gradients_at_coinciding_points(manifold):
 
 
 @every_manifold
-def test_broadcasting_and_a_tensor_of_times(manifold):
+def test_geodesic_broadcasts_over_times(manifold):
     X, Y = random_spd(4, 3), random_spd(5, 3, seed=1)
     pairs = manifold.distance(X[:, None], Y)
     assert pairs.shape == (4, 5)
@@ -73,7 +73,7 @@ def test_broadcasting_and_a_tensor_of_times(manifold):
     torch.testing.assert_close(vmap(manifold.distance)(X, Y[:4]), manifold.distance(X, Y[:4]))
 
 
-def test_distances_against_their_definitions():
+def test_distances_equal_definitions():
     X, Y = random_spd(4), random_spd(4, seed=1)
     expected = torch.linalg.eigvals(torch.linalg.solve(X, Y)).real.log().norm()
     torch.testing.assert_close(affine_invariant.distance(X, Y), expected)
@@ -170,7 +170,7 @@ def test_lower_precisions(manifold, dtype):
 
 @pytest.mark.parametrize("condition", [1e3, 1e5])
 def test_affine_invariant_distance_in_float32(condition):
-    """As exact as the rounded matrices allow."""
+    """The error is bounded by the rounding of the input."""
     spectrum = torch.logspace(0, -math.log10(condition), 6).tolist()
     for seed in range(5):
         X, Y = (with_spectrum(spectrum, seed=s).float() for s in (seed, seed + 100))
@@ -180,7 +180,7 @@ def test_affine_invariant_distance_in_float32(condition):
         torch.testing.assert_close(got.double(), exact, rtol=1e-6, atol=0)
 
 
-def test_points_too_ill_conditioned_are_refused_or_warned_of():
+def test_extremely_ill_conditioned_points_are_refused_or_warned_about():
     X = torch.stack([with_spectrum([1e-15, 1e-8, 1e-3, 1.0], seed=s) for s in range(4)])
     with pytest.raises(ValueError, match=r"X\^\(-1/2\) Y X\^\(-1/2\)"):
         affine_invariant.distance(X[:, None], X)
@@ -199,7 +199,7 @@ def test_means_of_very_ill_conditioned_matrices(decades):
     assert gradient_at(affine_invariant.mean(X), X) < 1e-8  # without a warning
 
 
-def test_one_ill_conditioned_matrix_does_not_end_the_iteration_early():
+def test_mean_converges_with_one_ill_conditioned_matrix():
     X = random_spd(12, 4)
     X[0] = torch.diag(torch.tensor([1.0, 1.0, 1.0, 1e-15]))
     assert gradient_at(affine_invariant.mean(X), X) < 1e-8
@@ -217,7 +217,7 @@ def test_derivative_with_respect_to_a_weight_of_zero():
     torch.testing.assert_close(J, numeric, rtol=1e-4, atol=1e-4)
 
 
-def test_the_mean_of_singular_matrices_is_not_a_number_and_says_so():
+def test_mean_of_singular_matrices_is_nan_with_warning():
     X = random_spd(3, 3)
     X[1] = torch.diag(torch.tensor([1.0, 1.0, 0.0]))
     with pytest.warns(RuntimeWarning, match="gradient is nan"):
@@ -226,7 +226,7 @@ def test_the_mean_of_singular_matrices_is_not_a_number_and_says_so():
 
 
 @every_manifold
-def test_several_weights_for_the_same_matrices(manifold):
+def test_mean_broadcasts_over_weights(manifold):
     X, w = random_spd(5, 3), torch.rand(4, 5, dtype=torch.float64)
     M = manifold.mean(X, w)
     assert M.shape == (4, 3, 3)
@@ -235,7 +235,7 @@ def test_several_weights_for_the_same_matrices(manifold):
         manifold.mean(X.expand(2, 5, 3, 3), torch.ones(4, 5))
 
 
-def test_weights_do_not_change_the_dtype():
+def test_weights_keep_the_dtype():
     X, w = random_spd(3, 3, dtype=torch.float32), torch.ones(3, dtype=torch.float64)
     for manifold in MANIFOLDS:
         assert manifold.mean(X, w).dtype == torch.float32
@@ -248,7 +248,7 @@ def test_derivative_of_the_log_euclidean_mean():
 
 
 @every_manifold
-def test_means_of_a_batch_do_not_influence_each_other(manifold):
+def test_batched_means_are_independent(manifold):
     X = torch.stack([random_spd(5, 3), expm(3 * random_symmetric(5, 3)), random_spd(5, 3, seed=1)])
     together = manifold.mean(X)
     for i in range(3):
@@ -262,7 +262,7 @@ def test_mean_in_float32():
     torch.testing.assert_close(M.double(), affine_invariant.mean(X.double()), rtol=1e-6, atol=1e-6)
 
 
-def test_warns_when_not_converged():
+def test_mean_warns_when_not_converged():
     X = expm(3 * random_symmetric(5, 3))
     with pytest.warns(RuntimeWarning, match=r"not converged after 1 iterations.*raise max_iter"):
         affine_invariant.mean(X, max_iter=1)

@@ -1,4 +1,4 @@
-"""Squared distances: right for ill-conditioned points, smooth also where the points coincide."""
+"""Squared distances of ill-conditioned and of coinciding points."""
 
 import mpmath
 import pytest
@@ -30,7 +30,7 @@ def mapped(A, f):
 
 
 def seen(X, Y):
-    """``X^(-1/2) Y X^(-1/2)``."""
+    """Compute ``X^(-1/2) Y X^(-1/2)``."""
     W = mapped(X, lambda v: 1 / mpmath.sqrt(v))
     Z = W * Y * W
     return (Z + Z.T) / 2
@@ -49,7 +49,7 @@ def reference(metric, X, Y):
 
 
 def gradients(metric, X, Y):
-    """With respect to both, in the arithmetic of mpmath."""
+    """Compute both gradients with mpmath."""
     s, U = mpmath.eigsy(seen(X, Y))
     V = mapped(X, lambda v: 1 / mpmath.sqrt(v)) * U
     if metric is affine_invariant:
@@ -61,7 +61,7 @@ def gradients(metric, X, Y):
 
 
 def curvature(metric, X, Y, E, F):
-    """The second derivative in the direction ``E, F``, by differences of sixty digits."""
+    """Compute the second derivative in direction ``E, F`` by 60-digit differences."""
     with mpmath.workdps(60):
         h = mpmath.mpf("1e-20")
         X, Y, E, F = map(exactly, (X, Y, E, F))
@@ -76,7 +76,7 @@ def relative(got, expected):
 
 @pencils
 @pytest.mark.parametrize(("eps", "tolerance"), [(1e-4, 1e-12), (1e-8, 1e-8), (1e-9, 1e-7)])
-def test_low_rank_points_against_sixty_digits(metric, eps, tolerance):
+def test_low_rank_points_match_60_digit_reference(metric, eps, tolerance):
     for seed in range(3):
         X, Y = low_rank(2 * seed, eps), low_rank(2 * seed + 1, eps)
         expected = reference(metric, X, Y)
@@ -92,7 +92,7 @@ def test_low_rank_points_against_sixty_digits(metric, eps, tolerance):
 
 @pencils
 @pytest.mark.parametrize("pair", ["scaled", "coinciding", "ties", "tied to each other", "1e8"])
-def test_second_derivatives_against_sixty_digits(metric, pair):
+def test_second_derivatives_match_60_digit_reference(metric, pair):
     eye, tied = torch.eye(4, dtype=torch.float64), with_spectrum([0.5, 0.5, 2.0, 2.0])
     X, Y = {
         "scaled": (2 * eye, eye),
@@ -111,7 +111,7 @@ def test_second_derivatives_against_sixty_digits(metric, pair):
 
 @every_metric
 @pytest.mark.parametrize("case", SPECTRA)
-def test_laws(metric, case):
+def test_satisfies_manifold_properties(metric, case):
     X = with_spectrum(SPECTRA[case])
     n = X.shape[-1]
     Y = random_spd(n)
@@ -130,8 +130,8 @@ def test_laws(metric, case):
 
 
 @every_metric
-def test_the_hessian_where_points_coincide(metric):
-    """Twice the metric, or a quarter of it for Stein's divergence: positive definite."""
+def test_hessian_at_coinciding_points(metric):
+    """It is twice the metric, or a quarter of it for the Stein divergence."""
     X = random_spd(3)
     H = hessian(lambda A: metric.squared_distance(symmetrize(A), X))(X)
     for seed in range(3):
@@ -145,7 +145,7 @@ def test_the_hessian_where_points_coincide(metric):
 
 
 @pencils
-def test_under_transforms_in_broadcast_and_compiled(metric):
+def test_squared_distance_under_transforms_broadcast_and_compile(metric):
     X, Y = random_spd(4, 3), random_spd(5, 3, seed=1)
     f = metric.squared_distance
     pairs = f(X[:, None], Y)
@@ -164,7 +164,7 @@ def test_under_transforms_in_broadcast_and_compiled(metric):
 
 
 @pencils
-def test_the_third_derivative_is_refused(metric):
+def test_third_derivative_is_refused(metric):
     X, Y = random_spd(3).requires_grad_(), random_spd(3, seed=1)
     (G,) = torch.autograd.grad(metric.squared_distance(X, Y), X, create_graph=True)
     (H,) = torch.autograd.grad(G.sum(), X, create_graph=True)
@@ -173,7 +173,7 @@ def test_the_third_derivative_is_refused(metric):
 
 
 @pencils
-def test_far_points_and_unchecked_ones(metric):
+def test_distant_and_unchecked_points(metric):
     eye = torch.eye(2, dtype=torch.float64)
     big = metric.squared_distance(1e-150 * eye, 1e150 * eye)
     assert big.isfinite()
@@ -204,7 +204,7 @@ def test_derivative_of_a_geodesic_with_respect_to_time():
     assert gradgradcheck(lambda t: affine_invariant.geodesic(X, Y, t), t, fast_mode=True)
 
 
-def test_documented_names_as_keywords_and_lifted():
+def test_keywords_and_half_precision():
     X, Y = random_spd(2, 3, dtype=torch.float32), random_spd(2, 3, seed=1, dtype=torch.float32)
     for metric in METRICS.values():
         got = metric.distance(X=X, Y=Y)

@@ -21,7 +21,7 @@ def point_and_tangent(*shape, seed=0):
 
 
 def slope(error, steps):
-    """The exponent p of ``error(t) ~ t ** p``, between two steps."""
+    """Return the exponent p of ``error(t) ~ t ** p`` between two steps."""
     a, b = (error(t).abs().max().item() for t in steps)
     return (math.log(a) - math.log(b)) / (math.log(steps[0]) - math.log(steps[1]))
 
@@ -33,7 +33,7 @@ def test_random_point(shape):
     assert_on_stiefel(W)
 
 
-def test_random_point_is_uniform_and_follows_the_generators():
+def test_random_point_is_uniform_and_reproducible():
     torch.manual_seed(0)
     points = stiefel.random_point(4000, 3, 2)
     torch.testing.assert_close(points.mean(0), torch.zeros(3, 2), atol=0.04, rtol=0)
@@ -76,7 +76,7 @@ def test_riemannian_gradient_is_tangent_and_represents_the_differential(metric, 
 
 @pytest.mark.parametrize("method", RETRACTIONS)
 @pytest.mark.parametrize("shape", SHAPES)
-def test_retraction_stays_on_the_manifold_and_starts_along_the_vector(method, shape):
+def test_retraction_stays_on_manifold_and_is_first_order(method, shape):
     W, V = point_and_tangent(*shape)
     torch.testing.assert_close(stiefel.retract(W, torch.zeros_like(V), method), W)
     for size in (1e-3, 1.0, 100.0):
@@ -110,7 +110,7 @@ def test_taylor_slope(metric, method):
     assert slope(remainder, (1e-3, 1e-4)) == pytest.approx(2, abs=0.05)
 
 
-def test_cayley_and_polar_against_their_definitions():
+def test_cayley_and_polar_retractions_equal_definitions():
     W, V = point_and_tangent(6, 2)
     P = torch.eye(6).double() - W @ W.mT / 2
     A = P @ V @ W.mT - W @ V.mT @ P
@@ -147,19 +147,19 @@ def test_qr_has_a_positive_diagonal():
 
 
 @pytest.mark.parametrize("method", RETRACTIONS)
-def test_batched_over_equal_shapes(method):
+def test_retraction_is_batched(method):
     W, V = point_and_tangent(2, 3, 5, 2)
     batched = stiefel.retract(W, V, method)
     torch.testing.assert_close(batched[1, 2], stiefel.retract(W[1, 2], V[1, 2], method))
 
 
 @pytest.mark.parametrize("method", RETRACTIONS)
-def test_retraction_corrects_a_point_that_is_off(method):
+def test_retraction_corrects_point_off_manifold(method):
     W, V = point_and_tangent(6, 3)
     assert_on_stiefel(stiefel.retract(W + 0.01 * torch.ones_like(W), V, method))
 
 
-def test_autocast_lowers_nothing():
+def test_autocast_keeps_precision():
     W, V = (x.float() for x in point_and_tangent(6, 3))
     calls = [lambda m=m: stiefel.riemannian_gradient(W, V, m) for m in METRICS]
     calls += [lambda: stiefel.project_tangent(W, V), lambda: stiefel.transport(W, W, V)]
@@ -187,14 +187,14 @@ def test_transport():
 
 @pytest.mark.parametrize("method", RETRACTIONS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_lower_precision_is_as_orthonormal_as_its_rounding(method, dtype):
+def test_half_precision_is_orthonormal_up_to_rounding(method, dtype):
     W, V = point_and_tangent(40, 20)
     moved = stiefel.retract(W.to(dtype), V.to(dtype), method)
     assert moved.dtype == dtype
     assert_on_stiefel(moved, tol=10 * torch.finfo(dtype).eps)
 
 
-def test_stiefel_parameter_survives():
+def test_stiefel_parameter_survives_copy_and_pickle():
     p = StiefelParameter(stiefel.random_point(4, 2), requires_grad=False)
     for q in (copy.deepcopy(p), pickle.loads(pickle.dumps(p))):
         assert type(q) is StiefelParameter
@@ -203,7 +203,7 @@ def test_stiefel_parameter_survives():
     assert type(p.detach()) is torch.Tensor
 
 
-def test_documented_names_as_keywords():
+def test_parameters_accept_documented_keywords():
     W, V = stiefel.random_point(4, 2), torch.randn(4, 2)
     target = stiefel.random_point(4, 2)
     calls = {

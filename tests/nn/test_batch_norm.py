@@ -48,7 +48,7 @@ def make(settings, *, random=True, n=3):
 
 
 def bias_of(layer):
-    """The SPD matrix that the mean is moved to."""
+    """Return the SPD matrix that the mean is mapped to."""
     if layer.bias is None:
         return torch.eye(layer.n, dtype=torch.float64)
     if layer.metric.name == "log_cholesky":
@@ -58,7 +58,7 @@ def bias_of(layer):
 
 
 def mean_and_dispersion(layer, Y):
-    """Of the metric itself, its power included."""
+    """Compute mean and dispersion in the metric with its power."""
     manifold = {
         "log_euclidean": log_euclidean,
         "log_cholesky": log_cholesky,
@@ -71,7 +71,7 @@ def mean_and_dispersion(layer, Y):
 
 
 @every_setting
-def test_mean_becomes_the_bias_and_dispersion_the_scale(settings):
+def test_training_output_has_mean_bias_and_dispersion_scale(settings):
     layer = make({**settings, "eps": 0.0})
     Y = layer(X).detach()
     assert_spd(Y)
@@ -81,7 +81,7 @@ def test_mean_becomes_the_bias_and_dispersion_the_scale(settings):
 
 
 @pytest.mark.parametrize("metric", ["log_euclidean", "log_cholesky", "affine_invariant"])
-def test_without_variance_only_the_mean_moves(metric):
+def test_without_variance_only_mean_is_normalized(metric):
     layer = make({"metric": metric, "variance": False})
     assert layer.scale is None
     assert layer.running_var is None
@@ -91,7 +91,7 @@ def test_without_variance_only_the_mean_moves(metric):
     torch.testing.assert_close(variance, before)
 
 
-def test_the_paper_s_normalization_by_its_formula():
+def test_brooks_normalization_equals_formula():
     layer = make({})
     L = logm(X)
     M = L.mean(0)
@@ -104,7 +104,7 @@ def test_the_paper_s_normalization_by_its_formula():
     torch.testing.assert_close(layer(X), expm(scaled + symmetrize(layer.bias)))
 
 
-def test_the_two_roots_differ_by_a_rotation_without_a_bias():
+def test_roots_differ_by_rotation_without_bias():
     one, other = (
         make({"metric": "affine_invariant", "root": r}, random=False)
         for r in ("symmetric", "cholesky")
@@ -115,7 +115,7 @@ def test_the_two_roots_differ_by_a_rotation_without_a_bias():
     torch.testing.assert_close(Z, Q @ Y @ Q.mT)
 
 
-def test_the_two_roots_differ_by_more_with_a_bias():
+def test_roots_differ_by_more_than_rotation_with_bias():
     Y, Z = (
         make({"metric": "affine_invariant", "root": r})(X).detach()
         for r in ("symmetric", "cholesky")
@@ -126,7 +126,7 @@ def test_the_two_roots_differ_by_more_with_a_bias():
 
 
 @every_more
-def test_laws_in_evaluation(settings):
+def test_evaluation_mode_satisfies_layer_properties(settings):
     layer = make(settings)
     for seed in range(3):
         layer(random_spd(7, 3, seed=seed))
@@ -144,7 +144,7 @@ def test_evaluation_reproduces_the_running_statistics(settings):
 
 
 @every_setting
-def test_running_statistics_move_by_the_momentum(settings):
+def test_running_statistics_use_momentum(settings):
     layer = make({**settings, "momentum": 0.25})
     place = layer.running_mean
     layer(X)
@@ -164,7 +164,7 @@ def test_running_statistics_move_by_the_momentum(settings):
     assert all(torch.equal(a, b) for a, b in zip(layer.buffers(), fresh.buffers(), strict=True))
 
 
-def test_without_momentum_all_batches_count_equally():
+def test_momentum_none_weights_batches_equally():
     layer = make({"momentum": None})
     for part in X.split(4):
         layer(part)
@@ -172,7 +172,7 @@ def test_without_momentum_all_batches_count_equally():
 
 
 @every_setting
-def test_statistics_over_channels_too(settings):
+def test_statistics_include_channels(settings):
     flat, grid = make(settings), make(settings)
     torch.testing.assert_close(grid(X.view(4, 3, 3, 3)), flat(X).view(4, 3, 3, 3))
     torch.testing.assert_close(grid.running_mean, flat.running_mean)
@@ -191,7 +191,7 @@ def test_gradients_reach_all_parameters_and_the_input(settings):
 
 @pytest.mark.parametrize("metric", ["log_euclidean", "log_cholesky", "affine_invariant"])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-def test_one_matrix_or_its_copies_have_no_dispersion_to_divide_by(metric, dtype):
+def test_zero_dispersion_is_not_divided_by(metric, dtype):
     for batch in (X[:1], X[:1].expand(8, 3, 3)):
         layer = SPDBatchNorm(3, metric, dtype=dtype)
         layer(X.to(dtype))
@@ -209,7 +209,7 @@ def test_one_matrix_or_its_copies_have_no_dispersion_to_divide_by(metric, dtype)
 
 
 @pytest.mark.parametrize("metric", ["log_euclidean", "log_cholesky", "affine_invariant"])
-def test_one_matrix_without_variance_is_not_put_on_the_bias(metric):
+def test_single_matrix_is_not_mapped_to_bias_without_variance(metric):
     layer = SPDBatchNorm(3, metric, variance=False)
     layer(X.float())
     one, other = layer(X[:1].float()), layer(X[1:2].float())
@@ -219,14 +219,14 @@ def test_one_matrix_without_variance_is_not_put_on_the_bias(metric):
 
 @pytest.mark.parametrize("metric", ["log_euclidean", "log_cholesky", "affine_invariant"])
 @pytest.mark.parametrize("half", [torch.float16, torch.bfloat16])
-def test_half_types_are_lifted(metric, half):
+def test_half_precision_is_computed_in_float32(metric, half):
     layer = SPDBatchNorm(3, metric)
     few = X.to(half)
     assert layer(few).dtype == torch.float32
     assert layer.eval()(few).dtype == torch.float32
 
 
-def test_extremes():
+def test_empty_batch_single_matrix_and_extreme_input():
     layer = make({})
     assert layer(X[:0]).shape == (0, 3, 3)
     assert layer.num_batches_tracked == 0
@@ -251,13 +251,13 @@ def test_extremes():
         ({"metric": "affine_invariant", "variance": "entrywise"}, "entrywise"),
     ],
 )
-def test_settings_that_make_no_sense(settings, text):
+def test_invalid_settings_raise_message(settings, text):
     with pytest.raises(ValueError, match=text):
         SPDBatchNorm(3, **settings)
 
 
 @every_more
-def test_bad_input(settings):
+def test_invalid_input_raises_message(settings):
     layer = make(settings)
     with pytest.raises(ValueError, match="positive"):
         layer(-X)
@@ -280,7 +280,7 @@ def _train_part(rank, settings, folder):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("metric", ["log_euclidean", "log_cholesky", "affine_invariant"])
-def test_two_processes_have_the_statistics_of_one(metric):
+def test_two_processes_share_statistics(metric):
     settings = {"metric": metric}
     layer = make(settings)
     expected = layer(X).detach()

@@ -1,4 +1,4 @@
-"""Layers on several matrices for each sample."""
+"""Layers for several matrices per sample."""
 
 import pytest
 import torch
@@ -42,7 +42,7 @@ def make(name):
 
 
 @every_layer
-def test_laws(name):
+def test_satisfies_layer_properties(name):
     check_layer(make(name), X, second=name != "frechet")
 
 
@@ -58,7 +58,7 @@ def test_compiles_and_exports(name):
     torch.testing.assert_close(program.module()(X), layer(X))
 
 
-def test_channels_by_their_definition():
+def test_bimap_channels_equal_definition():
     layer = BiMap(4, 2, in_channels=3, out_channels=5, dtype=torch.float64)
     assert layer.weight.shape == (5, 3, 4, 2)
     expected = torch.einsum("oiac,biad,oide->boce", layer.weight, X, layer.weight)
@@ -71,7 +71,7 @@ def test_channels_by_their_definition():
 
 
 @pytest.mark.parametrize("optimizer", [RiemannianSGD, RiemannianAdam])
-def test_all_maps_stay_on_the_manifold(optimizer):
+def test_channel_weights_stay_on_manifold(optimizer):
     layer = BiMap(4, 2, in_channels=3, out_channels=5, dtype=torch.float64)
     optimizer = optimizer(layer.parameters(), lr=0.1)
     for _ in range(5):
@@ -83,7 +83,7 @@ def test_all_maps_stay_on_the_manifold(optimizer):
         assert_on_stiefel(layer.weight)
 
 
-def test_pooling_by_its_definition():
+def test_pooling_equals_definition():
     L = logm(X)
     torch.testing.assert_close(SPDPool()(X), expm(L.mean(1)))
     det = torch.linalg.det(X).log().mean(1).exp()
@@ -99,12 +99,12 @@ def test_pooling_by_its_definition():
     torch.testing.assert_close(SPDPool(kind="frechet")(X), affine_invariant.mean(X))
 
 
-def test_equal_weights_at_the_start():
+def test_pool_weights_are_initially_equal():
     layer = SPDPool(kind="weighted", n_items=3, dtype=torch.float64)
     torch.testing.assert_close(layer(X), SPDPool()(X))
 
 
-def test_time_in_windows():
+def test_pooling_over_time_windows():
     sequence = random_spd(2, 7, 4)
     pooled = SPDPool("time", size=3)(sequence)
     assert pooled.shape == (2, 2, 4, 4)  # the seventh is left over
@@ -127,12 +127,12 @@ def test_time_in_windows():
         ({"over": "time", "size": 0}, "size"),
     ],
 )
-def test_settings_that_make_no_sense(settings, text):
+def test_invalid_settings_raise_message(settings, text):
     with pytest.raises((ValueError, TypeError), match=text):
         SPDPool(**settings)
 
 
-def test_input_that_does_not_fit():
+def test_input_with_wrong_shape_is_refused():
     for channels in ({"in_channels": 3}, {"out_channels": 2}):
         with pytest.raises(ValueError, match="or neither"):
             BiMap(4, 2, **channels)

@@ -30,13 +30,13 @@ def make(name):
 
 
 @every_layer
-def test_laws(name):
+def test_satisfies_layer_properties(name):
     check_layer(make(name), X[:2], spd=False, second="bures" not in name.lower())
 
 
 @pytest.mark.parametrize("metric", ["log_euclidean", "affine_invariant", "log_cholesky"])
-def test_logits_by_the_definition(metric):
-    """Towards the matrix, along the normal transported from the identity."""
+def test_logits_equal_definition(metric):
+    """Inner product of the logarithm and the normal transported from the identity."""
     layer, manifold = make(metric), METRICS[metric]
     P, A = expm(symmetrize(layer.points)), symmetrize(layer.normals)
     eye = torch.eye(3, dtype=torch.float64)
@@ -45,7 +45,7 @@ def test_logits_by_the_definition(metric):
     torch.testing.assert_close(layer(X), expected)
 
 
-def test_bures_wasserstein_by_the_definition():
+def test_bures_wasserstein_logits_equal_definition():
     layer = make("bures_wasserstein")
     P, A = expm(symmetrize(layer.points)), symmetrize(layer.normals)
     L = torch.linalg.cholesky(P)
@@ -53,7 +53,7 @@ def test_bures_wasserstein_by_the_definition():
     torch.testing.assert_close(layer(X), expected)
 
 
-def test_log_euclidean_is_linear_on_logarithms():
+def test_log_euclidean_logits_are_linear_in_logarithm():
     layer = make("trace")
     S, A = symmetrize(layer.points), symmetrize(layer.normals)
     T = logm(X)[:, None] - S
@@ -61,14 +61,14 @@ def test_log_euclidean_is_linear_on_logarithms():
     torch.testing.assert_close(layer(X), 2 * (T * A).sum((-2, -1)) - 0.3 * trace)
 
 
-def test_small_powers_of_the_euclidean_metric_are_log_euclidean():
+def test_euclidean_logits_with_small_power_are_log_euclidean():
     small = SPDMLR(3, 2, "power_euclidean", power=1e-6, dtype=torch.float64)
     limit = SPDMLR(3, 2, dtype=torch.float64)
     limit.load_state_dict(small.state_dict())
     torch.testing.assert_close(small(X), limit(X), rtol=1e-4, atol=1e-4)
 
 
-def test_powers_are_of_the_matrix():
+def test_power_applies_to_the_matrix():
     one = make("affine trace")
     P = expm(symmetrize(one.points))
     whitened = powm(P, -0.25)[None] @ powm(X, 0.5)[:, None] @ powm(P, -0.25)
@@ -115,13 +115,13 @@ def test_trains(name):
         ({"beta": 0.5, "metric": "log_cholesky"}, "beta"),
     ],
 )
-def test_settings_that_make_no_sense(settings, text):
+def test_invalid_settings_raise_message(settings, text):
     with pytest.raises(ValueError, match=text):
         SPDMLR(3, 2, **settings)
 
 
-def test_normals_start_with_the_deviation_of_the_authors():
-    """Uniform between -sqrt(6) / n and sqrt(6) / n, on and off the diagonal."""
+def test_initial_normals_have_standard_deviation_of_released_code():
+    """They are uniform between -sqrt(6) / n and sqrt(6) / n, on and off the diagonal."""
     torch.manual_seed(0)
     A = symmetrize(SPDMLR(20, 200, dtype=torch.float64).normals.detach())
     deviation = 2**0.5 / 20
@@ -131,7 +131,7 @@ def test_normals_start_with_the_deviation_of_the_authors():
     assert A.abs().max() <= 6**0.5 / 20
 
 
-def test_bad_input():
+def test_invalid_input_raises_message():
     for name in LAYERS:
         with pytest.raises(ValueError, match="positive"):
             make(name)(-X)
@@ -144,7 +144,7 @@ def test_bad_input():
 
 
 def exact_logit(X, S, A, E):
-    """``<log(exp(-S/2) X exp(-S/2)), A>`` to 60 digits, and its derivative in direction ``E``."""
+    """``<log(exp(-S/2) X exp(-S/2)), A>`` and its derivative in direction ``E`` with 60 digits."""
     with mpmath.workdps(60):
         X, S, A, E = (mpmath.matrix(Z.tolist()) for Z in (X, S, A, E))
         s, V = mpmath.eigsy(S)
@@ -165,7 +165,7 @@ def exact_logit(X, S, A, E):
     + [(c, torch.float32) for c in (1e2, 1e5, 1e6)],
 )
 def test_affine_invariant_logits_of_ill_conditioned_matrices(condition, dtype, spectrum):
-    """Against 60 digits, for a point far from the matrix; the bound is that of the input."""
+    """Compare with 60 digits; the error is bounded by the rounding of the input."""
     gap = {"generic": 0.5, "tie": 0.0, "near tie": 1e-9}[spectrum]
     low = 1 / condition
     X = with_spectrum([low, low * (1 + gap), 1e-1, 1.0], dtype=dtype)

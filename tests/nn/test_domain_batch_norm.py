@@ -29,7 +29,7 @@ def statistics(metric, X):
 
 
 @every_metric
-def test_mean_and_dispersion_of_every_domain_become_bias_and_scale(metric):
+def test_each_domain_has_mean_bias_and_dispersion_scale(metric):
     layer = make(metric, bias=True)
     with torch.no_grad():
         layer.scale.fill_(0.7)
@@ -50,14 +50,14 @@ def test_mean_and_dispersion_of_every_domain_become_bias_and_scale(metric):
 
 @every_metric
 @pytest.mark.parametrize("variance", [True, False])
-def test_evaluation_after_one_batch_is_that_batch(metric, variance):
+def test_evaluation_after_one_batch_equals_training_output(metric, variance):
     layer = make(metric, variance=variance)
     assert (layer.scale is None) is (not variance)
     expected = layer(X, DOMAIN).detach()
     torch.testing.assert_close(layer.eval()(X, DOMAIN).detach(), expected)
 
 
-def test_statistics_move_along_geodesics():
+def test_running_mean_moves_along_geodesic():
     layer = make(momentum=0.25, eval_momentum=0.5)
     first, second = random_spd(5, 3, seed=3), 4 * random_spd(5, 3, seed=4)
     for batch in (first, second):
@@ -85,7 +85,7 @@ def test_training_uses_the_running_statistics():
 
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("batches_before", [0, 1])
-def test_derivatives_go_through_the_statistics(metric, batches_before):
+def test_derivatives_include_batch_statistics(metric, batches_before):
     layer = make(metric, eps=1e-3, momentum=0.4)
     for _ in range(batches_before):
         layer(2 * X, DOMAIN)
@@ -101,7 +101,7 @@ def test_derivatives_go_through_the_statistics(metric, batches_before):
     assert torch.autograd.gradcheck(forward, (A, scale), rtol=1e-4, fast_mode=True)
 
 
-def test_one_step_of_the_mean_as_in_the_original():
+def test_one_karcher_step_equals_original_implementation():
     layer = make(karcher_steps=1, variance=False)
     M = X[:6].mean(0)
     logs = affine_invariant.log(M, X[:6]).mean(0)
@@ -113,14 +113,14 @@ def test_one_step_of_the_mean_as_in_the_original():
 
 
 @every_metric
-def test_laws_in_evaluation(metric):
+def test_evaluation_mode_satisfies_layer_properties(metric):
     layer = make(metric, n_domains=1, eps=1e-5)
     layer(X)
     check_layer(layer.eval(), X[:2])
 
 
 @every_metric
-def test_an_unseen_domain_is_refitted_without_labels(metric):
+def test_refit_unseen_domain_without_labels(metric):
     layer = make(metric)
     layer(X, DOMAIN)
     layer.eval()
@@ -134,7 +134,7 @@ def test_an_unseen_domain_is_refitted_without_labels(metric):
     torch.testing.assert_close(variance.item(), 1.0, rtol=0, atol=1e-6)
 
 
-def test_one_more_domain():
+def test_add_domain():
     layer = make()
     layer(X, DOMAIN)
     before = layer.eval()(X, DOMAIN)
@@ -153,7 +153,7 @@ def test_one_more_domain():
 
 
 @every_metric
-def test_a_domain_of_one_matrix_takes_the_dispersion_of_the_others(metric):
+def test_single_matrix_domain_uses_dispersion_of_other_domains(metric):
     layer = make(metric, n_domains=4, eps=1e-5)
     layer(X, DOMAIN)
     known = layer.eval_var[[0, 2]].mean()
@@ -170,7 +170,7 @@ def test_a_domain_of_one_matrix_takes_the_dispersion_of_the_others(metric):
     assert alone.eval_var.item() == 1.0
 
 
-def test_training_goes_on_from_a_refit():
+def test_training_continues_after_refit():
     layer, plain = make(momentum=0.1), make(momentum=0.1)
     ones = torch.ones(12, dtype=torch.long)
     layer.refit(X, 1)
@@ -181,13 +181,13 @@ def test_training_goes_on_from_a_refit():
     torch.testing.assert_close(layer.running_mean[1], affine_invariant.mean(X))
 
 
-def test_half_types_are_lifted():
+def test_half_precision_is_computed_in_float32():
     layer = SPDDomainBatchNorm(3, 1)
     assert layer(X.to(torch.bfloat16)).dtype == torch.float32
     layer.refit(X.to(torch.bfloat16), 0)
 
 
-def test_momentum_falls_from_one_to_its_end():
+def test_momentum_decreases_from_one_to_final_value():
     layer = make(momentum=0.25)
     etas = []
     for epoch in range(1, 6):
@@ -201,7 +201,7 @@ def test_momentum_falls_from_one_to_its_end():
     assert layer.momentum == pytest.approx(0.25)
 
 
-def test_batch_mates_of_other_domains_do_not_matter():
+def test_domains_in_one_batch_are_independent():
     layer = make()
     layer(X, DOMAIN)
     layer.eval()
@@ -211,7 +211,7 @@ def test_batch_mates_of_other_domains_do_not_matter():
     torch.testing.assert_close(channels.reshape(12, 3, 3), together)
 
 
-def test_extremes():
+def test_empty_batch_single_matrix_and_extreme_input():
     layer = make()
     assert layer(X[:0], DOMAIN[:0]).shape == (0, 3, 3)
     assert layer(X[:1], DOMAIN[:1]).isfinite().all()
@@ -239,12 +239,12 @@ def test_extremes():
         ([0] * 12, "tensor"),
     ],
 )
-def test_bad_domains(domain, text):
+def test_invalid_domains_raise_message(domain, text):
     with pytest.raises(ValueError, match=text):
         make()(X, domain)
 
 
-def test_bad_input():
+def test_invalid_input_raises_message():
     layer = make()
     with pytest.raises(ValueError, match="positive"):
         layer(-X, DOMAIN)
@@ -277,7 +277,7 @@ def _train_part(rank, folder):
     torch.distributed.destroy_process_group()
 
 
-def test_two_processes_have_the_statistics_of_one():
+def test_two_processes_share_statistics():
     layer = make()
     expected = layer(X, DOMAIN).detach()
     with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""Laws over all layers."""
+"""Properties of all layers."""
 
 import copy
 
@@ -42,7 +42,7 @@ def make(name, n):
 
 @every_layer
 @pytest.mark.parametrize("case", SPECTRA)
-def test_laws(name, case):
+def test_satisfies_layer_properties(name, case):
     X = with_spectrum(SPECTRA[case])
     n = X.shape[-1]
     batch = torch.stack([X, random_spd(n)])
@@ -50,7 +50,7 @@ def test_laws(name, case):
 
 
 @every_layer
-def test_matrices_out_are_exactly_symmetric(name):
+def test_output_matrices_are_exactly_symmetric(name):
     Y = make(name, 9).float()(random_spd(2, 3, 9, dtype=torch.float32))
     if name != "Vech":
         assert Y.shape[:2] == (2, 3)
@@ -65,7 +65,7 @@ def test_dtype(name, dtype):
 
 
 @every_layer
-def test_autocast_lowers_nothing(name):
+def test_autocast_keeps_precision(name):
     layer, X = make(name, 4).float(), random_spd(2, 4, dtype=torch.float32)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         lowered = layer(X)
@@ -117,7 +117,7 @@ def test_bimap_formula_and_interlacing():
     assert_on_stiefel(layer.weight)
 
 
-def test_bimaps_of_one_shape_differ_and_follow_the_seed():
+def test_bimap_initialization_is_random_and_reproducible():
     torch.manual_seed(1)
     a, b = BiMap(5, 3), BiMap(5, 3)
     assert not torch.equal(a.weight, b.weight)
@@ -128,7 +128,7 @@ def test_bimaps_of_one_shape_differ_and_follow_the_seed():
     assert not torch.equal(a.weight, before)
 
 
-def test_bimap_initialised_as_the_authors_do():
+def test_bimap_init_authors_equals_released_code():
     torch.manual_seed(0)
     layer = BiMap(6, 3, init="authors", dtype=torch.float64)
     torch.manual_seed(0)
@@ -138,7 +138,7 @@ def test_bimap_initialised_as_the_authors_do():
     assert_on_stiefel(layer.weight)
 
 
-def test_bimap_weight_is_known_after_every_move():
+def test_bimap_weight_type_survives_conversions():
     layer = BiMap(5, 3)
     copies = [
         copy.deepcopy(layer).to(torch.float64),
@@ -153,7 +153,7 @@ def test_bimap_weight_is_known_after_every_move():
     assert not copies[-1].weight.requires_grad
 
 
-def test_bimap_weight_stays_the_object_that_the_optimiser_holds():
+def test_bimap_weight_object_is_kept_for_the_optimizer():
     layer = BiMap(5, 3)
     weight = layer.weight
     try:
@@ -166,7 +166,7 @@ def test_bimap_weight_stays_the_object_that_the_optimiser_holds():
     assert weight.dtype == torch.float64
 
 
-def test_a_layer_of_ones_own_keeps_the_mark():
+def test_custom_layer_keeps_stiefel_parameter():
     class Rotation(SPDLayer):
         def __init__(self):
             super().__init__()
@@ -184,7 +184,7 @@ def test_a_layer_of_ones_own_keeps_the_mark():
         assert type(moved.scale) is torch.nn.Parameter
 
 
-def test_half_precision_input_is_lifted_to_the_weights():
+def test_half_precision_input_is_cast_to_weight_dtype():
     layer = BiMap(4, 2)
     Y = layer(random_spd(2, 4, dtype=torch.bfloat16))
     assert Y.dtype == torch.float32
@@ -199,14 +199,14 @@ def test_indefinite_matrices_become_spd(layer):
     assert_spd(layer(X))
 
 
-def test_softplus_becomes_reeig_as_it_sharpens():
+def test_softplus_converges_to_reeig():
     X = random_spd(5, 4)
     expected = ReEig(eps=0.5)(X)
     sharp = SpectralActivation("softplus", eps=0.5, beta=1e9)(X)
     torch.testing.assert_close(sharp, expected, atol=1e-8, rtol=0)
 
 
-def test_eigenvalues_far_from_the_bend_stay_finite():
+def test_activation_of_extreme_eigenvalues_is_finite():
     X = with_spectrum([1e-9, 1.0, 1e3, 1e7]).requires_grad_()
     for layer in (SpectralActivation(), SpectralActivation("sigmoid")):
         Y = layer(X)
@@ -218,14 +218,14 @@ def test_eigenvalues_far_from_the_bend_stay_finite():
 
 
 class TestReEigInPercent:
-    def test_clips_that_share_of_the_eigenvalues(self):
+    def test_clips_given_percentage_of_eigenvalues(self):
         layer = ReEig("25%", dtype=torch.float64)
         Y = layer(random_spd(40, 8))
         s = torch.linalg.eigvalsh(Y)
         share = (s < layer.threshold + 1e-12).double().mean()
         assert share == pytest.approx(0.25, abs=0.005)
 
-    def test_follows_the_batches_after_using_what_came_before(self):
+    def test_threshold_is_updated_after_use(self):
         layer = ReEig("50%", momentum=0.1, dtype=torch.float64)
         eye = torch.eye(2, dtype=torch.float64)
         layer(eye)
@@ -235,7 +235,7 @@ class TestReEigInPercent:
         torch.testing.assert_close(layer.threshold, torch.tensor(1.2).double())
         assert layer.num_batches_tracked == 2
 
-    def test_stays_in_evaluation(self):
+    def test_threshold_is_constant_in_evaluation(self):
         layer = ReEig("50%", dtype=torch.float64)
         X = random_spd(3, 4)
         layer(X)
@@ -263,7 +263,7 @@ class TestReEigInPercent:
         layer(3 * torch.eye(2))
         torch.testing.assert_close(layer.threshold, torch.tensor(1 + 2 * momentum))
 
-    def test_batch_mates_do_not_matter_after_the_first_batch(self):
+    def test_result_is_independent_of_batch_after_first(self):
         X = random_spd(4, 3)
         layer = ReEig("30%", dtype=torch.float64)
         layer(X)
@@ -272,7 +272,7 @@ class TestReEigInPercent:
         mates[1:] *= 100
         assert torch.equal(layer(X)[0], twin(mates)[0])
 
-    def test_travels_in_the_state_dict_and_is_forgotten_on_reset(self):
+    def test_state_dict_and_reset(self):
         layer = ReEig("30%")
         layer(random_spd(4, 3, dtype=torch.float32))
         twin = ReEig("30%")
@@ -281,7 +281,7 @@ class TestReEigInPercent:
         layer.reset_parameters()
         assert layer.threshold == layer.num_batches_tracked == 0
 
-    def test_a_forward_pass_keeps_its_threshold_for_the_gradient(self):
+    def test_backward_uses_threshold_of_forward(self):
         layer = ReEig("50%", dtype=torch.float64)
         X = random_spd(4, 3).requires_grad_()
         layer(X.detach())
@@ -292,7 +292,7 @@ class TestReEigInPercent:
             assert torch.equal(torch.autograd.grad(loss, X)[0], before)
 
     @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-    def test_compiled_training_moves_the_threshold(self, dtype):
+    def test_compiled_training_updates_threshold(self, dtype):
         torch.compiler.reset()
         layers = [ReEig("50%", dtype=dtype) for _ in range(2)]
         compiled = torch.compile(layers[1], fullgraph=True, backend="aot_eager")
@@ -316,12 +316,12 @@ class TestReEigInPercent:
 
         torch.testing.assert_close(vmap(run)(buffers), torch.stack(expected))
 
-    def test_empty_batch_leaves_the_threshold(self):
+    def test_empty_batch_keeps_threshold(self):
         layer = ReEig("30%")
         layer(torch.empty(0, 3, 3))
         assert layer.num_batches_tracked == 0
 
-    def test_a_number_has_no_state(self):
+    def test_constant_threshold_has_no_state(self):
         layer = ReEig(0.1)
         layer.reset_parameters()
         assert layer.state_dict() == {}
@@ -329,7 +329,7 @@ class TestReEigInPercent:
 
 class TestCenter:
     @pytest.mark.parametrize("metric", ["log_euclidean", "affine_invariant"])
-    def test_the_mean_moves_to_the_identity(self, metric):
+    def test_mean_is_mapped_to_identity(self, metric):
         X = random_spd(6, 4)
         layer = Center(4, metric, dtype=torch.float64).fit(X)
         mean = getattr(manifolds, metric).mean
@@ -344,14 +344,14 @@ class TestCenter:
         layer = Center(4).fit(X, w)
         torch.testing.assert_close(layer(X[0]), torch.eye(4), rtol=0, atol=1e-5)
 
-    def test_is_the_identity_until_fitted_and_after_reset(self):
+    def test_is_identity_before_fit_and_after_reset(self):
         X = random_spd(3, 4)
         layer = Center(4, dtype=torch.float64)
         torch.testing.assert_close(layer(X), X)
         layer.fit(X).reset_parameters()
         torch.testing.assert_close(layer(X), X)
 
-    def test_travels_in_the_state_dict_and_has_no_parameters(self):
+    def test_state_dict_without_parameters(self):
         X = random_spd(3, 4)
         layer, twin = (Center(4, dtype=torch.float64) for _ in range(2))
         twin.load_state_dict(layer.fit(X).state_dict())
@@ -368,7 +368,7 @@ def test_repr_shows_the_settings():
     assert repr(SpectralActivation("sigmoid")) == "SpectralActivation('sigmoid', beta=1.0)"
 
 
-def test_a_threshold_of_zero_leaves_spd_matrices_as_they_are():
+def test_zero_threshold_keeps_spd_matrices():
     X = random_spd(5, 4)
     torch.testing.assert_close(ReEig(0.0)(X), X, rtol=0, atol=0)
     half = torch.diag(torch.tensor([2.0, -1.0], dtype=torch.float64))

@@ -52,7 +52,7 @@ def warned(model, optimizer, steps, **settings):
         lambda p: torch.optim.SGD(p, lr=0.5),
     ],
 )
-def test_optimisers_of_torch_are_noticed_once_for_each_layer(optimizer):
+def test_torch_optimizer_warns_once_per_layer(optimizer):
     model = make()
     messages = warned(model, optimizer(model.parameters()), 40)
     assert len(messages) == 2
@@ -60,7 +60,7 @@ def test_optimisers_of_torch_are_noticed_once_for_each_layer(optimizer):
     assert sum("in_features=4, out_features=4" in m for m in messages) == 1
 
 
-def test_message_and_place():
+def test_warning_message_and_location():
     layer = BiMap(6, 4)
     with torch.no_grad():
         layer.weight.mul_(1.5)
@@ -69,13 +69,13 @@ def test_message_and_place():
     layer(torch.eye(6))  # told once
 
 
-def test_many_maps():
+def test_multibranch_network_warns_once():
     model = MultiBranchSPDNet((6, 4), 3, dtype=torch.float64)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     assert len(warned(model, optimizer, 20)) == 1
 
 
-def test_found_late():
+def test_late_drift_warns():
     layer = BiMap(6, 4)
     call(layer, torch.eye(6), 500)
     with torch.no_grad():
@@ -86,14 +86,14 @@ def test_found_late():
 
 @pytest.mark.parametrize("optimizer", [RiemannianSGD, RiemannianAdam])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
-def test_our_optimisers_are_not_warned_of(optimizer, dtype):
+def test_riemannian_optimizers_do_not_warn(optimizer, dtype):
     model = make(dtype)
     train(model, optimizer(model.parameters(), lr=0.1), 40, dtype)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_rounding_and_copies_are_not_warned_of(dtype):
-    """From the dtype to float64 and back, in layers of many shapes."""
+def test_rounding_and_copies_do_not_warn(dtype):
+    """Convert layers of many shapes to float64 and back."""
     for n, k in ((2, 2), (6, 1), (200, 3), (150, 150)):
         layer = BiMap(n, k, dtype=torch.float64).to(dtype)
         X = torch.eye(n, dtype=dtype)
@@ -106,7 +106,7 @@ def test_rounding_and_copies_are_not_warned_of(dtype):
         layer.double()(X.double())
 
 
-def test_evaluation_and_transforms_look_at_nothing():
+def test_evaluation_and_transforms_skip_the_check():
     layer = BiMap(6, 4, dtype=torch.float64)
     layer.weight = StiefelParameter(2 * layer.weight.detach())
     X = random_spd(3, 6)

@@ -28,12 +28,12 @@ def make(**settings):
 
 
 @pytest.mark.parametrize("metric", [None, *GEODESICS])
-def test_laws(metric):
+def test_satisfies_layer_properties(metric):
     settings = {} if metric is None else {"kind": "geodesic", "metric": metric}
     check_layer(make(**settings), X)
 
 
-def test_by_the_definition():
+def test_residual_equals_definition():
     layer = make()
     torch.testing.assert_close(layer(X), expm(logm(X) + logm(layer.block(X))))
     for metric, manifold in GEODESICS.items():
@@ -42,13 +42,13 @@ def test_by_the_definition():
         torch.testing.assert_close(layer(X), manifold.geodesic(X, layer.block(X), t))
 
 
-def test_a_block_that_does_nothing():
+def test_residual_of_identity_block():
     same = SPDResidual(nn.Identity(), "geodesic", "affine_invariant", dtype=torch.float64)
     torch.testing.assert_close(same(X), X)
     torch.testing.assert_close(SPDResidual(nn.Identity())(X), X @ X)
 
 
-def test_refusals():
+def test_invalid_input_is_refused():
     with pytest.raises(ValueError, match="kind"):
         SPDResidual(nn.Identity(), "sum")
     with pytest.raises(ValueError, match="metric"):

@@ -11,7 +11,7 @@ from tests.cases import SPECTRA, random_spd, with_spectrum
 
 @pytest.mark.parametrize("case", SPECTRA)
 @pytest.mark.parametrize("method", ["eig", "newton_schulz"])
-def test_laws_of_the_root(method, case):
+def test_matrix_sqrt_satisfies_layer_properties(method, case):
     X = with_spectrum(SPECTRA[case])
     if method == "newton_schulz" and case not in ("generic", "exact ties", "identity"):
         X = X + torch.eye(len(X), dtype=X.dtype)  # finite differences need a few digits
@@ -31,7 +31,7 @@ def test_newton_schulz_converges_from_below():
 
 
 @pytest.mark.parametrize("shape", [(3, 5, 20), (3, 5, 4, 5)])
-def test_pooling_by_its_definition(shape):
+def test_pooling_equals_definition(shape):
     X = torch.randn(shape, dtype=torch.float64)
     flat = X.flatten(2)
     ridge = lambda C: C + 1e-3 * C.diagonal(dim1=-2, dim2=-1).mean(-1)[:, None, None] * torch.eye(5)  # noqa: E731
@@ -60,7 +60,7 @@ def test_pooling_is_spd_and_differentiable(kind):
     assert kind in repr(layer)
 
 
-def test_refusals():
+def test_invalid_input_is_refused():
     with pytest.raises(ValueError, match="kind"):
         CovPool("third")
     with pytest.raises(ValueError, match="reg"):
@@ -79,7 +79,7 @@ def test_refusals():
 
 
 def test_newton_schulz_of_singular_covariances():
-    """Fewer places than features: the root and its gradient are finite, without decomposition."""
+    """With fewer positions than features, the root and its gradient are finite."""
     features = torch.randn(3, 6, 4, dtype=torch.float64, requires_grad=True)
     C = features @ features.mT  # rank 4 of 6
     Y = MatrixSqrt("newton_schulz", iterations=25)(C)
@@ -89,7 +89,7 @@ def test_newton_schulz_of_singular_covariances():
     assert gradient.isfinite().all()
 
 
-def test_newton_schulz_never_decomposes(monkeypatch):
+def test_newton_schulz_uses_no_eigendecomposition(monkeypatch):
     X = random_spd(2, 4)
     expected = MatrixSqrt("newton_schulz")(X, check=False)
     for name in ("eigh", "eigvalsh", "svd", "svdvals", "cholesky", "cholesky_ex"):
@@ -106,6 +106,6 @@ def test_newton_schulz_never_decomposes(monkeypatch):
         (torch.eye(3).roll(1, 0), "symmetric"),
     ],
 )
-def test_newton_schulz_refuses(X, text):
+def test_newton_schulz_refuses_invalid_input(X, text):
     with pytest.raises(ValueError, match=text):
         MatrixSqrt("newton_schulz")(X)

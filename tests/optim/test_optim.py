@@ -53,8 +53,8 @@ def train(model, optimizer, X, y, steps):
 
 @every_optimizer
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_equals_torch_on_plain_parameters(ours, torchs, settings, dtype):
-    """To the last digit, also when a parameter has no gradient in some steps."""
+def test_plain_parameters_equal_torch(ours, torchs, settings, dtype):
+    """Bitwise equal, also if a parameter has no gradient in some steps."""
     a = nn.Sequential(nn.Linear(5, 4), nn.ReLU(), nn.Linear(4, 3)).to(dtype)
     b = copy.deepcopy(a)
     optimizers = (
@@ -74,7 +74,7 @@ def test_equals_torch_on_plain_parameters(ours, torchs, settings, dtype):
 
 
 @every_optimizer
-def test_plain_parameters_beside_stiefel_ones_are_stepped_as_torch_does(ours, torchs, settings):
+def test_plain_parameters_equal_torch_beside_stiefel_parameters(ours, torchs, settings):
     model, X, y = model_and_data()
     twin = copy.deepcopy(model)
     a = ours(model.parameters(), lr=0.01, **settings)
@@ -88,7 +88,7 @@ def test_plain_parameters_beside_stiefel_ones_are_stepped_as_torch_does(ours, to
 
 
 @every_optimizer
-def test_finds_stiefel_weights_and_keeps_them_there(ours, torchs, settings):
+def test_stiefel_weights_stay_on_manifold(ours, torchs, settings):
     model, X, y = model_and_data()
     optimizer = ours(model.parameters(), lr=0.05, **settings)
     before = [b.weight.detach().clone() for b in model.bimaps]
@@ -102,7 +102,7 @@ def test_finds_stiefel_weights_and_keeps_them_there(ours, torchs, settings):
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("retraction", RETRACTIONS)
 @pytest.mark.parametrize("optimizer", [RiemannianSGD, RiemannianAdam])
-def test_every_metric_and_retraction(optimizer, metric, retraction):
+def test_weights_stay_on_manifold_for_every_metric_and_retraction(optimizer, metric, retraction):
     model, X, y = model_and_data()
     step = optimizer(model.parameters(), lr=0.02, metric=metric, retraction=retraction)
     losses = train(model, step, X, y, 20)
@@ -111,7 +111,7 @@ def test_every_metric_and_retraction(optimizer, metric, retraction):
         assert_on_stiefel(bimap.weight)
 
 
-def test_sgd_step_is_the_formula():
+def test_sgd_step_equals_formula():
     W = StiefelParameter(stiefel.random_point(5, 3, dtype=torch.float64))
     G = torch.randn(5, 3, dtype=torch.float64)
     for metric in METRICS:
@@ -123,7 +123,7 @@ def test_sgd_step_is_the_formula():
             torch.testing.assert_close(p.data, stiefel.retract(W, -0.1 * R, retraction).data)
 
 
-def test_momentum_is_a_tangent_vector_that_starts_from_the_gradient():
+def test_momentum_is_tangent_and_starts_as_gradient():
     model, X, y = model_and_data()
     optimizer = RiemannianSGD(model.parameters(), lr=0.05, momentum=0.9)
     W = model.bimaps[0].weight
@@ -147,7 +147,7 @@ def test_momentum_of_the_grassmann_metric_stays_horizontal():
         torch.testing.assert_close(vertical, torch.zeros_like(vertical))
 
 
-def test_adam_has_one_second_moment_for_each_matrix():
+def test_adam_has_one_second_moment_per_matrix():
     model, X, y = model_and_data()
     optimizer = RiemannianAdam(model.parameters(), lr=0.05)
     W = model.bimaps[0].weight
@@ -163,7 +163,7 @@ def test_adam_has_one_second_moment_for_each_matrix():
         assert_tangent(W, state["exp_avg"])
 
 
-def test_channels_of_a_parameter_are_matrices_of_their_own():
+def test_channels_are_stepped_as_separate_matrices():
     W = StiefelParameter(stiefel.random_point(2, 3, 5, 2, dtype=torch.float64))
     W.grad = torch.randn_like(W)
     single = StiefelParameter(W[1, 2].detach().clone())
@@ -176,7 +176,7 @@ def test_channels_of_a_parameter_are_matrices_of_their_own():
 
 
 @every_optimizer
-def test_equal_shapes_go_in_one_call(ours, torchs, settings, monkeypatch):
+def test_equal_shapes_are_batched(ours, torchs, settings, monkeypatch):
     calls = []
 
     def counted(W, V, method):
@@ -191,7 +191,7 @@ def test_equal_shapes_go_in_one_call(ours, torchs, settings, monkeypatch):
 
 
 @every_optimizer
-def test_a_parameter_gets_the_same_step_alone_and_together(ours, torchs, settings):
+def test_step_is_independent_of_other_parameters(ours, torchs, settings):
     model, X, y = model_and_data()
     twin = copy.deepcopy(model)
     together = ours(model.parameters(), lr=0.05, **settings)
@@ -208,7 +208,7 @@ def test_a_parameter_gets_the_same_step_alone_and_together(ours, torchs, setting
 
 
 @every_optimizer
-def test_gradients_stay_untouched(ours, torchs, settings):
+def test_step_keeps_gradients(ours, torchs, settings):
     model, X, y = model_and_data()
     optimizer = ours(model.parameters(), lr=0.05, **settings)
     nn.functional.cross_entropy(model(X), y).backward()
@@ -220,7 +220,7 @@ def test_gradients_stay_untouched(ours, torchs, settings):
 
 
 @every_optimizer
-def test_state_is_saved_and_loaded(ours, torchs, settings):
+def test_state_dict_round_trip(ours, torchs, settings):
     model, X, y = model_and_data()
     optimizer = ours(model.parameters(), lr=0.05, **settings)
     train(model, optimizer, X, y, 3)
@@ -239,7 +239,7 @@ def test_state_is_saved_and_loaded(ours, torchs, settings):
 
 
 @every_optimizer
-def test_whole_after_deepcopy_and_pickling(ours, torchs, settings):
+def test_deepcopy_and_pickle(ours, torchs, settings):
     model, X, y = model_and_data()
     optimizer = ours(model.parameters(), lr=0.05, **settings)
     train(model, optimizer, X, y, 2)
@@ -251,7 +251,7 @@ def test_whole_after_deepcopy_and_pickling(ours, torchs, settings):
             assert_on_stiefel(bimap.weight)
 
 
-def test_weight_decay_never_touches_a_stiefel_weight():
+def test_weight_decay_skips_stiefel_weights():
     for optimizer in (RiemannianSGD, RiemannianAdam):
         runs = []
         for decay in (0.0, 0.5):
@@ -282,7 +282,7 @@ def test_closure_and_parameters_without_gradient():
     assert torch.equal(frozen, before)
 
 
-def test_groups_and_schedulers():
+def test_parameter_groups_and_schedulers():
     model, X, y = model_and_data()
     optimizer = RiemannianSGD(
         [
@@ -301,7 +301,7 @@ def test_groups_and_schedulers():
     assert [g["retraction"] for g in optimizer.param_groups] == ["polar", "qr"]
 
 
-def test_a_step_inside_autocast_is_not_lowered():
+def test_step_inside_autocast_keeps_precision():
     model, X, y = model_and_data(torch.float32)
     twin = copy.deepcopy(model)
     for m, enabled in ((model, False), (twin, True)):
@@ -313,7 +313,7 @@ def test_a_step_inside_autocast_is_not_lowered():
     assert torch.equal(model.bimaps[0].weight, twin.bimaps[0].weight)
 
 
-def test_weights_are_known_under_ddp(tmp_path):
+def test_stiefel_weights_are_recognized_under_ddp(tmp_path):
     distributed = torch.distributed
     store = f"file://{tmp_path}/store"
     distributed.init_process_group("gloo", init_method=store, rank=0, world_size=1)
@@ -334,7 +334,7 @@ def test_weights_are_known_under_ddp(tmp_path):
 
 @pytest.mark.parametrize("optimizer", [RiemannianSGD, RiemannianAdam])
 @pytest.mark.parametrize("backend", ["eager", "inductor"])
-def test_a_compiled_step_stays_on_the_manifold(optimizer, backend):
+def test_compiled_step_stays_on_manifold(optimizer, backend):
     torch.compiler.reset()
     models = []
     for compiled in (False, True):
@@ -366,8 +366,8 @@ def test_half_precision_weights_move(optimizer, dtype):
     torch.testing.assert_close(p.float(), q.data, rtol=0, atol=0.05)
 
 
-def test_adam_names_what_works_in_half_precision():
-    """An eps of 1e-8 is zero in float16, and torch's own code divides by it."""
+def test_adam_float16_error_suggests_eps():
+    """An eps of 1e-8 is zero in float16, and the code of torch divides by it."""
     model, X, y = model_and_data(torch.float32)
     message = "eps >= 6.1e-05 for parameters in torch.float16, got 1e-08.*torch.autocast"
     early = RiemannianAdam(model.parameters(), lr=0.01)
@@ -409,7 +409,7 @@ def test_models_in_half_precision_train(optimizer, dtype, settings):
     [{}, {"multi_avg_fn": swa_utils.get_ema_multi_avg_fn(0.5)}],
     ids=["mean", "exponential"],
 )
-def test_averages_stay_on_the_manifold(settings):
+def test_averaged_weights_stay_on_manifold(settings):
     model, X, y = model_and_data()
     optimizer = RiemannianSGD(model.parameters(), lr=0.5)
     ours, theirs = AveragedModel(model, **settings), swa_utils.AveragedModel(model, **settings)
@@ -428,7 +428,7 @@ def test_averages_stay_on_the_manifold(settings):
 
 
 @every_optimizer
-def test_a_model_can_change_its_dtype_between_steps(ours, torchs, settings):
+def test_model_dtype_may_change_between_steps(ours, torchs, settings):
     model, X, y = model_and_data(torch.float32)
     optimizer = ours(model.bimaps.parameters(), lr=0.05, **settings)
     train(model, optimizer, X, y, 2)
@@ -438,7 +438,7 @@ def test_a_model_can_change_its_dtype_between_steps(ours, torchs, settings):
         assert_on_stiefel(bimap.weight)
 
 
-def test_state_of_torchs_own_optimisers():
+def test_load_state_of_torch_optimizers():
     model, X, y = model_and_data()
     theirs = torch.optim.SGD(model.parameters(), lr=0.3)
     ours = RiemannianSGD(model.parameters(), lr=0.1, metric="canonical")

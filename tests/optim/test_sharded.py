@@ -1,4 +1,4 @@
-"""Parameters that are sharded among processes, which torchrun starts."""
+"""Parameters sharded among processes started by torchrun."""
 
 import os
 import subprocess
@@ -44,7 +44,7 @@ def train(model, optimizer, X, y, steps):
 
 
 def compare(make, optimizer, settings, rank=0, n_processes=1):
-    """A sharded model, and one as it is, with the whole batch."""
+    """Train a sharded model and an ordinary one with the whole batch."""
     from torch.distributed.fsdp import fully_shard
 
     X, y = random_spd(8, 7), torch.arange(8) % 2
@@ -72,7 +72,7 @@ def compare(make, optimizer, settings, rank=0, n_processes=1):
 
 @pytest.mark.parametrize(("optimizer", "settings"), SETTINGS)
 @pytest.mark.parametrize("make", MODELS)
-def test_fully_sharded_weights_stay_on_the_manifold(one_process, make, optimizer, settings):
+def test_fsdp_weights_stay_on_manifold(one_process, make, optimizer, settings):
     compare(make, optimizer, settings)
 
 
@@ -87,12 +87,12 @@ def refuse_flattened(use_orig_params):
 
 
 @pytest.mark.filterwarnings("ignore:FSDP is switching:UserWarning")  # one process has no shards
-def test_flattened_weights_are_refused(one_process):
+def test_flattened_fsdp_weights_are_refused(one_process):
     refuse_flattened(use_orig_params=False)
 
 
 @pytest.mark.slow
-def test_two_processes():
+def test_fsdp_with_two_processes():
     start = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
     found = subprocess.run(
         [sys.executable, *start, "-m", "tests.optim.test_sharded"],
