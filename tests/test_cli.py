@@ -123,9 +123,7 @@ def test_the_whole_way(tmp_path):
     assert (run / "report.html").is_file()
     found = RunFolder(run).results()
     evaluated = invoke("evaluate", run, data)
-    assert (
-        "the 12 matrices of part test, held out from the training of this run" in evaluated.stdout
-    )
+    assert "12 matrices of the test set, which was held out from training" in evaluated.stdout
     assert f"accuracy {100 * found.parts['test'].accuracy:.2f} %" in evaluated.stdout
     assert "all 60 matrices" in invoke("evaluate", run, data, "--part", "all").stdout
     assert "of part train, of the data" in invoke("evaluate", run, data, "--part", "train").stdout
@@ -173,7 +171,7 @@ def test_labels_beside_a_file_and_force(tmp_path):
     trained = invoke("train", tmp_path / "X.npy", *labels, "--epochs", 1, "--out", run)
     assert trained.exit_code == 0, trained.stderr
     evaluated = invoke("evaluate", run, tmp_path / "X.npy", *labels)
-    assert "the 12 matrices of part test, held out from the training" in evaluated.stdout
+    assert "12 matrices of the test set, which was held out from training" in evaluated.stdout
     out = text_file(tmp_path, "p.csv", "mine")
     assert invoke("predict", run, tmp_path / "X.npy", "--out", out).exit_code == 2
     assert out.read_text() == "mine"

@@ -200,7 +200,7 @@ def test_evaluation_knows_its_own_data_without_the_file_of_groups(tmp_path, monk
     assert invoke("train", "m.npz", *flags, "--epochs", 1, "--out", "run").exit_code == 0
     for more in ((), flags):
         done = invoke("evaluate", "run", "m.npz", *more)
-        assert "of part test, held out from the training" in done.stdout
+        assert "of the test set, which was held out from training" in done.stdout
 
 
 def test_a_class_may_be_called_test(tmp_path, monkeypatch):

@@ -22,6 +22,7 @@ from spdnet.data.names import printable, spreadsheet_safe
 from spdnet.runs import TrainedModel
 from spdnet.runs.confusion import Confusion
 from spdnet.runs.report import write_report
+from spdnet.runs.results import PART_TITLES
 from spdnet.runs.run_folder import RunFolder
 from spdnet.runs.scores import class_scores, score
 
@@ -200,5 +201,6 @@ def _part(trained: TrainedModel, matrices: Dataset, part: str | None) -> tuple[A
         return numpy.ones(n, dtype=bool), f"all {n} matrices"
     if part not in parts:
         raise ValueError(f"evaluate: expected data with a part {part!r}, got none; use --part all")
-    whose = "held out from the training of this run" if own and part != "train" else "of the data"
-    return parts[part], f"the {int(parts[part].sum())} matrices of part {part}, {whose}"
+    held_out = ", which was held out from training" if own and part != "train" else ""
+    count = int(parts[part].sum())
+    return parts[part], f"{count} matrices of the {PART_TITLES[part]} set{held_out}"
