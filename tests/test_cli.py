@@ -126,7 +126,7 @@ def test_the_whole_way(tmp_path):
     assert "12 matrices of the test set, which was held out from training" in evaluated.stdout
     assert f"accuracy {100 * found.parts['test'].accuracy:.2f} %" in evaluated.stdout
     assert "all 60 matrices" in invoke("evaluate", run, data, "--part", "all").stdout
-    assert "of part train, of the data" in invoke("evaluate", run, data, "--part", "train").stdout
+    assert "matrices of the training set" in invoke("evaluate", run, data, "--part", "train").stdout
     with np.load(data) as file:
         np.savez(tmp_path / "new.npz", X=file["X"][:7])
         np.savez(tmp_path / "other.npz", X=file["X"][:7], y=file["y"][:7])
@@ -944,7 +944,7 @@ def trained(tmp_path_factory):
 def test_a_run_folder_may_be_called_like_a_checkpoint(trained, tmp_path):
     data, run = trained[1], shutil.copytree(trained[0], tmp_path / "model.pt")
     for path in (run, run / "checkpoints" / "best.pt"):
-        assert "12 matrices of part test" in invoke("evaluate", path, data).stdout
+        assert "12 matrices of the test set" in invoke("evaluate", path, data).stdout
         out = tmp_path / f"{path.stem}.csv"
         assert invoke("predict", path, data, "--out", out).exit_code == 0
         assert len(read_csv(out)) == 60
