@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -86,6 +87,36 @@ def test_imports_only_lower_layers(path):
 
 def test_every_package_has_a_layer():
     assert {package_of(p) for p in FILES} == set().union(*LAYERS)
+
+
+def imported_at_load(body):
+    """Yield the modules that a module imports when it is loaded, not in functions or for types."""
+    for node in body:
+        if isinstance(node, ast.ImportFrom):
+            yield from ((node.module, f"{node.module}.{alias.name}") for alias in node.names)
+        elif isinstance(node, ast.Try) or (
+            isinstance(node, ast.If) and "TYPE_CHECKING" not in ast.unparse(node.test)
+        ):
+            yield from imported_at_load(node.body)
+
+
+def test_modules_have_no_import_cycle():
+    names = {}
+    for path in SOURCE.rglob("*.py"):
+        parts = path.relative_to(SOURCE.parent).with_suffix("").parts
+        names[".".join(parts).removesuffix(".__init__")] = path
+    graph = {
+        name: {
+            member if member in names else module
+            for module, member in imported_at_load(ast.parse(path.read_text()).body)
+            if module in names
+        }
+        for name, path in names.items()
+    }
+    order = list(TopologicalSorter(graph).static_order())  # raises CycleError
+    assert set(order) == set(names)
+    with pytest.raises(CycleError):
+        list(TopologicalSorter(graph | {"spdnet.linalg.eigh": {"spdnet.nn"}}).static_order())
 
 
 def test_import_skips_optional_and_heavy_modules():

@@ -150,7 +150,7 @@ class Trainer:
 
     @property
     def finished(self) -> bool:
-        """Whether all epochs are done, or ``patience`` is exhausted."""
+        """True if all epochs are done, or ``patience`` is exhausted."""
         waited = self.progress.epoch - self.progress.best_epoch
         impatient = self.patience is not None and waited >= self.patience
         return impatient or self.progress.epoch >= self.recipe.epochs

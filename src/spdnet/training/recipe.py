@@ -79,12 +79,12 @@ class Recipe(RecipeOptions):
 
     @property
     def takes_signals(self) -> bool:
-        """Whether the network takes signals ``(N, channels, T)`` instead of matrices."""
+        """True if the network takes signals ``(N, channels, T)`` instead of matrices."""
         return bool(get_trait(find_model(self.model), "takes") == "signals")
 
     @property
     def uses_domains(self) -> bool:
-        """Whether the network uses domains."""
+        """True if the network uses domains."""
         return bool(get_trait(find_model(self.model), "uses_domains"))
 
     @property
