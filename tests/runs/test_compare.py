@@ -1,10 +1,14 @@
 import json
+import sys
 
 import numpy as np
 import pytest
 
 from spdnet.baselines import CDL
-from spdnet.runs import Comparison, ComparisonFolder, RunFolder, compare, methods
+from spdnet.data import Dataset
+from spdnet.data.sources import Source, with_random_split
+from spdnet.runs import Comparison, ComparisonFolder, RunFolder, Settings, compare, methods
+from spdnet.runs.divide import divide
 from spdnet.runs.methods import METHODS, Method
 from spdnet.runs.report import make_page, write_report
 from spdnet.runs.watch import Watch
@@ -335,3 +339,21 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path):
     with pytest.raises(FileExistsError, match="something else"):
         run(tmp_path)
     assert [p.name for p in (tmp_path / "out").iterdir()] == ["thesis.tex"]
+
+
+@pytest.mark.parametrize("groups", [None, np.arange(40) // 4])
+@pytest.mark.parametrize("seed", [0, 3])
+def test_all_commands_draw_the_same_test_set(seed, groups):
+    X = np.stack([np.eye(3)] * 40)
+    data = Dataset(X, np.arange(40) % 2, groups=groups)
+    protocol = "random-halves" if groups is None else "groups"
+    trained = divide(data, Settings(data="x.npz", test=0.5, val=0.2, seed=seed))
+    module = sys.modules["spdnet.runs.compare"]  # the function has the same name
+    compared = module._split(protocol, data, Comparison(data="x.npz", seed=seed), 0)
+    sources = [
+        Source(str(i), lambda: X[0], str(i % 2), None, None if groups is None else str(groups[i]))
+        for i in range(40)
+    ]
+    built = [s.split == "test" for s in with_random_split(sources, 0.5, seed=seed)]
+    assert trained.parts["test"].tolist() == compared.parts["test"].tolist()
+    assert trained.parts["test"].tolist() == np.flatnonzero(built).tolist()

@@ -90,7 +90,7 @@ def make_split(
     test, val : float
         Fractions of the data to draw for a part that the data do not name; 0 for none.
     seed : int
-        See ``draw_parts``.
+        Random seed of the test part; the validation part is drawn with ``seed + 1``.
     who : str
         Name of the caller, for error messages.
 
@@ -135,10 +135,7 @@ def draw_parts(
     split: NDArray[Any] | None = None,
     seed: int = 0,
 ) -> dict[str, NDArray[numpy.int64]]:
-    """Return the indices of ``train``, ``val`` and ``test``: see :func:`make_split`.
-
-    The seed of :func:`hold_out` is ``seed`` for the test and ``seed + 1`` for the validation part.
-    """
+    """Return the indices of ``train``, ``val`` and ``test``: see :func:`make_split`."""
     y = numpy.asarray(y)
     split = numpy.full(len(y), "train") if split is None else split
     parts = {name: numpy.flatnonzero(split == name) for name in SPLITS}

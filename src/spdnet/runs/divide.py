@@ -11,8 +11,7 @@ from spdnet.runs.settings import Settings
 def divide(data: Dataset, settings: Settings) -> Split:
     """Split the data of a run."""
     fractions = settings.fractions(named_parts=data.split is not None)
-    # each seed draws two parts
-    split = make_split(data, **fractions, seed=2 * settings.seed, who="train")
+    split = make_split(data, **fractions, seed=settings.seed, who="train")
     if settings.patience is not None and len(split.parts["val"]) == 0:
         raise ValueError("train: expected validation data with patience, got none; set val above 0")
     return split
