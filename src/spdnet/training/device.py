@@ -3,6 +3,7 @@
 import logging
 import os
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 _SMALL = 32  # a second thread gains 3 % on smaller matrices, and loses much if others run
 _FEW = 8  # processes that are allowed even on fewer processors
+_PAUSE = 0.1  # seconds before a process leaves its group
 
 
 @contextmanager
@@ -96,8 +98,13 @@ def make_fabric(device: str = "auto", devices: int = 1) -> "Fabric":
 
 
 def leave(fabric: "Fabric") -> None:
-    """Leave the process group."""
+    """Leave the process group.
+
+    The destructor of the group holds the GIL while it waits for the threads of gloo, which may need
+    the GIL to free their last tensors. The pause lets them finish first.
+    """
     if fabric.world_size > 1:
+        time.sleep(_PAUSE)
         torch.distributed.destroy_process_group()
 
 
