@@ -244,6 +244,7 @@ NETWORKS = [
     {"recipe": "paper"},
     *({"norm": norm} for norm in ("brooks", "log_euclidean", "affine_invariant", "log_cholesky")),
     *({"head": metric} for metric in MetricNames("logits")),
+    {"head": "mlp", "dropout": 0.0},
     {"model": "multibranch"},
     {"model": "tsmnet"},
 ]

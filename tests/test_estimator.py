@@ -81,8 +81,10 @@ def test_clone_params_and_repr():
         {"norm": "none"},
         {"head": "log_euclidean"},
         {"head": "power_euclidean", "lr": 0.1},
+        {"head": "mlp", "hidden": 32, "dropout": 0.2},
         {"model": "multibranch"},
         {"model": "multibranch", "norm": "log_euclidean", "head": "log_cholesky"},
+        {"model": "multibranch", "head": "mlp"},
     ],
     ids=str,
 )
@@ -316,7 +318,7 @@ def test_warm_start():
     assert cold.fit(X, y).model_ is not model
 
 
-@pytest.mark.parametrize("change", [{"norm": "brooks"}, {"head": "log_euclidean"}, {"eps": 0.5}])
+@pytest.mark.parametrize("change", [{"norm": "brooks"}, {"head": "mlp"}, {"eps": 0.5}])
 def test_a_warm_start_keeps_its_network(change):
     X, y = problem()
     classifier = quick(warm_start=True, epochs=1).fit(X, y)

@@ -547,7 +547,7 @@ GOOD = {
     "schedule": ["cosine", "constant"],
     "center": ["log_euclidean", "affine_invariant", "none"],
     "norm": ["brooks", "log_euclidean", "none"],
-    "head": ["linear", "log_euclidean", "log_cholesky"],
+    "head": ["linear", "mlp", "log_euclidean", "log_cholesky"],
     "dims": ["4,3", "4,4,2", "4"],
     "eps": ["1e-3", "10%", "0"],
     "of": ["matrices", "sequences", "sequences"],

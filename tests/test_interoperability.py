@@ -578,6 +578,7 @@ def test_tensorboard_round_trip(tmp_path):
     [
         lambda: SPDNet((4, 3, 2), 2, center="log_euclidean", norm="brooks"),
         lambda: SPDNet((4, 3), 2, eps="10%", head="log_cholesky"),
+        lambda: SPDNet((4, 3), 2, head="mlp", hidden=5),
         lambda: MultiBranchSPDNet((4, 3, 2), 2),
         lambda: SignalNet(4, 2, n_domains=2),
     ],
@@ -629,9 +630,12 @@ EXPORTED = {
         f"norm {name}": partial(SPDNet, (4, 3, 3), 2, norm=name)
         for name in ("brooks", *MetricNames("normalization"))
     },
-    **{f"head {name}": partial(SPDNet, (4, 3, 3), 2, head=name) for name in MetricNames("logits")},
+    **{
+        f"head {name}": partial(SPDNet, (4, 3, 3), 2, head=name)
+        for name in ("mlp", *MetricNames("logits"))
+    },
 }
-FEW = {"center", "percent", "tsmnet", "head affine_invariant"}
+FEW = {"center", "percent", "tsmnet", "head affine_invariant", "head mlp"}
 #: script that cannot import spdnet and saves the results of the programs in a folder
 RUN_PROGRAMS = """
 import sys

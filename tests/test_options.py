@@ -118,7 +118,7 @@ ONE_OF_EACH = """
 from dataclasses import dataclass
 from spdnet.models import registry
 
-registry.MODELS["dropnet"] = registry.Entry("__main__:DropNet", "has dropout")
+registry.MODELS["noisenet"] = registry.Entry("__main__:NoiseNet", "has noise")
 
 from spdnet.options import recipe
 from spdnet.options.kinds import Number
@@ -126,8 +126,8 @@ from spdnet.options.option import NETWORK, hyperparameter
 
 @dataclass(frozen=True, kw_only=True)
 class RecipeOptions(recipe.RecipeOptions):
-    dropout: float = hyperparameter(
-        Number(at_least=0, below=1), "Dropout probability",
+    noise: float = hyperparameter(
+        Number(at_least=0, below=1), "Probability of noise",
         default=0.0, recipes={"paper": 0.5}, panel=NETWORK,
     )
 
@@ -141,20 +141,20 @@ def call(*arguments):
     return CliRunner().invoke(app, arguments, env={"COLUMNS": "100"})
 
 text = " ".join(call("train", "--help").output.replace("│", " ").split())
-assert "--dropout <float> Dropout probability. [default: 0, paper 0.5]" in text, text
-assert "multibranch, tsmnet, dropnet or package.module:Class." in text, text
-assert "dropnet has dropout." in text, text
+assert "--noise <float> Probability of noise. [default: 0, paper 0.5]" in text, text
+assert "multibranch, tsmnet, noisenet or package.module:Class." in text, text
+assert "noisenet has noise." in text, text
 assert "torch" not in sys.modules
 
 import torch
 
-class DropNet(torch.nn.Module):
-    hyperparameters = ("dropout",)
+class NoiseNet(torch.nn.Module):
+    hyperparameters = ("noise",)
 
-    def __init__(self, n, n_classes, dropout):
+    def __init__(self, n, n_classes, noise):
         super().__init__()
         self.layers = torch.nn.Sequential(
-            torch.nn.Flatten(), torch.nn.Dropout(dropout), torch.nn.Linear(n * n, n_classes)
+            torch.nn.Flatten(), torch.nn.Dropout(noise), torch.nn.Linear(n * n, n_classes)
         )
 
     def forward(self, X):
@@ -164,36 +164,36 @@ from spdnet import SPDNetClassifier
 from spdnet.runs.settings import Settings, from_mapping
 from spdnet.training import RECIPES, make_network
 
-assert inspect.signature(SPDNetClassifier).parameters["dropout"].default is None
-assert "dropout : float, optional\\n    Dropout probability." in SPDNetClassifier.__doc__
-assert (RECIPES["default"].dropout, RECIPES["paper"].dropout) == (0.0, 0.5)
-settings = Settings(data="digits", model="dropnet", dropout=0.25)
+assert inspect.signature(SPDNetClassifier).parameters["noise"].default is None
+assert "noise : float, optional\\n    Probability of noise." in SPDNetClassifier.__doc__
+assert (RECIPES["default"].noise, RECIPES["paper"].noise) == (0.0, 0.5)
+settings = Settings(data="digits", model="noisenet", noise=0.25)
 written = tomllib.loads(settings.to_toml())
-assert (written["model"], written["dropout"]) == ("dropnet", 0.25)
+assert (written["model"], written["noise"]) == ("noisenet", 0.25)
 made = from_mapping(written, "a file").make_recipe()
-assert (made.dropout, made.network) == (0.25, "DropNet")
+assert (made.noise, made.network) == (0.25, "NoiseNet")
 assert make_network(made, 5, 3).layers[1].p == 0.25
 table = runpy.run_path("docs/commands.py")["settings_table"]()
-assert "| `dropout` | 0, paper 0.5 | Dropout probability. |" in table
-assert "dropnet" in table
-refused = call("train", "digits", "--model", "dropnet", "--dropout", "2")
+assert "| `noise` | 0, paper 0.5 | Probability of noise. |" in table
+assert "noisenet" in table
+refused = call("train", "digits", "--model", "noisenet", "--noise", "2")
 assert refused.exit_code == 2
-assert "train: expected dropout >= 0 and < 1 and finite, got 2.0" in refused.stderr
-refused = call("train", "digits", "--dropout", "0.5")
-assert "expected no dropout with model='spdnet', which has only dims, norm" in refused.stderr
-refused = call("train", "digits", "--model", "dropnet", "--eps", "0.1")
-assert "expected no eps with model='dropnet', which has only dropout" in refused.stderr
+assert "train: expected noise >= 0 and < 1 and finite, got 2.0" in refused.stderr
+refused = call("train", "digits", "--noise", "0.5")
+assert "expected no noise with model='spdnet', which has only dims, norm" in refused.stderr
+refused = call("train", "digits", "--model", "noisenet", "--eps", "0.1")
+assert "expected no eps with model='noisenet', which has only noise" in refused.stderr
 try:
-    from_mapping({"data": "digits", "dropuot": 0.1}, "a file")
+    from_mapping({"data": "digits", "nosie": 0.1}, "a file")
 except ValueError as error:
-    assert "did you mean 'dropout'?" in str(error)
+    assert "did you mean 'noise'?" in str(error)
 else:
     raise AssertionError
 
 X = torch.eye(4).repeat(12, 1, 1).numpy() * (1 + torch.arange(12).numpy()[:, None, None])
 y = torch.arange(12).numpy() // 6
-classifier = SPDNetClassifier(model="dropnet", dropout=0.1, epochs=2, device="cpu").fit(X, y)
-assert type(classifier.model_) is DropNet
+classifier = SPDNetClassifier(model="noisenet", noise=0.1, epochs=2, device="cpu").fit(X, y)
+assert type(classifier.model_) is NoiseNet
 assert classifier.predict(X).shape == (12,)
 """
 

@@ -20,6 +20,7 @@ SETTINGS = [
     {"pool": "frechet"},
     {"metric": "log_cholesky", "n_branches": 2},
     {"center": "log_euclidean", "norm": "log_cholesky", "head": "log_euclidean"},
+    {"head": "mlp", "hidden": 8},
 ]
 every_setting = pytest.mark.parametrize("settings", SETTINGS, ids=str)
 

@@ -17,6 +17,7 @@ NORMS = ("brooks", "log_euclidean", "affine_invariant", "log_cholesky")
 SETTINGS = [
     *({"norm": norm} for norm in NORMS),
     *({"head": metric} for metric in MetricNames("logits")),
+    {"head": "mlp", "hidden": 8},
     {"norm": "log_cholesky", "head": "log_cholesky", "center": "log_euclidean", "eps": "20%"},
 ]
 every_setting = pytest.mark.parametrize("settings", SETTINGS, ids=str)

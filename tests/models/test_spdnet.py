@@ -22,6 +22,7 @@ SETTINGS = [
     {"bias": True, "vectorize": "vech"},
     {"init": "authors"},
     {"dims": (5,)},
+    {"head": "mlp", "hidden": 6},
 ]
 
 

@@ -82,7 +82,13 @@ def distance_from_linear(folder, data):
 
 @pytest.mark.parametrize(
     ("more", "linear"),
-    [({}, True), ({"dims": (5, 5)}, True), ({"dims": (5, 4, 2)}, False), ({"eps": "30%"}, False)],
+    [
+        ({}, True),
+        ({"dims": (5, 5)}, True),
+        ({"dims": (5, 4, 2)}, False),
+        ({"eps": "30%"}, False),
+        ({"head": "mlp"}, False),
+    ],
     ids=str,
 )
 def test_linear_means_linear(tmp_path, more, linear):
@@ -117,6 +123,7 @@ def test_sentences():
     row = "no ReEig raised an eigenvalue: the consecutive BiMaps act as one"
     assert sentence(found_of((17, 12, 8))) == row
     assert sentence(found_of(), head="log_cholesky") == row
+    assert sentence(found_of(), head="mlp") == row
     assert sentence(found_of(), log=False) == row
     for found, model in (
         (found_of((17, 12), ()), SPDNet((17, 12), 3)),

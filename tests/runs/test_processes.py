@@ -72,6 +72,7 @@ def curves(folder):
         pytest.param(("--recipe", "paper", "--batch-size", 7), marks=pytest.mark.slow),
         pytest.param(("--norm", "affine_invariant", "--batch-size", 9), marks=pytest.mark.slow),
         pytest.param(("--eps", "30%"), marks=pytest.mark.slow),
+        pytest.param(("--head", "mlp", "--batch-size", 7), marks=pytest.mark.slow),
         pytest.param(
             ("--model", "tsmnet", "--dims", "4,3", "--batch-size", 12), marks=pytest.mark.slow
         ),

@@ -224,6 +224,7 @@ TSMNET = {"model": "tsmnet", "dims": (6, 3), "batch_size": 20}
         {"repeat": 2},
         {"norm": "brooks"},
         {"norm": "log_cholesky", "head": "log_euclidean"},
+        {"head": "mlp", "hidden": 16},
         {"model": "multibranch", "head": "log_cholesky", "eps": "10%"},
         TSMNET,
     ],
@@ -339,7 +340,14 @@ def test_groups_are_the_same_as_numbers_and_as_text(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "more", [{"norm": "brooks"}, {"head": "bures_wasserstein"}, {"model": "multibranch"}], ids=str
+    "more",
+    [
+        {"norm": "brooks"},
+        {"head": "bures_wasserstein"},
+        {"head": "mlp", "hidden": 16},
+        {"model": "multibranch"},
+    ],
+    ids=str,
 )
 def test_every_network_is_loaded_as_it_was(tmp_path, more):
     data, folder = file_of(tmp_path), RunFolder(tmp_path / "run")

@@ -25,6 +25,9 @@ def test_changed():
     assert normed.changed(norm="none").norm is None
     with pytest.raises(ValueError, match="tsmnet"):
         normed.changed(model="tsmnet")
+    deep = recipe.changed(head="mlp", hidden=64, dropout=0.0, log=False)
+    assert (deep.hidden, deep.dropout, deep.network) == (64, 0.0, "SPDNet, head mlp, no LogEig")
+    assert recipe.changed(model="tsmnet").hidden == recipe.hidden
 
 
 def test_optimizers():
@@ -49,6 +52,13 @@ def test_optimizers():
         ({"center": "mean"}, "center to be one of"),
         ({"momentum": 0.9}, "momentum = 0 with optimizer='adam'"),
         ({"weight_decay": -1}, "weight_decay >= 0"),
+        ({"hidden": 0}, "hidden >= 1"),
+        ({"dropout": 1.0}, "dropout >= 0 and < 1"),
+        ({"hidden": 64}, "no hidden with head='linear', got hidden=64; .* choose head='mlp'"),
+        ({"dropout": 0, "head": "log_cholesky"}, "no dropout with head='log_cholesky'"),
+        ({"hidden": 64, "model": "tsmnet"}, "no hidden with model='tsmnet'"),
+        ({"head": "mlp", "model": "tsmnet"}, "no head with model='tsmnet'"),
+        ({"head": "log_cholesky", "log": False}, "head='linear' or 'mlp' without LogEig"),
     ],
 )
 def test_messages(settings, message):

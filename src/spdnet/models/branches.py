@@ -58,7 +58,7 @@ class MultiBranchSPDNet(Model):
     torch.Size([8, 3])
     """
 
-    hyperparameters = ("dims", "norm", "head", "eps", "center", "bias")
+    hyperparameters = ("dims", "norm", "head", "hidden", "dropout", "eps", "center", "bias")
     is_random = False
 
     def __init__(
@@ -104,6 +104,7 @@ class MultiBranchSPDNet(Model):
         self.trunk = SPDNet(
             dims[1:], n_classes, eps=eps, init=init, check=check, **where, **settings
         )
+        self.is_random = self.trunk.is_random
 
     @classmethod
     def choose_dims(cls, n: int) -> tuple[int, ...]:

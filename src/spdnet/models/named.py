@@ -7,8 +7,8 @@ from spdnet.manifolds import Metric
 from spdnet.models.spdnet import SPDNet
 
 
-def _without(name: str) -> tuple[str, ...]:
-    return tuple(other for other in SPDNet.hyperparameters if other != name)
+def _without(*names: str) -> tuple[str, ...]:
+    return tuple(name for name in SPDNet.hyperparameters if name not in names)
 
 
 class SPDNetBN(SPDNet):
@@ -86,7 +86,7 @@ class SPDNetMLR(SPDNet):
     torch.Size([8, 3])
     """
 
-    hyperparameters = _without("head")
+    hyperparameters = _without("head", "hidden", "dropout")
 
     def __init__(
         self,

@@ -12,6 +12,7 @@ from spdnet._autograd import is_concrete
 from spdnet._checks import (
     require_choice,
     require_count,
+    require_number,
     require_same_dtype,
     require_shrinking,
     require_square,
@@ -20,10 +21,13 @@ from spdnet._checks import (
 from spdnet.linalg.validate import require_positive_semidefinite
 from spdnet.manifolds import Metric, get_metric
 from spdnet.manifolds.stiefel import is_orthonormal
+from spdnet.models.mlp import MLP
 from spdnet.models.model import Model
 from spdnet.nn import SPDMLR, BiMap, Center, LogEig, ReEig, SPDBatchNorm, Vech
 from spdnet.nn.bimap import INITS
 from spdnet.nn.layer import SPDLayer
+
+_VECTOR_HEADS = ("linear", "mlp")
 
 
 def norm_settings(who: str, norm: str | Metric) -> dict[str, Any]:
@@ -64,7 +68,7 @@ def choose_dims(n: int, n_bimaps: int = 2) -> tuple[int, ...]:
 
 
 class SPDNet(Model):
-    r"""BiMap and ReEig blocks, LogEig, and a linear classifier.
+    r"""BiMap and ReEig blocks, LogEig, and a classifier, by default linear.
 
     .. math:: Y_1 = W_1^\top X W_1, \quad Y_{k+1} = W_{k+1}^\top \max(\epsilon, Y_k) W_{k+1}, \quad
               \mathrm{logits} = A \, \mathrm{vec}(\log Y_K) + b
@@ -86,7 +90,7 @@ class SPDNet(Model):
     log : bool
         Whether to use LogEig; False is the paper's ablation.
     bias : bool
-        Whether the classifier has a bias; the paper's has none.
+        Whether the linear classifier has a bias; the paper's has none.
     center : str or Metric, optional
         Metric of a :class:`spdnet.nn.Center` in front, the identity until ``model.center.fit(X)``.
     norm : {"brooks", "log_euclidean", "affine_invariant", "log_cholesky"} or Metric, optional
@@ -94,14 +98,20 @@ class SPDNet(Model):
         in a metric (LieBN): see :class:`spdnet.nn.SPDBatchNorm`. It requires positive definite
         matrices.
     head : str or Metric
-        ``linear`` is LogEig and a linear classifier. A metric selects :class:`spdnet.nn.SPDMLR`
-        instead of both; ``log``, ``bias`` and ``vectorize`` are then ignored.
+        ``linear`` is LogEig and a linear classifier. ``mlp`` is LogEig and a network with one
+        hidden layer: batch normalization, linear layer, batch normalization, ReLU, dropout, linear
+        layer with bias. A metric selects :class:`spdnet.nn.SPDMLR` instead of LogEig and
+        classifier; ``log`` and ``vectorize`` are then ignored.
+    hidden : int
+        Size of the hidden layer of the head ``mlp``.
+    dropout : float
+        Probability that dropout sets an output of the hidden layer to zero, at least 0 and below 1.
     vectorize : {"full", "vech"}
         All ``d * d`` entries as in the paper, or the upper triangle with off-diagonal entries
         multiplied by the square root of 2.
     init : {"uniform", "authors"}
-        Initialization of the BiMaps: see :class:`spdnet.nn.BiMap`. The classifier is initialized
-        with ``0.01 * randn``.
+        Initialization of the BiMaps: see :class:`spdnet.nn.BiMap`. A linear classifier is
+        initialized with ``0.01 * randn``.
     check : bool
         Whether to check that the input is finite, symmetric and positive semi-definite. Also an
         argument of ``forward``: pass ``check=False`` for data that have been checked.
@@ -116,7 +126,7 @@ class SPDNet(Model):
         is skipped if the eigenvalues are known not to be below it.
     norms : ModuleList of SPDBatchNorm
         Empty without ``norm``.
-    classifier : Linear or SPDMLR
+    classifier : Linear, Sequential or SPDMLR
     n_features : int
         Number of inputs of the classifier.
 
@@ -134,7 +144,9 @@ class SPDNet(Model):
     torch.Size([8, 3])
     """
 
-    hyperparameters: tuple[str, ...] = ("dims", "norm", "head", "log", "eps", "center", "bias")
+    hyperparameters: tuple[str, ...] = (
+        *("dims", "norm", "head", "hidden", "dropout", "log", "eps", "center", "bias"),
+    )
     is_random = False
 
     def __init__(
@@ -148,6 +160,8 @@ class SPDNet(Model):
         center: str | Metric | None = None,
         norm: str | Metric | None = None,
         head: str | Metric = "linear",
+        hidden: int = 256,
+        dropout: float = 0.5,
         vectorize: str = "full",
         init: str = "uniform",
         check: bool = True,
@@ -160,8 +174,10 @@ class SPDNet(Model):
         require_count("SPDNet", "n_classes", n_classes)
         require_choice("SPDNet", "vectorize", vectorize, ("full", "vech"))
         require_choice("SPDNet", "init", init, INITS)
-        if head != "linear":
-            head = get_metric(head, "logits", who="SPDNet", name="head", extra=("linear",))
+        require_count("SPDNet", "hidden", hidden)
+        require_number("SPDNet", "dropout", dropout, at_least=0, below=1)
+        if head not in _VECTOR_HEADS:
+            head = get_metric(head, "logits", who="SPDNet", name="head", extra=_VECTOR_HEADS)
         norms = None if norm is None else norm_settings("SPDNet", norm)
         if norms is not None and len(dims) < 2:
             raise ValueError(
@@ -178,16 +194,20 @@ class SPDNet(Model):
         if norms is not None:
             self.norms.extend(SPDBatchNorm(n, **norms, **where) for n in dims[1:])
         self.reeigs = nn.ModuleList(ReEig(eps, **where) for _ in self.bimaps[1:])
-        self.classifier: nn.Linear | SPDMLR
+        self.classifier: nn.Linear | MLP | SPDMLR
         self.vectorize: nn.Module
-        self.n_features = d * d if vectorize == "full" or head != "linear" else d * (d + 1) // 2
-        self.has_linear_head = head == "linear"
-        if self.has_linear_head:
+        self.is_random = head == "mlp"
+        if head in _VECTOR_HEADS:
             self.logeig = LogEig() if log else None
             self.vectorize = nn.Flatten(-2) if vectorize == "full" else Vech()
-            self.classifier = nn.Linear(self.n_features, n_classes, bias=bias, **where)
+            self.n_features = d * d if vectorize == "full" else d * (d + 1) // 2
         else:
-            self.logeig, self.vectorize = None, nn.Identity()
+            self.logeig, self.vectorize, self.n_features = None, nn.Identity(), d * d
+        if head == "linear":
+            self.classifier = nn.Linear(self.n_features, n_classes, bias=bias, **where)
+        elif head == "mlp":
+            self.classifier = MLP(self.n_features, hidden, n_classes, dropout=dropout, **where)
+        else:
             self.classifier = SPDMLR(d, n_classes, head, **where)
         self._reset_classifier()
 
@@ -198,31 +218,32 @@ class SPDNet(Model):
 
     def can_capture(self) -> bool:
         """Return whether a training step can be captured in a CUDA graph."""
-        return not self.norms and all(_lower_bound(reeig) is not None for reeig in self.reeigs)
+        if self.norms or isinstance(self.classifier, MLP):
+            return False
+        return all(_lower_bound(reeig) is not None for reeig in self.reeigs)
 
     def reset_parameters(self) -> None:
         """Draw new weights, and reset the center and the running statistics."""
         for layer in self.modules():
             reset = getattr(layer, "reset_parameters", None)
-            if isinstance(layer, SPDLayer) and callable(reset):
+            if isinstance(layer, SPDLayer | MLP) and callable(reset):
                 reset()
         self._reset_classifier()
 
     @torch.no_grad()
     def _reset_classifier(self) -> None:
-        if self.has_linear_head:
-            classifier: Any = self.classifier
-            classifier.weight.normal_(std=0.01)
-            if classifier.bias is not None:
-                classifier.bias.zero_()
+        if isinstance(self.classifier, nn.Linear):
+            self.classifier.weight.normal_(std=0.01)
+            if self.classifier.bias is not None:
+                self.classifier.bias.zero_()
 
     def forward(self, X: Tensor, check: bool | None = None) -> Tensor:
         """Compute the logits ``(..., n_classes)`` of matrices ``(..., d_0, d_0)``."""
         check = self.check if check is None else check
         features = self.features(X, check=check)
-        if self.has_linear_head:
-            return self.classifier(features)
-        return self.classifier(features, check=check)
+        if isinstance(self.classifier, SPDLayer):
+            return self.classifier(features, check=check)
+        return self.classifier(features)  # (..., n_classes)
 
     def features(self, X: Tensor, check: bool | None = None) -> Tensor:
         """Compute the input of the classifier.

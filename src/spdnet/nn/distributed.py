@@ -17,28 +17,36 @@ def all_gather(F: Tensor) -> Tensor:
 
     The gradient is that of the sum of the losses of all processes.
     """
-    return _Gather.apply(F) if is_distributed() else F
+    return gather_rows(F)[0]
+
+
+def gather_rows(F: Tensor) -> tuple[Tensor, slice]:
+    """Return :func:`all_gather` of the entries, and the slice with those of this process."""
+    if not is_distributed():
+        return F, slice(None)
+    world, rank = torch.distributed.get_world_size(), torch.distributed.get_rank()
+    size = torch.tensor([len(F)], device=F.device)
+    found = [torch.empty_like(size) for _ in range(world)]
+    torch.distributed.all_gather(found, size)
+    sizes = [int(s) for s in found]
+    own = slice(sum(sizes[:rank]), sum(sizes[: rank + 1]))
+    return _Gather.apply(F, sizes, own), own
 
 
 class _Gather(torch.autograd.Function):
     """Gather entries in the forward pass and sum gradients in the backward pass."""
 
     @staticmethod
-    def forward(ctx: Any, F: Tensor) -> Tensor:
-        world, rank = torch.distributed.get_world_size(), torch.distributed.get_rank()
-        size = torch.tensor([len(F)], device=F.device)
-        found = [torch.empty_like(size) for _ in range(world)]
-        torch.distributed.all_gather(found, size)
-        sizes = [int(s) for s in found]
+    def forward(ctx: Any, F: Tensor, sizes: list[int], own: slice) -> Tensor:
         padded = F.new_zeros(max(sizes), *F.shape[1:])
         padded[: len(F)] = F
-        parts = [torch.empty_like(padded) for _ in range(world)]
+        parts = [torch.empty_like(padded) for _ in sizes]
         torch.distributed.all_gather(parts, padded)
-        ctx.own = slice(sum(sizes[:rank]), sum(sizes[: rank + 1]))
+        ctx.own = own
         return torch.cat([part[:n] for part, n in zip(parts, sizes, strict=True)])
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
         total = grads[0].clone()
         torch.distributed.all_reduce(total)
-        return total[ctx.own]
+        return total[ctx.own], None, None

@@ -30,15 +30,25 @@ class RecipeOptions:
         neutral=None,
     )
     head: str = _network(
-        Choice(("linear", *_MORE_METRICS), verb="logits"),
+        Choice(("linear", "mlp", *_MORE_METRICS), verb="logits"),
         "Classifier",
-        detail="A metric selects Riemannian logistic regression instead of LogEig and linear.",
+        detail="mlp has a hidden layer, batch normalization and dropout. A metric selects "
+        "Riemannian logistic regression instead of LogEig and linear.",
         default="linear",
         neutral="linear",
     )
+    hidden: int = _network(
+        Count(), "Size of the hidden layer of head mlp", default=256, neutral=256
+    )
+    dropout: float = _network(
+        Number(at_least=0, below=1),
+        "Dropout probability in the hidden layer of head mlp",
+        default=0.5,
+        neutral=0.5,
+    )
     log: bool = _network(
         Flag(),
-        "LogEig before the linear classifier",
+        "LogEig before the head linear or mlp",
         detail="Without it, SPDNet is the ablation of the paper.",
         default=True,
         neutral=True,

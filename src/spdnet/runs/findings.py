@@ -2,7 +2,7 @@
 
 from typing import TypeGuard
 
-from torch.nn import Module
+from torch.nn import Linear, Module
 
 from spdnet.models import SPDNet
 from spdnet.runs.results import PART_TITLES, RunResults
@@ -30,8 +30,9 @@ def is_linear(found: RunResults, model: Module) -> bool:
     therefore linear in the logarithms if no BiMap reduces the size and no ReEig raises an
     eigenvalue.
     """
-    has_logeig = _is_plain(model) and model.logeig is not None
-    return has_logeig and len(set(found.dims)) == 1 and _none_raised(found)
+    if not _is_plain(model) or model.logeig is None or not isinstance(model.classifier, Linear):
+        return False
+    return len(set(found.dims)) == 1 and _none_raised(found)
 
 
 def structure(found: RunResults, model: Module) -> str:

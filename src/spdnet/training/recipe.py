@@ -27,7 +27,7 @@ class Recipe(RecipeOptions):
 
     See Also
     --------
-    spdnet.SPDNet : The network, with ``norm``, ``head`` and ``log``.
+    spdnet.SPDNet : The network, with ``norm``, ``head``, ``hidden``, ``dropout`` and ``log``.
     spdnet.nn.ReEig : The meaning of ``eps``.
     spdnet.nn.Center : The meaning of ``center``.
     spdnet.optim.RiemannianAdam, spdnet.optim.RiemannianSGD : The optimizers.
@@ -45,14 +45,21 @@ class Recipe(RecipeOptions):
         for name in options(self):
             if getattr(self, name) == "none":
                 object.__setattr__(self, name, None)
-        if not self.log and self.head != "linear":
+        if not self.log and self.head not in ("linear", "mlp"):
             raise ValueError(
-                f"{who}: expected head='linear' without LogEig, got head={self.head!r}"
+                f"{who}: expected head='linear' or 'mlp' without LogEig, got head={self.head!r}"
             )
         if is_registered(self.model):
             neutral = {n: o.neutral for n, o in options(self).items() if o.neutral is not ...}
             values = {name: getattr(self, name) for name in neutral}
-            require_taken(who, self.model, {n: v for n, v in values.items() if v != neutral[n]})
+            given = {n: v for n, v in values.items() if v != neutral[n]}
+            require_taken(who, self.model, given)
+            has_no_mlp = "head" in taken(self.model) and self.head != "mlp"
+            if unused := [name for name in ("hidden", "dropout") if has_no_mlp and name in given]:
+                raise ValueError(
+                    f"{who}: expected no {unused[0]} with head={self.head!r}, got {unused[0]}="
+                    f"{given[unused[0]]!r}; leave it out, or choose head='mlp'"
+                )
         if self.optimizer == "adam" and self.momentum:
             raise ValueError(
                 f"{who}: expected momentum = 0 with optimizer='adam', which has its own, got "
