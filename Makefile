@@ -22,8 +22,8 @@ $(VENV)/dev: $(VENV)/runtime
 	$(INSTALL) --no-build-isolation --editable ".[dev]"
 	touch $@
 
-train: $(VENV)/runtime  ## Train on the built-in digits and write a report to runs/digits.
-	$(BIN)/spdnet train digits
+train: $(VENV)/runtime  ## Train on the built-in digits and write a report to runs/digits-small.
+	$(BIN)/spdnet train digits-small
 
 test: setup  ## Run the tests (minutes on two cores).
 	$(BIN)/pytest -n $(JOBS) -m "not slow"

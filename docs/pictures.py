@@ -1,4 +1,4 @@
-"""Figures of the pages, from one run of ``spdnet train digits``."""
+"""Figures of the pages, from one run of ``spdnet train digits-small``."""
 
 import hashlib
 import shutil
@@ -15,10 +15,11 @@ matplotlib.use("agg")
 from matplotlib import pyplot as plt
 
 from spdnet import covariance, plots
-from spdnet.data import load_digits_spd
+from spdnet.data import load_dataset
 from spdnet.runs import RunFolder, TrainedModel
 
 HERE = Path(__file__).parent
+DATA = "digits-small"
 
 
 def make(place):
@@ -28,8 +29,8 @@ def make(place):
         return
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir()
-    run([sys.executable, "-m", "spdnet", "train", "digits", "--device", "cpu"], place)
-    folder = RunFolder(place / "runs" / "digits")
+    run([sys.executable, "-m", "spdnet", "train", DATA, "--device", "cpu"], place)
+    folder = RunFolder(place / "runs" / DATA)
     found, history = folder.results(), folder.metrics()
     for name, picture in {
         "first": first(folder),
@@ -66,7 +67,8 @@ def first(folder):
     y = np.arange(60) % 2
     signals[:, 1] += np.where(y, 0.9, -0.9)[:, None] * signals[:, 0]
     trained = TrainedModel.load(folder.path, device="cpu")
-    X, digits = load_digits_spd()
+    data = load_dataset(DATA)
+    X, digits = data.X, data.y
     test = np.sort(trained.data["parts"]["test"])
     test = test[np.isin(digits[test], (0, 1, 4, 6, 7))]  # ten classes would overlap in the plane
     with torch.no_grad():

@@ -17,6 +17,7 @@ import pytest
 from typer.testing import CliRunner
 
 from spdnet.cli import app
+from spdnet.options.run import EMBEDDED
 from spdnet.runs import RunFolder
 from spdnet.runs.methods import METHODS
 from spdnet.training import RECIPES, checkpoint
@@ -108,7 +109,8 @@ def test_info_of_folders_signals_and_unlabelled_files(tmp_path):
     (tmp_path / "y.txt").write_text("\n".join("ababab"))
     run = invoke("data", "info", tmp_path / "X.npy", "--labels", tmp_path / "y.txt")
     assert "2 classes, 3 each" in run.stdout
-    assert "10 classes" in invoke("data", "info", "digits").stdout
+    for name in EMBEDDED:
+        assert "10 classes" in invoke("data", "info", name).stdout
 
 
 def test_the_whole_way(tmp_path):
@@ -505,7 +507,7 @@ BAD = {
         "expected groups that can be held out",
     ),
     # flags
-    "no data": (lambda p: ("train",), "expected data: the name 'digits'"),
+    "no data": (lambda p: ("train",), "expected data: the name 'digits' or 'digits-small'"),
     "an unknown flag": (lambda p: good(p, "--fast"), "No such option"),
     "an unknown command": (lambda p: ("trian", "digits"), "No such command"),
     "dims of letters": (lambda p: good(p, "--dims", "4,a"), "expected dims such as 93,70,50,30"),

@@ -123,7 +123,15 @@ def test_image_features(rng):
         F[8:13], image * np.stack([F[0], F[1], F[0] * F[1], F[0] ** 2, F[1] ** 2])
     )
     np.testing.assert_allclose(F[13:], [gx * F[0], gx * F[1], gy * F[0], gy * F[1]])
-    assert_spd(torch.from_numpy(covariance.region_covariance(rng.normal(size=(4, 8, 8)))))
+    images = rng.normal(size=(4, 8, 8))
+    assert_spd(torch.from_numpy(covariance.region_covariance(images)))
+    few = covariance.region_covariance(images, n_features=8, reg=0.0)
+    all_features = covariance.region_covariance(images, reg=0.0)
+    np.testing.assert_allclose(few, all_features[:, :8, :8], atol=1e-15)
+    with pytest.raises(ValueError, match="expected n_features <= 17, got 18"):
+        covariance.region_covariance(images, n_features=18)
+    with pytest.raises(ValueError, match="expected n_features >= 1, got 0"):
+        covariance.region_covariance(images, n_features=0)
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,13 @@ def test_make_train_installs_no_development_tools():
         assert ('--editable ".[dev]"' in steps) == extra
 
 
+def test_make_train_is_the_command_of_the_documentation():
+    command = "spdnet train digits-small\n"
+    assert commands("train").endswith(command)
+    for name in ("docs/start.md", "src/spdnet/cli/app.py"):
+        assert command in (ROOT / name).read_text()
+
+
 def loaded(path):
     yaml = pytest.importorskip("yaml")  # installed with the development tools
     return yaml.safe_load(path.read_text())

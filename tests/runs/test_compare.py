@@ -7,6 +7,7 @@ import pytest
 from spdnet.baselines import CDL
 from spdnet.data import Dataset
 from spdnet.data.sources import Source, with_random_split
+from spdnet.options.run import EMBEDDED
 from spdnet.runs import Comparison, ComparisonFolder, RunFolder, Settings, compare, methods
 from spdnet.runs.divide import divide
 from spdnet.runs.methods import METHODS, Method
@@ -67,8 +68,9 @@ def test_every_method_runs(tmp_path):
     assert found.protocol == "groups"
 
 
-def test_images_of_the_digits(tmp_path):
-    found, _ = run(tmp_path, "digits", methods=("deepo2p",), repeats=1, test_size=0.9)
+@pytest.mark.parametrize("data", EMBEDDED)
+def test_images_of_the_digits(tmp_path, data):
+    found, _ = run(tmp_path, data, methods=("deepo2p",), repeats=1, test_size=0.9)
     assert found.rows[0].accuracy.mean > 0.8
 
 

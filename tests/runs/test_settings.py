@@ -1,5 +1,6 @@
 import pytest
 
+from spdnet.options.run import EMBEDDED
 from spdnet.runs import Settings
 from spdnet.runs.settings import from_mapping, read_toml
 from spdnet.training import RECIPES
@@ -35,6 +36,13 @@ def test_fractions():
     assert Settings(data="a").fractions(named_parts=True) == {"test": 0, "val": 0}
     assert Settings(data="a", val=0.3).fractions(named_parts=True) == {"test": 0, "val": 0.3}
     assert Settings(data="a", test=0.0).fractions(named_parts=False) == {"test": 0, "val": 0.1}
+
+
+def test_paths_become_absolute_and_names_stay(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in EMBEDDED:
+        assert Settings(data=name).with_absolute_paths().data == name
+    assert Settings(data="a.npz").with_absolute_paths().data == str(tmp_path.resolve() / "a.npz")
 
 
 def test_unknown_names_suggest_the_nearest():

@@ -66,7 +66,7 @@ def _root(
 ) -> None:
     """Deep learning on symmetric positive definite (SPD) matrices.
 
-    Start with: spdnet train digits
+    Start with: spdnet train digits-small
     """
 
 
@@ -99,7 +99,7 @@ def train(
 ) -> None:
     """Train and evaluate a network, and write everything to a run folder.
 
-    For example: spdnet train digits
+    For example: spdnet train digits-small
 
     Or: spdnet train recordings.npz --dims 93,70,50,30 --repeat 10
 
@@ -109,7 +109,7 @@ def train(
 
     Or, with a torch module of your own: spdnet train digits --model package.module:Class
 
-    Or, after an interruption: spdnet train --resume --out runs/digits
+    Or, after an interruption: spdnet train --resume --out runs/digits-small
 
     Or, on two machines: torchrun --nnodes 2 --nproc-per-node 8 -m spdnet train big.npz --out big
     """
@@ -130,7 +130,7 @@ def compare(
             "nn-affine-invariant, nn-stein, mdm, logistic, lda, ridge, svm, svm-stein, cdl, "
             "cdl-pls, leml, spdml-aim, "
             "spdml-stein, rsr, rsr-spdml, spdnet-0 to spdnet-3; herml and expressionlets for "
-            "signals, deepo2p for the images of digits."
+            "signals, deepo2p for the images of the digits."
         ),
     ] = "all",
     protocol: Annotated[
@@ -251,7 +251,7 @@ def evaluate(
 
     On the training data, the part that was held out is used.
 
-    Example: spdnet evaluate runs/digits digits
+    Example: spdnet evaluate runs/digits-small digits-small
     """
     from spdnet.cli.evaluate import run_evaluation
 
@@ -276,7 +276,7 @@ def predict(
 
     For the training data, a column gives the part of each sample: train, val or test.
 
-    Example: spdnet predict runs/digits new.npz --out predictions.csv
+    Example: spdnet predict runs/digits-small new.npz --out predictions.csv
     """
     from spdnet.cli.evaluate import run_prediction
 
@@ -288,7 +288,7 @@ def predict(
 def report(run: Run) -> None:
     """Write the report of a run again.
 
-    Example: spdnet report runs/digits
+    Example: spdnet report runs/digits-small
     """
     from spdnet.cli.evaluate import run_report
 

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from spdnet._checks import require_number
+from spdnet._checks import require_count, require_number
 from spdnet.covariance.arrays import accept_arrays
 from spdnet.covariance.estimators import sample_covariance
 from spdnet.covariance.regularization import regularize
@@ -131,12 +131,16 @@ def image_features(images: Tensor) -> Tensor:
 
 
 @accept_arrays
-def region_covariance(images: Tensor, *, reg: float = 1e-3, mode: str = "mean") -> Tensor:
+def region_covariance(
+    images: Tensor, *, n_features: int = 17, reg: float = 1e-3, mode: str = "mean"
+) -> Tensor:
     """Compute the region covariance descriptor, the covariance of :func:`image_features`.
 
     Parameters
     ----------
     images : Tensor or array, shape (..., height, width)
+    n_features : int
+        Number of features; the first 8 are position, intensity, and first and second differences.
     reg, mode
         See :func:`regularize`.
 
@@ -149,7 +153,16 @@ def region_covariance(images: Tensor, *, reg: float = 1e-3, mode: str = "mean") 
     --------
     >>> import numpy
     >>> from spdnet.covariance import region_covariance
-    >>> region_covariance(numpy.random.default_rng(0).normal(size=(5, 8, 8))).shape
+    >>> images = numpy.random.default_rng(0).normal(size=(5, 8, 8))
+    >>> region_covariance(images).shape
     (5, 17, 17)
+    >>> region_covariance(images, n_features=8).shape
+    (5, 8, 8)
     """
-    return regularize(sample_covariance(image_features(images)), reg, mode)
+    features = image_features(images)
+    require_count("region_covariance", "n_features", n_features)
+    if n_features > features.shape[-2]:
+        raise ValueError(
+            f"region_covariance: expected n_features <= {features.shape[-2]}, got {n_features}"
+        )
+    return regularize(sample_covariance(features[..., :n_features, :]), reg, mode)

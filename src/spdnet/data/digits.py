@@ -8,15 +8,25 @@ from spdnet.covariance import region_covariance
 
 
 def load_digits_spd(
-    *, reg: float = 1e-3, mode: str = "mean"
+    *, n_features: int = 17, reg: float = 1e-3, mode: str = "mean"
 ) -> tuple[NDArray[numpy.float64], NDArray[numpy.int64]]:
-    """Return the 1797 digits of scikit-learn as 17 by 17 SPD matrices.
+    """Return the 1797 digits of scikit-learn as SPD matrices.
 
-    Each 8 by 8 image, scaled to [0, 1], becomes the covariance of seventeen features over its
-    pixels: see :func:`spdnet.covariance.region_covariance`.
+    Each 8 by 8 image, scaled to [0, 1], becomes the covariance of features of its pixels. The
+    commands know the matrices of all 17 features as ``digits``. Those of the first 8, position,
+    intensity and derivatives, are ``digits-small``, which is harder: a tuned linear classifier on
+    matrix logarithms reaches 94 % instead of 99 %.
 
-    Return ``X (1797, 17, 17)`` in float64 and the digits ``y (1797,)``. See
-    :func:`spdnet.covariance.regularize` for ``reg`` and ``mode``.
+    Parameters
+    ----------
+    n_features, reg, mode
+        See :func:`spdnet.covariance.region_covariance`.
+
+    Returns
+    -------
+    X : array of float64, shape (1797, n_features, n_features)
+    y : array of int64, shape (1797,)
+        The digits.
 
     References
     ----------
@@ -29,11 +39,9 @@ def load_digits_spd(
     >>> X, y = load_digits_spd()
     >>> X.shape, y.shape
     ((1797, 17, 17), (1797,))
+    >>> load_digits_spd(n_features=8)[0].shape
+    (1797, 8, 8)
     """
     digits = load_digits()
-    images = digits.images / 16
-    return region_covariance(images, reg=reg, mode=mode), digits.target.astype(numpy.int64)
-
-
-#: data sets that have a name instead of a file
-EMBEDDED = {"digits": load_digits_spd}
+    X = region_covariance(digits.images / 16, n_features=n_features, reg=reg, mode=mode)
+    return X, digits.target.astype(numpy.int64)

@@ -8,6 +8,8 @@ from spdnet.options import recipe
 from spdnet.options.kinds import Choice, Count, FilePath, Flag, Number, Seed, Sizes, Text
 from spdnet.options.option import DATA, NETWORK, RECIPE_NAMES, RUN, TRAINING, option, same, show
 
+#: data sets with a name instead of a file: number of features of a pixel
+EMBEDDED = {"digits": 17, "digits-small": 8}
 DTYPES = ("float64", "float32")
 #: default fractions of a training
 TEST_SIZE, VAL_SIZE = 0.2, 0.1
@@ -22,7 +24,9 @@ class DataOptions:
     """Options of the data and their preprocessing."""
 
     data: str = _data(
-        FilePath(), "`digits`, a .npz or .npy file, or a folder with one subfolder per class"
+        FilePath(),
+        ", ".join(f"`{name}`" for name in EMBEDDED)
+        + ", a .npz or .npy file, or a folder with one subfolder per class",
     )
     labels: str | None = _data(
         FilePath(),

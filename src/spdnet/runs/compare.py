@@ -9,7 +9,7 @@ from sklearn.datasets import load_digits
 from spdnet._checks import require_choice
 from spdnet.data import Dataset, Preprocessing, Split, load_dataset, make_split, prepare
 from spdnet.options.option import check_options, document
-from spdnet.options.run import CompareOptions
+from spdnet.options.run import EMBEDDED, CompareOptions
 from spdnet.runs.cell import Cell, fit_and_score
 from spdnet.runs.comparison import ComparisonFolder, ComparisonResults, MethodRow
 from spdnet.runs.methods import METHODS, Method, Where
@@ -175,7 +175,7 @@ def _inputs(data: Dataset, settings: Comparison) -> dict[str, Any]:
     inputs: dict[str, Any] = {"matrices": data.X}
     if data.signals is not None:
         inputs["sets"] = [signal.T for signal in data.signals]
-    if settings.data == "digits":
+    if settings.data in EMBEDDED:
         inputs["images"] = load_digits().images[data.index]
     return inputs
 
@@ -186,7 +186,8 @@ def _methods(settings: Comparison, inputs: dict[str, Any]) -> dict[str, Method]:
     chosen = {name: METHODS[name] for name in settings.methods}
     for name, method in chosen.items():
         if method.takes not in inputs:
-            what = "signals" if method.takes == "sets" else "images, which only 'digits' has"
+            images = f"images, which only {' and '.join(map(repr, EMBEDDED))} have"
+            what = "signals" if method.takes == "sets" else images
             raise ValueError(f"compare: expected data with {what} for {name}, got matrices")
     return chosen
 

@@ -10,10 +10,9 @@ from typing import Any
 import tomli_w
 
 from spdnet._checks import did_you_mean
-from spdnet.data.digits import EMBEDDED
 from spdnet.models.registry import is_registered
 from spdnet.options.option import check_options, document, options
-from spdnet.options.run import TEST_SIZE, VAL_SIZE, RunOptions
+from spdnet.options.run import EMBEDDED, TEST_SIZE, VAL_SIZE, RunOptions
 from spdnet.training import RECIPES, Recipe
 from spdnet.training.recipe import NETWORK_OPTIONS, taken
 
@@ -130,7 +129,8 @@ def from_mapping(values: Mapping[str, Any], where: str) -> Settings:
             raise ValueError(f"train: expected settings in {where}, got {name!r}{hint}")
     if "data" not in values:
         raise ValueError(
-            "train: expected data: the name 'digits', a .npz or .npy file or a folder, got none"
+            f"train: expected data: the name {' or '.join(map(repr, EMBEDDED))}, a .npz or .npy "
+            "file or a folder, got none"
         )
     return Settings(**values)
 

@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 
 from spdnet._checks import bands_hint, did_you_mean
 from spdnet.data.dataset import SPLITS, Dataset, as_integers
-from spdnet.data.digits import EMBEDDED
+from spdnet.data.digits import load_digits_spd
 from spdnet.data.errors import DataError
 from spdnet.data.io.arrays import names_in, read_npy, read_npz, shapes_in
 from spdnet.data.io.files import text
 from spdnet.data.io.folders import read_folder
 from spdnet.data.io.tables import text_lines
 from spdnet.data.store import StoredArray, open_stored
+from spdnet.options.run import EMBEDDED
 
 #: larger arrays of matrices, in bytes, stay on disk if possible
 IN_MEMORY = 2**28
@@ -130,16 +131,22 @@ def load_dataset(
     labeled: bool | None = True,
     on_file: Callable[[int, int], None] | None = None,
 ) -> Dataset:
-    """Load an embedded data set by name, or read a file or folder: see :func:`read`.
+    """Load ``digits`` or ``digits-small``, or read a file or folder: see :func:`read`.
+
+    See Also
+    --------
+    load_digits_spd : The data sets with a name.
 
     Examples
     --------
     >>> from spdnet.data import load_dataset
     >>> load_dataset("digits").X.shape
     (1797, 17, 17)
+    >>> load_dataset("digits-small").X.shape
+    (1797, 8, 8)
     """
     if data in EMBEDDED and labels is None:
-        found = Dataset(*EMBEDDED[data]())
+        found = Dataset(*load_digits_spd(n_features=EMBEDDED[data]))
         return found if groups is None else _with_groups(found, groups)
     is_name = Path(data).name == data and not Path(data).suffix
     if is_name and not Path(data).exists() and (hint := did_you_mean(data, EMBEDDED)):
