@@ -191,7 +191,10 @@ class LogEuclideanClassifier(SPDClassifier):
         """Count the right predictions of each candidate; ``svm`` takes squared distances."""
         y, right = codes[train], []
         model = self._make_classifier(features[train], y)
-        faster = {"logistic": {"warm_start": True}, "svm": {"kernel": "precomputed"}}
+        faster: dict[str, Any] = {
+            "logistic": {"warm_start": True},
+            "svm": {"kernel": "precomputed"},
+        }
         model.set_params(**faster.get(self.method, {}))
         for C, gamma in candidates:
             A = numpy.exp(-gamma * features[:, train]) if self.method == "svm" else features
