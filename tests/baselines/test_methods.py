@@ -10,9 +10,10 @@ import torch
 from sklearn.base import clone
 from sklearn.cross_decomposition import PLSRegression
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
 
 from spdnet.baselines import (
     CDL,
@@ -548,16 +549,20 @@ def test_default_metric_equals_pyriemann():
 def test_more_features_than_matrices(method):
     X, y = problem(30, 9)
     new, _ = problem(30, 9, seed=5)
-    model = LogEuclideanClassifier(method=method).fit(X, y)
-    scaler = StandardScaler().fit(log_rows(X))
-    plain = model._make_classifier().fit(scaler.transform(log_rows(X)), y)
-    np.testing.assert_array_equal(
-        model.predict(new), plain.predict(scaler.transform(log_rows(new)))
+    model = LogEuclideanClassifier(2.0, method=method, gamma=0.5).fit(X, y)
+    mean = log_rows(X).mean(0)
+    scale = np.sqrt(((log_rows(X) - mean) ** 2).sum(1).mean())
+    plain = {
+        "logistic": LogisticRegression(C=2.0, tol=1e-8),
+        "ridge": RidgeClassifier(0.5),
+        "svm": SVC(C=2.0, gamma=0.5),
+    }[method].fit((log_rows(X) - mean) / scale, y)
+    rows = (log_rows(new) - mean) / scale
+    np.testing.assert_array_equal(model.predict(new), plain.predict(rows))
+    tol = 1e-3 if method == "logistic" else 1e-9
+    np.testing.assert_allclose(
+        model.decision_function(new), plain.decision_function(rows), atol=tol
     )
-    if method == "svm":
-        np.testing.assert_allclose(
-            model.decision_function(new), plain.decision_function(scaler.transform(log_rows(new)))
-        )
     assert hasattr(model, "predict_proba") == (method == "logistic")
 
 

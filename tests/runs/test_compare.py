@@ -4,7 +4,7 @@ import sys
 import numpy as np
 import pytest
 
-from spdnet.baselines import CDL
+from spdnet.baselines import CDL, LogEuclideanClassifier
 from spdnet.data import Dataset
 from spdnet.data.sources import Source, with_random_split
 from spdnet.options.run import EMBEDDED
@@ -227,6 +227,27 @@ def test_tuning_keeps_groups_whole(tmp_path, monkeypatch):
     assert found.rows[0].errors == ()
     everyone = seen[-1]  # the last fit is on the whole training part
     assert all(part < everyone for part in seen[:-1])  # in each fold some are wholly missing
+
+
+def test_methods_that_take_groups_get_those_of_the_training_part(tmp_path, monkeypatch):
+    seen = []
+
+    class Spy(LogEuclideanClassifier):
+        def fit(self, X, y, *, groups=None):
+            seen.append((len(X), groups))
+            return super().fit(X, y, groups=groups)
+
+    groups = np.arange(48) // 4
+    np.savez(tmp_path / "g.npz", X=random_spd(48, 3).numpy(), y=np.arange(48) % 2, groups=groups)
+    monkeypatch.setitem(methods.METHODS, "logistic", Method("logistic", lambda where: Spy()))
+    for protocol in ("groups", "random-halves"):
+        chosen = {"methods": ("logistic",), "repeats": 1, "protocol": protocol}
+        found, _ = run(tmp_path, str(tmp_path / "g.npz"), protocol, **chosen)
+        assert found.rows[0].errors == ()
+    (n, known), (_, unknown) = seen
+    assert len(known) == n < 48
+    assert len(set(known)) < 12
+    assert unknown is None
 
 
 def test_damaged_files_are_named(tmp_path):

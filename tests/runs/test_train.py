@@ -11,6 +11,7 @@ import pytest
 import tomli_w
 import torch
 
+from spdnet.baselines import LogEuclideanClassifier
 from spdnet.data import Preprocessing, load_dataset, prepare
 from spdnet.runs import RunFolder, Settings, TrainedModel, train
 from spdnet.runs.report import write_report
@@ -120,6 +121,24 @@ def test_groups_are_not_divided(tmp_path):
     parts = TrainedModel.load(folder.path, device="cpu").data["parts"]
     sets = [set(groups[index.numpy()].tolist()) for index in parts.values()]
     assert sum(map(len, sets)) == len(set.union(*sets)) == 10
+
+
+def test_baseline_chooses_its_penalty_with_whole_groups(tmp_path, monkeypatch):
+    seen = []
+    fit = LogEuclideanClassifier.fit
+
+    def spy(self, X, y, *, groups=None):
+        seen.append((len(X), groups))
+        return fit(self, X, y, groups=groups)
+
+    monkeypatch.setattr(LogEuclideanClassifier, "fit", spy)
+    groups = np.arange(60) // 6
+    train(quick(file_of(tmp_path, groups=groups)), RunFolder(tmp_path / "run"))
+    train(quick(file_of(tmp_path)), RunFolder(tmp_path / "other"))
+    (n, known), (_, unknown) = seen
+    assert len(known) == n < 60
+    assert set(np.bincount(known)) == {0, 6}
+    assert unknown is None
 
 
 def test_signals_become_covariances(tmp_path):

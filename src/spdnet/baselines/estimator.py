@@ -32,12 +32,15 @@ class Baseline(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: Any, y: ArrayLike) -> Self:
         """Fit to samples ``X`` with classes ``y (N,)``."""
+        return self._validate_and_fit(X, y)
+
+    def _validate_and_fit(self, X: Any, y: ArrayLike, **more: Any) -> Self:
         self._require_settings()
         samples = self._validate(X)
         fitted = copy.copy(self)  # a fit that fails changes nothing
         fitted.classes_, codes = encode_labels(type(self).__name__, y, len(samples))
         fitted.n_features_in_ = samples[0].shape[-1]
-        fitted._fit(samples, codes)
+        fitted._fit(samples, codes, **more)
         self.__dict__.update(vars(fitted))
         return self
 

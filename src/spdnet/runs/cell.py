@@ -10,6 +10,7 @@ from typing import Any
 import numpy
 from numpy.typing import NDArray
 from sklearn.model_selection import GridSearchCV, StratifiedGroupKFold, StratifiedKFold
+from sklearn.utils.validation import has_fit_parameter
 
 from spdnet._files import atomic_write
 from spdnet.data import Split
@@ -83,7 +84,8 @@ def fit_and_score(
     """Fit and score a method once; an exception becomes the error of the cell.
 
     ``X`` is what the method takes, ``groups`` are those that the search of ``tune`` keeps together,
-    and ``score`` maps the fitted estimator and the test inputs to a score other than the accuracy.
+    and that of a method that takes them, and ``score`` maps the fitted estimator and the test
+    inputs to a score other than the accuracy.
     """
     codes, train, test = split.codes, split.parts["train"], split.parts["test"]
     with warnings.catch_warnings(record=True) as caught, threads_for(where.n):
@@ -91,7 +93,8 @@ def fit_and_score(
         try:
             estimator = method.make(where)
             grid = method.grid(where.n) if tune else {}
-            more = {} if groups is None or not grid else {"groups": groups[train]}
+            takes_groups = bool(grid) or has_fit_parameter(estimator, "groups")
+            more = {} if groups is None or not takes_groups else {"groups": groups[train]}
             if grid:
                 folds = _folds(codes[train], more.get("groups"), where.seed)
                 estimator = GridSearchCV(estimator, grid, cv=folds, error_score="raise")

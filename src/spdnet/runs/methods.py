@@ -90,8 +90,8 @@ def _neighbor(metric: str, title: str) -> Method:
     return _method(f"NN, {title}", NearestNeighbor, {"metric": metric}, k=[1, 3, 5])
 
 
-def _log_euclidean(method: str, title: str, **grid: Any) -> Method:
-    return _method(f"log-Euclidean {title}", LogEuclideanClassifier, {"method": method}, **grid)
+def _log_euclidean(method: str, title: str) -> Method:
+    return _method(f"log-Euclidean {title}", LogEuclideanClassifier, {"method": method})
 
 
 def _halves(n: int) -> list[int]:
@@ -102,7 +102,6 @@ def _spdml(metric: str, title: str) -> Method:
     return _method(f"SPDML-{title}", SPDML, {"metric": metric}, n_components=_halves, k_w=[3, 8])
 
 
-_C = [0.01, 0.1, 1.0, 10.0, 100.0]
 _METRIC_LEARNING: Any = {"slack": [0.1, 1.0], "spread": [0.1, 0.5]}
 _SPDML_STEIN = _spdml("stein", "Stein")
 _RSR = _method("RSR", RSR, alpha=[1e-3, 1e-2, 1e-1])
@@ -117,10 +116,10 @@ METHODS: dict[str, Method] = {
         {"metric": "affine_invariant"},
         metric=["log_euclidean", "affine_invariant"],
     ),
-    "logistic": _log_euclidean("logistic", "logistic regression", C=_C),
+    "logistic": _log_euclidean("logistic", "logistic regression"),
     "lda": _log_euclidean("lda", "LDA"),
-    "ridge": _log_euclidean("ridge", "ridge regression", C=_C),
-    "svm": _log_euclidean("svm", "SVM", C=_C),
+    "ridge": _log_euclidean("ridge", "ridge regression"),
+    "svm": _log_euclidean("svm", "SVM"),
     "svm-stein": _method("SVM, Stein kernel", SteinSVC, C=[1.0, 10.0, 100.0]),
     "cdl": _method("CDL", CDL, reg=[10.0**e for e in range(-2, 5)]),
     "cdl-pls": _method("CDL-PLS", CDL, {"discriminant": "pls"}, n_components=[None, 5, 10, 20, 40]),

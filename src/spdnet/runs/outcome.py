@@ -73,7 +73,7 @@ def outcome(
         watch.say(f"note: {text}")
     if training.settings.baseline:
         watch.say(f"fitting the baseline, {scores.BASELINE}")
-        baseline = scores.baseline(data.X, codes, parts)
+        baseline = scores.baseline(data.X, codes, parts, data.groups)
         if baseline.fitted < len(parts["train"]):
             notes.append(
                 f"the {scores.BASELINE} was fitted to {baseline.fitted} of {len(parts['train'])} "

@@ -50,11 +50,15 @@ def class_scores(confusion: Confusion, classes: Sequence[str]) -> tuple[ClassSco
 
 
 def baseline(
-    X: NDArray[Any] | StoredArray, y: NDArray[Any], parts: dict[str, NDArray[numpy.int64]]
+    X: NDArray[Any] | StoredArray,
+    y: NDArray[Any],
+    parts: dict[str, NDArray[numpy.int64]],
+    groups: NDArray[Any] | None = None,
 ) -> BaselineScore:
     """Fit and score the log-Euclidean linear classifier on the same parts.
 
-    If the matrices do not fit in memory, it is fitted to a stratified subset of the training set.
+    The cross-validation that chooses its penalty keeps ``groups (N,)`` together. If the matrices do
+    not fit in memory, it is fitted to a stratified subset of the training set.
     """
     started, train = time.perf_counter(), parts["train"]
     if isinstance(X, StoredArray):
@@ -62,7 +66,8 @@ def baseline(
         train = train[subsample(codes, max(1, IN_MEMORY // 2 * len(X) // X.nbytes))]
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        model = LogEuclideanClassifier().fit(X[train], y[train])
+        within = None if groups is None else groups[train]
+        model = LogEuclideanClassifier().fit(X[train], y[train], groups=within)
     converged = not any(issubclass(w.category, ConvergenceWarning) for w in caught)
     for warning in caught:
         if not issubclass(warning.category, ConvergenceWarning):
