@@ -3,9 +3,8 @@
     python benchmarks/what_is_below_the_threshold.py [--motion FOLDER]
 
 Print the smallest eigenvalue before and after centering, and the condition numbers, for the digits
-and for the motion data in FOLDER (see which_recipe.py), the latter with positions relative to the
-root and with absolute positions. The last line is the fraction of a test half of the digits that is
-also in the training halves of the four other splits used to choose the recipe.
+and for the motion data in FOLDER (see how_good_is_the_default.py), the latter with positions
+relative to the root and with absolute positions.
 """
 
 import argparse
@@ -13,13 +12,21 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from sklearn.model_selection import train_test_split
-from which_recipe import motion
 
+from spdnet import covariance
 from spdnet.data import load_digits_spd
 from spdnet.nn import Center
 
 FILES = {"CMU-27": "cmu27_joints.npz", "HDM05-11": "hdm05_11_joints.npz"}
+
+
+def motion(path, root=0):
+    """Compute covariances of joint positions, absolute or relative to a root joint."""
+    file = np.load(path)
+    ends = np.cumsum(file["lengths"])
+    clips = np.split(file["frames"].astype(np.float64), ends[:-1])
+    matrices = [covariance.joint_covariance(clip, root=root) for clip in clips]
+    return np.stack(matrices), file["label"]
 
 
 def describe(name, X):
@@ -34,26 +41,16 @@ def describe(name, X):
     )
 
 
-def overlap(y, seeds=5):
-    """Return the fraction of the first test half that is also in another training half."""
-    halves = [
-        train_test_split(np.arange(len(y)), test_size=0.5, stratify=y, random_state=seed)
-        for seed in range(seeds)
-    ]
-    return np.isin(halves[0][1], np.concatenate([train for train, _ in halves[1:]])).mean()
-
-
 def main():
     """Print one line per data set."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--motion", type=Path)
     folder = parser.parse_args().motion
-    X, y = load_digits_spd()
+    X, _ = load_digits_spd()
     describe("digits", X)
     for name, file in FILES.items() if folder else ():
         for root, what in ((0, "root"), (None, "absolute")):
             describe(f"{name}, {what}", motion(folder / file, root)[0])
-    print(f"digits of a test half that are also in another training half: {100 * overlap(y):.0f} %")
 
 
 if __name__ == "__main__":

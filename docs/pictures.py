@@ -1,4 +1,4 @@
-"""Figures of the pages, from one run of ``spdnet train digits-small``."""
+"""Figures of the pages, from runs of ``spdnet train digits-small``."""
 
 import hashlib
 import shutil
@@ -29,14 +29,15 @@ def make(place):
         return
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir()
-    run([sys.executable, "-m", "spdnet", "train", DATA, "--device", "cpu"], place)
-    folder = RunFolder(place / "runs" / DATA)
-    found, history = folder.results(), folder.metrics()
+    train = [sys.executable, "-m", "spdnet", "train", DATA, "--device", "cpu"]
+    run(train, place)
+    run([*train, "--recipe", "fast", "--out", "runs/fast"], place)
+    folder, fast = RunFolder(place / "runs" / DATA), RunFolder(place / "runs" / "fast")
     for name, picture in {
         "first": first(folder),
-        "curves": curves(history, found.best_epoch),
-        "confusion": confusion(found),
-        "spectra": spectra(found.spectra),
+        "curves": curves(fast.metrics(), fast.results().best_epoch),
+        "confusion": confusion(folder.results()),
+        "spectra": spectra(fast.results().spectra),
     }.items():
         picture.savefig(place / f"{name}.svg", metadata={"Date": None})
         plt.close(picture)
@@ -82,7 +83,7 @@ def first(folder):
     plots.cone(covariance.sample_covariance(signals), ways, ax=left)
     plots.embedding(outputs, digits[test], ax=right)
     left.set_title("2 by 2 covariance matrices in the SPD cone")
-    right.set_title("SPDNet outputs for five digits of the test set")
+    right.set_title("network outputs for five digits of the test set")
     return figure
 
 

@@ -17,6 +17,7 @@ import pytest
 from typer.testing import CliRunner
 
 from spdnet.cli import app
+from spdnet.models import MEMBERS
 from spdnet.options.run import EMBEDDED
 from spdnet.runs import RunFolder
 from spdnet.runs.methods import METHODS
@@ -118,9 +119,17 @@ def test_the_whole_way(tmp_path):
     data, run = file_of(tmp_path), tmp_path / "run"
     trained = spdnet("train", data, "--epochs", 5, "--lr", 0.1, "--out", run)
     assert trained.returncode == 0, trained.stderr
-    assert "dims 5,5,5 (chosen), recipe default" in trained.stdout
+    assert "60 matrices of 5 x 5, 3 classes: 48 train, 12 test" in trained.stdout
+    choice = json.loads((run / "choice.json").read_text())
+    assert len(choice["accuracy"]) == len(MEMBERS)
+    assert f"PortfolioNet, {', '.join(choice['members'])}" in trained.stdout
+    assert ", recipe auto" in trained.stdout
+    first = choice["members"][0]
+    chose = f"chose {first} {100 * choice['accuracy'][first]:.1f} %"
+    assert f"note: {chose}" in trained.stdout
+    assert "by 4-fold cross-validation within the training set" in " ".join(trained.stdout.split())
+    assert chose in (run / "report.html").read_text(encoding="utf-8")
     assert "epoch    5  loss" in trained.stdout
-    assert "SPDNet" in trained.stdout
     assert "log-Euclidean logistic regression" in trained.stdout
     assert (run / "report.html").is_file()
     found = RunFolder(run).results()
@@ -158,7 +167,7 @@ def test_another_network_by_one_flag(tmp_path):
     trained = invoke("train", data, *flags, "--model", "multibranch", "--out", tmp_path / "run")
     assert trained.exit_code == 0, trained.stdout
     name = "MultiBranchSPDNet, norm log_euclidean, head log_cholesky"
-    assert f"{name}, dims 5,5,5 (chosen), recipe default" in trained.stdout
+    assert f"{name}, dims 5,5,5 (chosen), recipe fast" in trained.stdout
     assert trained.stdout.count(name) == 2  # and beside its accuracy
     assert f"{name}: 5 → 5 → 5" in (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     assert 'norm = "log_euclidean"' in (tmp_path / "run" / "settings.toml").read_text()
@@ -203,7 +212,7 @@ def test_settings_from_a_file_and_flags_before_it(tmp_path):
     settings.write_text(f'data = "{file_of(tmp_path)}"\nepochs = 2\nlr = 0.5\ndims = [5, 3]\n')
     run = invoke("train", "--settings", settings, "--lr", 0.25, "--out", tmp_path / "run")
     assert run.exit_code == 0, run.stderr
-    assert "dims 5,3, recipe default" in run.stdout
+    assert "dims 5,3, recipe fast" in run.stdout
     used = RunFolder(tmp_path / "run").settings()
     assert (used.epochs, used.lr, used.dims) == (2, 0.25, (5, 3))
     copy = invoke("train", "--settings", tmp_path / "run/settings.toml", "--out", tmp_path / "b")
@@ -307,7 +316,7 @@ def test_a_terminal_gets_a_live_line(tmp_path):
     """In terminals of two widths, one after the other; to start a process takes seconds."""
     pty = pytest.importorskip("pty")
     leader, follower = pty.openpty()
-    flags = ["train", file_of(tmp_path), "--epochs", "5", "--no-baseline", "--out"]
+    flags = ["train", file_of(tmp_path), "--val", "0.1", "--epochs", "5", "--no-baseline", "--out"]
     code = (
         "import os; from spdnet.cli import app\n"
         "for width in ('80', '120'):\n"
@@ -525,7 +534,10 @@ BAD = {
     "eps below zero": (lambda p: good(p, "--eps", -1), "expected eps >= 0"),
     "another optimizer": (lambda p: good(p, "--optimizer", "lbfgs"), "'adam', 'sgd', got 'lbfgs'"),
     "momentum without sgd": (lambda p: good(p, "--momentum", 0.9), "optimizer='sgd'"),
-    "another recipe": (lambda p: good(p, "--recipe", "papr"), "'default', 'paper', got 'papr'"),
+    "another recipe": (
+        lambda p: good(p, "--recipe", "papr"),
+        "'auto', 'fast', 'paper', got 'papr'",
+    ),
     "another centre": (
         lambda p: good(p, "--center", "mean"),
         "'bures_wasserstein', 'stein', 'none', got 'mean'",
@@ -571,7 +583,7 @@ BAD = {
     "resume without a folder": (lambda p: ("train", "--resume"), "expected --out"),
     "resume with other settings": (
         lambda p: ("train", "--resume", "--out", run_folder(p), "--lr", 7),
-        "lr = 0.01, got 7.0",
+        "lr = 0.003, got 7.0",
     ),
     "resume with fewer epochs": (
         lambda p: ("train", "--resume", "--out", run_folder(p, epochs=2), "--epochs", 1),
@@ -727,7 +739,7 @@ def test_a_run_goes_on_from_another_folder(tmp_path, monkeypatch):
 
 
 def test_the_defaults_in_the_help_are_those_of_the_recipes():
-    default, paper = RECIPES["default"], RECIPES["paper"]
+    default, fast, paper = RECIPES.values()
     text = " ".join(invoke("train", "--help").stdout.replace("│", " ").split())
     for shown in (
         f"[default: {default.epochs}, paper {paper.epochs}]",
@@ -735,11 +747,13 @@ def test_the_defaults_in_the_help_are_those_of_the_recipes():
         f"[default: {default.schedule}, paper {paper.schedule}]",
         f"[default: {default.center}, paper none]",
         f"[default: {default.label_smoothing:g}, paper {paper.label_smoothing:g}]",
-        f"[default: {default.batch_size}]",
-        f"[default: {default.lr}]",
+        f"[default: {default.batch_size}, fast {fast.batch_size}, paper {paper.batch_size}]",
+        f"[default: {default.model}, fast {fast.model}, paper {paper.model}]",
+        f"[default: {default.lr}, paper {paper.lr}]",
     ):
         assert shown in text
-    assert (default.lr, default.batch_size) == (paper.lr, paper.batch_size)
+    for name in ("epochs", "optimizer", "schedule", "center", "label_smoothing", "lr"):
+        assert getattr(fast, name) == getattr(default, name)
 
 
 def test_a_loss_that_is_not_finite_never_ends_well(tmp_path):
@@ -835,7 +849,8 @@ def signals(tmp_path, **more):
 
 def test_a_linear_network_is_called_one(tmp_path):
     data = file_of(tmp_path)
-    run = invoke("train", data, "--epochs", 1, "--out", tmp_path / "a")
+    fast = ("--recipe", "fast", "--epochs", 1)
+    run = invoke("train", data, *fast, "--out", tmp_path / "a")
     assert run.stdout.count("note: no ReEig raised an eigenvalue and no BiMap reduces") == 1
     assert "--dims 5,4,2 or --eps 10% make it nonlinear" in run.stdout
     assert "most frequent class                 33.33 %" in run.stdout.replace("\n", " ")
@@ -846,7 +861,7 @@ def test_a_linear_network_is_called_one(tmp_path):
         "train", data, "--epochs", 1, "--dims", "5,4", "--eps", 0.1, "--out", tmp_path / "b"
     )
     assert "note: eps has no effect with fewer than two BiMaps" in run.stdout
-    run = invoke("train", data, "--epochs", 1, "--repeat", 2, "--out", tmp_path / "c")
+    run = invoke("train", data, *fast, "--repeat", 2, "--out", tmp_path / "c")
     assert run.stdout.count("this network is a linear classifier") == 1
 
 

@@ -254,7 +254,7 @@ NETWORKS = [
 def test_trainer_equals_cpu(settings):
     from spdnet.training import RECIPES, Samples, Trainer, build, make_fabric
 
-    recipe = RECIPES[settings.get("recipe", "default")]
+    recipe = RECIPES[settings.get("recipe", "fast")]
     settings = {k: v for k, v in settings.items() if k != "recipe"}
     settings = recipe.changed(epochs=4, batch_size=8, **settings)  # the last batch is smaller
     X, y = random_spd(50, 10), torch.arange(50) % 3

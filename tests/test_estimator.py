@@ -31,20 +31,22 @@ def quick(**settings):
     return SPDNetClassifier(**{"epochs": 15, "random_state": 0, **settings})
 
 
-def test_conventions():
+@pytest.mark.parametrize(("recipe", "dims"), [("auto", ()), ("fast", (5, 5, 5))])
+def test_conventions(recipe, dims):
     X, y = problem(classes=("a", "b", "c"))
-    classifier = quick()
+    classifier = quick(recipe=recipe, lr=0.01)
     assert classifier.fit(X, y) is classifier
     assert classifier.classes_.tolist() == ["a", "b", "c"]
     assert classifier.n_features_in_ == 5
     assert classifier.n_iter_ == len(classifier.history_) == 15
-    assert classifier.dims_ == (5, 5, 5)
+    assert classifier.dims_ == dims
     P = classifier.predict_proba(X)
     assert P.shape == (60, 3)
     np.testing.assert_allclose(P.sum(-1), 1)
     assert (classifier.predict(X) == classifier.classes_[P.argmax(-1)]).all()
     assert classifier.decision_function(X).shape == (60, 3)
-    assert classifier.transform(X).shape == (60, 25)
+    assert classifier.transform(X).shape == (60, classifier.model_.n_features)
+    assert recipe == "auto" or classifier.model_.n_features == 25
     assert classifier.score(X, y) > 0.95
 
 
@@ -90,7 +92,7 @@ def test_clone_params_and_repr():
 )
 def test_networks_norms_and_heads(settings):
     X, y = problem(classes=("a", "b", "c"))
-    classifier = quick(**{"epochs": 20, **settings}).fit(X, y)
+    classifier = quick(**{"recipe": "fast", "lr": 0.01, "epochs": 20, **settings}).fit(X, y)
     assert classifier.score(X, y) > 0.9
     assert classifier.transform(X).shape == (60, 25)
     assert len(classifier.get_feature_names_out()) == 25
@@ -214,7 +216,7 @@ def test_predictions_do_not_depend_on_the_order(rng):
 )
 def test_settings(settings):
     X, y = problem()
-    classifier = quick(**settings).fit(X, y)
+    classifier = quick(**{"lr": 0.01, **settings}).fit(X, y)
     assert classifier.score(X, y) > 0.9
     if "dims" in settings:
         assert classifier.dims_[0] == 5
@@ -304,7 +306,7 @@ def test_early_stopping(rng):
 
 def test_warm_start():
     X, y = problem()
-    classifier = quick(warm_start=True, epochs=3).fit(X, y)
+    classifier = quick(recipe="fast", warm_start=True, epochs=3).fit(X, y)
     first = classifier.history_[-1]["loss"]
     classifier.fit(X, y)
     assert classifier.history_[0]["loss"] < first * 1.2
@@ -318,10 +320,30 @@ def test_warm_start():
     assert cold.fit(X, y).model_ is not model
 
 
+def test_a_warm_start_keeps_the_members(monkeypatch):
+    X, y = problem()
+    classifier = quick(warm_start=True, epochs=3).fit(X, y)
+    choice, recipe, loss = classifier.choice_, classifier.recipe_, classifier.history_[-1]["loss"]
+    monkeypatch.setattr(module, "choose_members", None)  # nothing is compared again
+    classifier.fit(X[:50], y[:50])
+    assert classifier.choice_ is choice
+    assert classifier.recipe_ == recipe
+    assert classifier.history_[0]["loss"] < loss * 1.2
+    for change, message in (
+        ({"members": ("linear",)}, "the members of the last fit"),
+        ({"dims": (5, 2)}, "the model of the last fit, portfolio, .*got spdnet"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            pickle.loads(pickle.dumps(classifier)).set_params(**change).fit(X, y)
+    given = quick(members=("sqrt",), warm_start=True, epochs=1).fit(X, y)
+    given.set_params(members=None).fit(X, y)
+    assert (given.recipe_.members, given.choice_) == (("sqrt",), None)
+
+
 @pytest.mark.parametrize("change", [{"norm": "brooks"}, {"head": "mlp"}, {"eps": 0.5}])
 def test_a_warm_start_keeps_its_network(change):
     X, y = problem()
-    classifier = quick(warm_start=True, epochs=1).fit(X, y)
+    classifier = quick(recipe="fast", warm_start=True, epochs=1).fit(X, y)
     with pytest.raises(ValueError, match=rf"the {next(iter(change))} of the last fit"):
         classifier.set_params(**change).fit(X, y)
     classifier.set_params(norm=None, head=None, eps=None, lr=0.1).fit(X, y)  # training may differ
@@ -342,7 +364,7 @@ def test_a_refused_fit_changes_nothing():
 def test_numbers_of_any_type_and_names_of_features():
     X, y = problem()
     for dtype in (">f8", "longdouble", "float32"):
-        classifier = quick(epochs=1).fit(X.astype(dtype), y)
+        classifier = quick(recipe="fast", epochs=1).fit(X.astype(dtype), y)
     assert classifier.get_feature_names_out()[:2].tolist() == [
         "spdnetclassifier0",
         "spdnetclassifier1",
@@ -356,7 +378,7 @@ def test_class_and_sample_weights(rng):
     y = np.where(np.arange(80) < 70, "often", "rare")
 
     def rare(class_weight=None, sample_weight=None):
-        classifier = quick(epochs=10, lr=0.1, class_weight=class_weight)
+        classifier = quick(recipe="fast", epochs=10, lr=0.1, class_weight=class_weight)
         return classifier.fit(X, y, sample_weight).predict_proba(X)[:, 1].mean()
 
     assert rare() < 0.3 < rare("balanced") < 0.7 < rare({"often": 1.0, "rare": 100.0})
@@ -376,7 +398,9 @@ def test_class_weights_that_make_no_sense(value):
 
 def test_grid_search_cross_validation_and_pipeline(rng):
     X, y = problem(80)
-    search = GridSearchCV(quick(epochs=5), {"lr": [1e-4, 0.05], "dims": [None, (3,)]}, cv=2)
+    search = GridSearchCV(
+        quick(recipe="fast", epochs=5), {"lr": [1e-4, 0.05], "dims": [None, (3,)]}, cv=2
+    )
     search.fit(X, y)
     assert search.best_params_["lr"] == 0.05
     assert cross_val_score(quick(), X, y, cv=3, n_jobs=2).mean() > 0.9
@@ -401,8 +425,12 @@ def test_behind_the_covariances_of_pyriemann(rng):
 
 def test_verbose(capsys):
     X, y = problem()
-    quick(epochs=4, verbose=2).fit(X, y)
+    quick(recipe="fast", epochs=4, verbose=2).fit(X, y)
     assert [line.split()[1] for line in capsys.readouterr().out.splitlines()] == ["2", "4"]
+    choice = quick(epochs=4, verbose=2).fit(X, y).choice_
+    first, *lines = capsys.readouterr().out.splitlines()
+    assert first == choice.describe()
+    assert [line.split()[1] for line in lines] == ["2", "4"]
     quick(epochs=1).fit(X, y)
     assert capsys.readouterr().out == ""
 
@@ -574,7 +602,7 @@ NAN[3, 0, 0] = np.nan
         (lambda: quick().fit(np.triu(X), Y), ValueError, r"X\[0\] is not symmetric.*symmetrize"),
         (lambda: quick().fit(X * 1j, Y), TypeError, "real numbers, got dtype complex128"),
         (lambda: quick().fit(X.astype(str), Y), TypeError, "real numbers, got dtype <U"),
-        (lambda: quick(recipe="best").fit(X, Y), ValueError, "'default', 'paper', got 'best'"),
+        (lambda: quick(recipe="best").fit(X, Y), ValueError, "'auto', 'fast', 'paper', got 'best'"),
         (lambda: quick(dims=(9,)).fit(X, Y), ValueError, r"grow, got 5 -> 9"),
         (lambda: quick(dims=8).fit(X, Y), TypeError, "SPDNetClassifier: expected dims .* got 8"),
         (lambda: quick(dims="8,4").fit(X, Y), TypeError, "sequence of matrix sizes .* got '8,4'"),

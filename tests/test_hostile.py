@@ -338,7 +338,8 @@ def test_checkpoint_with_dims_larger_than_weights_is_refused(tmp_path):
     from tests.runs.test_train import file_of
 
     data = file_of(tmp_path)
-    assert invoke("train", data, "--epochs", 1, "--out", tmp_path / "r").exit_code == 0
+    flags = ("--recipe", "fast", "--epochs", 1, "--out", tmp_path / "r")
+    assert invoke("train", data, *flags).exit_code == 0
     path = tmp_path / "r" / "checkpoints" / "best.pt"
     state = checkpoint.load(path)
     state["network"]["dims"] = [10**6, 10**5]

@@ -505,7 +505,7 @@ def test_optuna_search_with_pruning():
     train, val = parts()
 
     def objective(trial):
-        recipe = RECIPES["default"].changed(
+        recipe = RECIPES["fast"].changed(
             lr=trial.suggest_float("lr", 1e-6, 0.1, log=True),
             eps=trial.suggest_categorical("eps", [1e-4, "10%"]),
             epochs=8,
@@ -554,7 +554,7 @@ def test_tensorboard_round_trip(tmp_path):
     tensorboard = pytest.importorskip("torch.utils.tensorboard")
     events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     train, val = parts()
-    recipe = RECIPES["default"].changed(epochs=3)
+    recipe = RECIPES["fast"].changed(epochs=3)
     with tensorboard.SummaryWriter(tmp_path) as writer:
 
         def log(trainer):

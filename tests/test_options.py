@@ -166,7 +166,7 @@ from spdnet.training import RECIPES, make_network
 
 assert inspect.signature(SPDNetClassifier).parameters["noise"].default is None
 assert "noise : float, optional\\n    Probability of noise." in SPDNetClassifier.__doc__
-assert (RECIPES["default"].noise, RECIPES["paper"].noise) == (0.0, 0.5)
+assert (RECIPES["fast"].noise, RECIPES["paper"].noise) == (0.0, 0.5)
 settings = Settings(data="digits", model="noisenet", noise=0.25)
 written = tomllib.loads(settings.to_toml())
 assert (written["model"], written["noise"]) == ("noisenet", 0.25)

@@ -31,11 +31,21 @@ from spdnet.models.model import dims_of, get_trait
 from spdnet.models.registry import find_model, import_model, is_registered, names_with
 from spdnet.options.estimator import HYPERPARAMETERS, EstimatorOptions
 from spdnet.options.option import document
-from spdnet.training import RECIPES, InputScale, Recipe, Samples, Trainer, build, make_fabric
+from spdnet.training import (
+    RECIPES,
+    Choice,
+    InputScale,
+    Recipe,
+    Samples,
+    Trainer,
+    build,
+    choose_members,
+    make_fabric,
+)
 from spdnet.training.device import resolve_device
 from spdnet.training.evaluation import run_in_chunks, unchecked
 from spdnet.training.progress import describe_epoch
-from spdnet.training.recipe import NETWORK_OPTIONS, require_taken
+from spdnet.training.recipe import NETWORK_OPTIONS, find_recipe, require_taken
 
 WHO = "SPDNetClassifier"
 
@@ -51,6 +61,10 @@ class SPDNetClassifier(
 ):
     """SPDNet and related networks with a scikit-learn interface.
 
+    By default, small networks are compared by cross-validation within the training set, and an
+    ensemble of the best ones is trained. ``dims``, ``norm`` and other options of SPDNet train a
+    single SPDNet instead: see ``recipe``.
+
     The network of the last epoch is kept, or with ``early_stopping`` that of the epoch with the
     lowest validation loss. Classes are weighted by ``class_weight``, samples by ``sample_weight``
     of :meth:`fit`.
@@ -65,6 +79,9 @@ class SPDNetClassifier(
 
     Attributes
     ----------
+    choice_ : Choice or None
+        Members of the portfolio that were chosen, with ``recipe="auto"``: see
+        :class:`spdnet.training.Choice`.
     classes_ : array, shape (n_classes,)
     dims_ : tuple of int
     history_ : list of dict
@@ -114,13 +131,29 @@ class SPDNetClassifier(
             Origin of each signal, such as the subject, for a model that uses domains. The network
             adapts to new domains in prediction: pass all signals of a domain at once.
         groups : array, shape (N,), optional
-            Group of each sample. With ``early_stopping``, whole groups are held out. By default,
-            ``domains``.
+            Group of each sample, for example the subject. Cross-validation and
+            ``early_stopping`` hold out whole groups. By default, ``domains``.
         """
         recipe = self._recipe()
         data, classes, known = self._samples(recipe, X, y, sample_weight, domains)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        train, val = self._split(data, seed, domains if groups is None else groups)
+        codes = self._group_codes(domains if groups is None else groups, len(data))
+        train, val, codes = self._split(data, seed, codes)
+        fabric = make_fabric(self.device)
+        choice = None
+        if self._is_warm and recipe.members is not None:  # that network is trained further
+            choice, last = self.choice_, self.recipe_
+            members = last.members if recipe.needs_choice else None
+            recipe = recipe.changed(members=members, n_samples=last.n_samples)
+        elif recipe.needs_choice:
+            choice = choose_members(
+                recipe, train, len(classes), groups=codes, seed=seed, fabric=fabric
+            )
+            recipe = recipe.changed(members=choice.members, n_samples=len(train))
+            if self.verbose:
+                print(choice.describe())
+        elif recipe.members is not None:
+            recipe = recipe.changed(n_samples=len(train))
         model = self._start(recipe, train, classes, known, seed)
         trainer = Trainer(
             model,
@@ -129,14 +162,15 @@ class SPDNetClassifier(
             val=val,
             patience=self.n_iter_no_change if self.early_stopping else None,
             seed=seed,
-            fabric=make_fabric(self.device),
+            fabric=fabric,
         )
         progress = trainer.run(self._report)
         self.scale_ = InputScale.of(data.X, signals=recipe.takes_signals)
         self.model_ = model.eval().cpu()  # to be unpickled where there is no such device
         self.classes_ = classes
         self.domains_ = known
-        self.recipe_ = recipe
+        self.recipe_: Recipe = recipe
+        self.choice_: Choice | None = choice
         self.n_features_in_ = int(data.X.shape[1])
         self.dims_ = dims_of(model)
         self.history_ = progress.history
@@ -211,13 +245,14 @@ class SPDNetClassifier(
     def _recipe(self) -> Recipe:
         require_choice(WHO, "recipe", self.recipe, RECIPES)
         settings = {name: getattr(self, name) for name in HYPERPARAMETERS}
-        recipe = RECIPES[self.recipe]
+        given = {name: getattr(self, name, None) for name in ("model", *NETWORK_OPTIONS)}
+        recipe = RECIPES[find_recipe(self.recipe, given)]
         if self.model is not None and not is_registered(self.model):
             if isinstance(self.model, str):  # check the name before importing it
                 recipe.changed(model=self.model)
             settings["model"] = import_model(self.model)
         recipe = recipe.changed(**settings)
-        given = {name: getattr(self, name, None) for name in NETWORK_OPTIONS}
+        del given["model"]
         require_taken(WHO, recipe.model, given)
         return recipe
 
@@ -226,12 +261,17 @@ class SPDNetClassifier(
         """Number of columns of :meth:`transform`, for ``get_feature_names_out``."""
         return int(getattr(self.model_, "n_features"))  # noqa: B009, its type is unknown
 
+    @property
+    def _is_warm(self) -> bool:
+        """True if the last network is trained further."""
+        return bool(self.warm_start) and hasattr(self, "model_")
+
     def _start(
         self, recipe: Recipe, train: Samples, classes: Any, known: Any, seed: int
     ) -> torch.nn.Module:
         """Return a new network, or with a warm start a copy of the last one."""
         dims = self._dims(recipe, train.X.shape[1])
-        if not (self.warm_start and hasattr(self, "model_")):
+        if not self._is_warm:
             n_domains = 1 if known is None else len(known)
             return build(recipe, dims, len(classes), train, n_domains=n_domains, seed=seed)
         changes = {
@@ -301,16 +341,19 @@ class SPDNetClassifier(
         )
         return data, classes, known
 
+    def _group_codes(self, groups: ArrayLike | None, n: int) -> NDArray[Any] | None:
+        """Return the index of the group of each sample; None if there is at most one group."""
+        if groups is None:
+            return None
+        codes, names = encode_domains(WHO, groups, n, what="groups")
+        return None if len(names) == 1 else codes
+
     def _split(
-        self, data: Samples, seed: int, groups: ArrayLike | None
-    ) -> tuple[Samples, Samples | None]:
+        self, data: Samples, seed: int, codes: NDArray[Any] | None
+    ) -> tuple[Samples, Samples | None, NDArray[Any] | None]:
         """Hold out a validation part for early stopping, whole groups if there are several."""
-        codes = None
-        if groups is not None:
-            codes, names = encode_domains(WHO, groups, len(data), what="groups")
-            codes = None if len(names) == 1 else codes
         if not self.early_stopping:
-            return data, None
+            return data, None, codes
         fraction = self.validation_fraction
         require_number(WHO, "validation_fraction", fraction, above=0, below=1)
         require_count(WHO, "n_iter_no_change", self.n_iter_no_change)
@@ -321,7 +364,7 @@ class SPDNetClassifier(
                 f"SPDNetClassifier: expected enough matrices to hold out a part of {fraction:g}, "
                 f"got {len(data)}; set early_stopping=False"
             )
-        return data[~held], data[held]
+        return data[~held], data[held], None if codes is None else codes[~held.numpy()]
 
     def _report(self, trainer: Trainer) -> None:
         if self.verbose and trainer.progress.epoch % self.verbose == 0:

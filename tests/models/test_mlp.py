@@ -112,7 +112,7 @@ def test_bad_settings(head, settings, error, message):
         make(head=head, **settings)
 
 
-RECIPE = RECIPES["default"].changed(epochs=3, batch_size=8, head="mlp", hidden=6)
+RECIPE = RECIPES["fast"].changed(epochs=3, batch_size=8, head="mlp", hidden=6)
 
 
 @pytest.mark.parametrize("steps", [5, 8])
@@ -144,7 +144,7 @@ def test_learns_what_is_not_linear():
     y = (logs[:, 0, 0] * logs[:, 1, 1] > 0).long()
     scores = {}
     for head in ("linear", "mlp"):
-        recipe = RECIPES["default"].changed(head=head, epochs=30)
+        recipe = RECIPES["fast"].changed(head=head, epochs=30)
         data = Samples(X, y)
         model = build(recipe, (2,), 2, data)
         scores[head] = Trainer(model, data, recipe, val=data).run().history[-1]["val_accuracy"]

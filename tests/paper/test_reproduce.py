@@ -92,7 +92,7 @@ def test_what_is_there_is_not_done_again(tmp_path):
     assert len(row.ours["accuracy"].values) == 2
     assert row.ours["accuracy"].std is not None
     with pytest.raises(ValueError, match="recipe"):
-        run(tmp_path / "run", **settings, recipe="default")
+        run(tmp_path / "run", **settings, recipe="fast")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "file").touch()
     with pytest.raises(FileExistsError, match="something else"):

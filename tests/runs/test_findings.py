@@ -11,7 +11,6 @@ from spdnet.runs import (
     Comparison,
     ComparisonFolder,
     RunFolder,
-    Settings,
     TrainedModel,
     compare,
     train,
@@ -286,7 +285,7 @@ def test_what_was_raised_in_training_counts(tmp_path):
     split = np.repeat(["train", "test"], 20)
     path = tmp_path / "data.npz"
     np.savez(path, X=(X + X.swapaxes(1, 2)) / 2, y=np.arange(40) % 2, split=split)
-    settings = Settings(data=str(path), epochs=1, center="none", device="cpu", baseline=False)
+    settings = quick(str(path), epochs=1, center="none", baseline=False)
     found = train(settings, RunFolder(tmp_path / "run"))
     assert max(found.raised_in_training) > 0.4
     assert not any(layer.clipped for layer in found.spectra)

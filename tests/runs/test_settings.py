@@ -32,10 +32,14 @@ def test_toml_round_trip(settings, tmp_path):
 
 
 def test_fractions():
-    assert Settings(data="a").fractions(named_parts=False) == {"test": 0.2, "val": 0.1}
-    assert Settings(data="a").fractions(named_parts=True) == {"test": 0, "val": 0}
-    assert Settings(data="a", val=0.3).fractions(named_parts=True) == {"test": 0, "val": 0.3}
-    assert Settings(data="a", test=0.0).fractions(named_parts=False) == {"test": 0, "val": 0.1}
+    for recipe, val in (("auto", 0.0), ("fast", 0.1), ("paper", 0.1)):
+        plain = Settings(data="a", recipe=recipe)
+        assert plain.fractions(named_parts=False) == {"test": 0.2, "val": val}
+        assert plain.fractions(named_parts=True) == {"test": 0, "val": 0}
+        assert plain.changed(val=0.3).fractions(named_parts=True) == {"test": 0, "val": 0.3}
+        assert plain.changed(val=0.3).fractions(named_parts=False) == {"test": 0.2, "val": 0.3}
+        assert plain.changed(test=0.0).fractions(named_parts=False) == {"test": 0, "val": val}
+    assert Settings(data="a", dims=(5, 3)).fractions(named_parts=False)["val"] == 0.1
 
 
 def test_paths_become_absolute_and_names_stay(tmp_path, monkeypatch):

@@ -42,7 +42,7 @@ class Lines(Watch):
 
 
 def quick(data, **more):
-    return Settings(data=data, **{"epochs": 4, "device": "cpu", **more})
+    return Settings(data=data, **{"recipe": "fast", "epochs": 4, "device": "cpu", **more})
 
 
 def test_a_run_folder_holds_everything(tmp_path):
@@ -239,6 +239,8 @@ TSMNET = {"model": "tsmnet", "dims": (6, 3), "batch_size": 20}
 @pytest.mark.parametrize(
     "more",
     [
+        {"recipe": "auto"},
+        {"recipe": "auto", "repeat": 2},
         {"repeat": 1},
         {"repeat": 2},
         {"norm": "brooks"},
@@ -271,6 +273,75 @@ def test_interrupted_and_resumed_is_equal(tmp_path, more):
             assert checkpoint._digest(states[0]) == checkpoint._digest(states[1])
         for key in ("parts", "confusion", "spectra"):
             assert getattr(a.results(), key) == getattr(b.results(), key)
+
+
+class InterruptComparison(Lines):
+    """Interrupts the comparison of networks after some batches, by Ctrl-C or a signal."""
+
+    def __init__(self, left, *, signal=False):
+        super().__init__()
+        self.left, self.signal = left, signal
+
+    def count(self, what, done, total):
+        if what == "comparing":
+            self.left -= 1
+            if self.left == 0:
+                if self.signal:
+                    self.stop()
+                raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("signal", [False, True])
+def test_an_interrupted_comparison_is_repeated(tmp_path, signal):
+    settings = quick(file_of(tmp_path), recipe="auto", batch_size=8)
+    straight, folder = RunFolder(tmp_path / "straight"), RunFolder(tmp_path / "run")
+    train(settings, straight)
+    for left in (1, 30):
+        watch = InterruptComparison(left, signal=signal)
+        with pytest.raises(Terminated if signal else KeyboardInterrupt):
+            train(settings, folder, resume=left > 1, watch=watch)
+        assert not folder.choice_file.exists()
+        assert not folder.finished
+    watch = Lines()
+    train(folder.settings(), folder, resume=True, watch=watch)
+    assert any("comparing networks" in line for line in watch.lines)
+    require_equal_runs(folder.path, straight.path)
+    a, b = (json.loads(f.choice_file.read_text()) for f in (folder, straight))
+    assert {**a, "seconds": 0} == {**b, "seconds": 0}
+
+
+def test_a_choice_is_not_made_again(tmp_path, monkeypatch):
+    folder = RunFolder(tmp_path / "run")
+    with pytest.raises(KeyboardInterrupt):
+        train(quick(file_of(tmp_path), recipe="auto"), folder, watch=Interrupt(2))
+    choice = json.loads(folder.choice_file.read_text())
+    monkeypatch.setattr(sys.modules["spdnet.runs.train"], "choose_members", None)
+    watch = Lines()
+    found = train(folder.settings(), folder, resume=True, watch=watch)
+    assert not any("comparing" in line for line in watch.lines)
+    assert json.loads(folder.choice_file.read_text()) == choice
+    assert found.notes[0].startswith(f"chose {choice['members'][0]} ")
+    assert TrainedModel.load(folder.path, device="cpu").recipe.members == tuple(choice["members"])
+
+
+def test_each_repeat_has_its_choice(tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    train(quick(file_of(tmp_path), recipe="auto", repeat=2), folder)
+    assert [one.choice_file.is_file() for one in folder.seeds()] == [True, True]
+    assert not folder.choice_file.exists()
+
+
+@pytest.mark.parametrize("by_groups", [True, False])
+def test_networks_are_compared_by_groups(tmp_path, by_groups):
+    more = {"groups": np.arange(60) // 6} if by_groups else {}
+    watch, folder = Lines(), RunFolder(tmp_path / "run")
+    found = train(quick(file_of(tmp_path, **more), recipe="auto"), folder, watch=watch)
+    note = next(note for note in found.notes if note.startswith("chose "))
+    assert ("4-fold cross-validation by groups" in note) is by_groups
+    assert json.loads(folder.choice_file.read_text())["by_groups"] is by_groups
+    assert f"note: {note}" in watch.lines
+    write_report(folder)
+    assert f'<p class="note">{note}' in folder.report_file.read_text(encoding="utf-8")
 
 
 def test_domains_are_the_groups_and_new_ones_are_adapted_to(tmp_path):
@@ -645,7 +716,11 @@ def test_a_folder_that_was_filled_meanwhile_is_refused(tmp_path):
     assert len(folder.metrics()) == 4
 
 
-@pytest.mark.parametrize("more", [{}, {"norm": "log_euclidean", "eps": "10%", "val": 0.3}])
+@pytest.mark.parametrize(
+    "more",
+    [{}, {"recipe": "auto"}, {"norm": "log_euclidean", "eps": "10%", "val": 0.3}],
+    ids=str,
+)
 def test_stopped_between_batches_is_equal(tmp_path, more):
     data = file_of(tmp_path)
     more = {"batch_size": 8, **more}

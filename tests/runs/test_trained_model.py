@@ -125,13 +125,14 @@ def imbalanced(folder, n=400):
 
 def test_balanced_classes_find_the_rare_one(tmp_path):
     data, recall, found = imbalanced(tmp_path), {}, {}
+    more = {"epochs": 15, "lr": 0.01, "test": 0.4}
     for name in ("none", "balanced"):
         folder = RunFolder(tmp_path / name)
-        found[name] = train(quick(data, epochs=15, class_weight=name, test=0.4), folder)
+        found[name] = train(quick(data, **more, class_weight=name), folder)
         recall[name] = found[name].per_class[1].recall
         assert folder.settings().class_weight == name
     assert recall["balanced"] > recall["none"] + 0.2
-    plain = train(quick(data, epochs=15, test=0.4), RunFolder(tmp_path / "plain"))
+    plain = train(quick(data, **more), RunFolder(tmp_path / "plain"))
     assert plain.parts == found["none"].parts
     with pytest.raises(ValueError, match="class_weight to be one of 'balanced', 'none', got 'equ"):
         quick(data, class_weight="equal")

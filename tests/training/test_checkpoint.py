@@ -21,7 +21,7 @@ STATE = {
     "half": torch.ones(2, dtype=torch.bfloat16),
     "nested": [{"a": 1, "b": (2.5, None, True)}, "text"],
 }
-RECIPE = RECIPES["default"].changed(epochs=6, batch_size=8, eps="20%")
+RECIPE = RECIPES["fast"].changed(epochs=6, batch_size=8, eps="20%")
 
 
 def trainer():

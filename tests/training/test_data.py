@@ -47,7 +47,7 @@ def test_parts_stay_on_disk(stored):
 
 @pytest.mark.parametrize("center", ["log_euclidean", None])
 def test_training_from_disk_is_that_from_memory(stored, center):
-    recipe = RECIPES["default"].changed(epochs=3, batch_size=7, center=center or "none")
+    recipe = RECIPES["fast"].changed(epochs=3, batch_size=7, center=center or "none")
     found = []
     for data in (Samples(X, Y), Samples(stored, Y)):
         model = build(recipe, (5, 4, 3), 3, data)
@@ -62,7 +62,7 @@ def test_the_centre_of_parts_is_that_of_all(stored, monkeypatch):
     monkeypatch.setattr("spdnet.models.model._CHUNK", 9)
     weight = torch.rand(40, dtype=torch.float64)
     weight[:9] = 0  # a whole part that counts nothing
-    recipe = RECIPES["default"]
+    recipe = RECIPES["fast"]
     model = build(recipe, (5, 3), 3, Samples(X, Y, weight))
     expected = model.center.mean
     model.fit_buffers(stored, weight)
@@ -84,7 +84,7 @@ def test_reading_ahead_gives_every_batch_in_turn(stored):
 
 
 def test_the_test_part_decides_nothing():
-    recipe = RECIPES["default"].changed(epochs=4)
+    recipe = RECIPES["fast"].changed(epochs=4)
     data = Samples(X[:30], Y[:30])
     states = []
     for test in (None, Samples(X[30:], Y[30:])):

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from spdnet import SPDNet
+from spdnet.models import MEMBERS
 from spdnet.testing import assert_on_stiefel
 from spdnet.training import RECIPES, Samples, Trainer, build, evaluate
 from spdnet.training.evaluation import weighted_losses
@@ -12,7 +13,7 @@ from spdnet.training.loop import batches
 from spdnet.training.progress import describe_epoch
 from tests.cases import random_spd
 
-QUICK = RECIPES["default"].changed(epochs=6, batch_size=8)
+QUICK = RECIPES["fast"].changed(epochs=6, batch_size=8)
 
 
 def problem(n=40, dtype=torch.float64):
@@ -24,27 +25,43 @@ def problem(n=40, dtype=torch.float64):
     return Samples(X, y)
 
 
-@pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.parametrize("name", RECIPES)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_learns(recipe, dtype):
+def test_learns(name, dtype):
     data = problem(dtype=dtype)
-    recipe = RECIPES[recipe].changed(epochs=60, lr=0.1)
+    recipe = RECIPES[name].changed(epochs=60, lr=0.1)
     model = build(recipe, (5, 4, 3), 2, data)
     progress = Trainer(model, data, recipe).run()
     assert progress.epoch == progress.best_epoch == 60
     assert progress.history[-1]["loss"] < progress.history[0]["loss"]
     assert evaluate(model, data)[1] > (0.9 if recipe.optimizer == "adam" else 0.8)
     assert {p.dtype for p in model.parameters()} == {dtype}
-    for bimap in model.bimaps:
-        assert_on_stiefel(bimap.weight)
+    if name == "auto":
+        assert_all_members_learn(data, recipe)
+    else:
+        assert len(model.bimaps) == 2
+        for bimap in model.bimaps:
+            assert_on_stiefel(bimap.weight)
+
+
+def assert_all_members_learn(data, recipe):
+    model = build(recipe, (), 2, data)
+    before = [head.linear.weight.clone() for head in model.heads]
+    Trainer(model, data, recipe).run()
+    assert len(before) == len(MEMBERS)
+    with torch.no_grad():
+        right = model.eval().outputs(data.X).argmax(1) == data.y[:, None]
+    assert (right.double().mean(0) > 0.8).all()
+    for head, weight in zip(model.heads, before, strict=True):
+        assert not torch.equal(head.linear.weight, weight)
 
 
 def test_build_takes_the_settings_of_the_recipe():
     data = problem()
-    for name, recipe in RECIPES.items():
-        model = build(recipe.changed(eps="10%"), (5, 4, 3), 2, data)
-        assert (model.classifier.bias is not None) == (name == "default")
-        assert (model.center is not None) == (name == "default")
+    for name in ("fast", "paper"):
+        model = build(RECIPES[name].changed(eps="10%"), (5, 4, 3), 2, data)
+        assert (model.classifier.bias is not None) == (name == "fast")
+        assert (model.center is not None) == (name == "fast")
         assert model.reeigs[0].eps == "10%"
 
 

@@ -23,7 +23,7 @@ from tests.own_model import CheckedNet, LogNet, OneOutput
 from tests.training.test_loop import problem
 
 PATH = "tests.own_model:LogNet"
-RECIPE = RECIPES["default"].changed(epochs=4, batch_size=8)
+RECIPE = RECIPES["fast"].changed(epochs=4, batch_size=8)
 
 
 def net(cls=LogNet, *more):
@@ -135,7 +135,7 @@ def test_a_local_class_and_its_hyperparameter():
         ({"model": "tests.own_model:Nothing"}, "a class 'Nothing' in 'tests.own_model', got none"),
         ({"model": "tests.nowhere:Net"}, "'tests.nowhere' cannot be imported"),
         ({"model": "tests.own_model:torch"}, "subclass of torch.nn.Module"),
-        ({"model": "log net"}, "model to be one of 'spdnet'"),
+        ({"model": "log net"}, "model to be one of 'portfolio', 'spdnet'"),
     ],
 )
 def test_options_that_it_does_not_have(settings, message):

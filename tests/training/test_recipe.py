@@ -15,8 +15,8 @@ def test_the_papers_recipe():
 
 
 def test_changed():
-    recipe = RECIPES["default"].changed(lr=0.5, epochs=None)
-    assert (recipe.lr, recipe.epochs) == (0.5, RECIPES["default"].epochs)
+    recipe = RECIPES["fast"].changed(lr=0.5, epochs=None)
+    assert (recipe.lr, recipe.epochs) == (0.5, RECIPES["fast"].epochs)
     assert recipe.changed(center="none").center is None
     assert recipe.changed(center=None).center == recipe.center
     assert recipe.changed(center="affine_invariant").center == "affine_invariant"
@@ -32,7 +32,7 @@ def test_changed():
 
 def test_optimizers():
     weight = torch.nn.Parameter(torch.zeros(2))
-    adam = RECIPES["default"].changed(weight_decay=0.1).make_optimizer([weight])
+    adam = RECIPES["fast"].changed(weight_decay=0.1).make_optimizer([weight])
     assert type(adam) is RiemannianAdam
     assert adam.defaults["weight_decay"] == 0.1
     sgd = RECIPES["paper"].changed(momentum=0.9).make_optimizer([weight])
@@ -63,12 +63,12 @@ def test_optimizers():
 )
 def test_messages(settings, message):
     with pytest.raises(ValueError, match=message):
-        RECIPES["default"].changed(**settings)
+        RECIPES["fast"].changed(**settings)
 
 
 def test_unknown_settings():
     with pytest.raises(TypeError, match="rate"):
-        RECIPES["default"].changed(rate=1)
+        RECIPES["fast"].changed(rate=1)
 
 
 @pytest.mark.parametrize("n", [1, 2, 17, 64, 65, 93, 400])

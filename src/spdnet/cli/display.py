@@ -86,14 +86,6 @@ class Display(Watch):
     def working(self, text: str) -> None:
         self._show(self.console.status(printable(text)) if self.live else None)
 
-    def file(self, done: int, total: int) -> None:
-        self._count("reading", done, total)
-
-    def matrix(self, done: int, total: int) -> None:
-        self._count("checking", done, total)
-        if done == total:
-            self._show()
-
     def _show(self, transient: Progress | Status | None = None) -> None:
         """Replace the transient line by another or by nothing."""
         if self._transient is not None:
@@ -102,7 +94,7 @@ class Display(Watch):
             transient.start()
         self._transient = transient
 
-    def _count(self, what: str, done: int, total: int) -> None:
+    def count(self, what: str, done: int, total: int) -> None:
         if not self.live:
             if time.monotonic() > self._next_count:
                 self._next_count = time.monotonic() + 10
@@ -115,6 +107,8 @@ class Display(Watch):
             bar.add_task(what, total=total)
             self._show(bar)
         bar.update(bar.task_ids[0], completed=done)
+        if done == total:
+            self._show()
 
     def begin(self, trainer: Trainer) -> None:
         self._next_batch = time.monotonic() + 60

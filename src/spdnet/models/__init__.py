@@ -6,19 +6,23 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from spdnet.models.branches import MultiBranchSPDNet
     from spdnet.models.conv import ConvSPDNet, O2PNet, SmallConvNet
+    from spdnet.models.members import MEMBERS
     from spdnet.models.model import Model
     from spdnet.models.named import SPDNetBN, SPDNetLieBN, SPDNetMLR
+    from spdnet.models.portfolio import PortfolioNet
     from spdnet.models.registry import MODELS
     from spdnet.models.signals import SignalNet
     from spdnet.models.spdnet import SPDNet
     from spdnet.models.tsmnet import TSMNet
 
 __all__ = [
+    "MEMBERS",
     "MODELS",
     "ConvSPDNet",
     "Model",
     "MultiBranchSPDNet",
     "O2PNet",
+    "PortfolioNet",
     "SPDNet",
     "SPDNetBN",
     "SPDNetLieBN",
@@ -28,7 +32,18 @@ __all__ = [
     "TSMNet",
 ]
 
-_FILES = ("registry", "model", "spdnet", "branches", "conv", "named", "tsmnet", "signals")
+_FILES = (
+    "registry",
+    "members",
+    "model",
+    "spdnet",
+    "portfolio",
+    "branches",
+    "conv",
+    "named",
+    "tsmnet",
+    "signals",
+)
 
 
 def __getattr__(name: str) -> Any:

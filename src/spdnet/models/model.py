@@ -1,5 +1,6 @@
 """Protocol of models: what training needs to know about a network."""
 
+import math
 from contextlib import nullcontext
 from inspect import signature
 from types import MethodType
@@ -33,6 +34,9 @@ class Model(nn.Module):
         and ``"dims"``.
     is_random : bool
         Whether training draws random numbers, for example for dropout.
+    stem : method or None
+        First part of the network, without trainable parameters. Training computes it once for all
+        epochs, and calls ``model(stem(X), stem=False)``.
 
     Examples
     --------
@@ -45,6 +49,7 @@ class Model(nn.Module):
     uses_domains = False
     hyperparameters: tuple[str, ...] = ()
     is_random = True
+    stem: Any = None
 
     @classmethod
     def choose_dims(cls, n: int) -> tuple[int, ...]:
@@ -107,6 +112,10 @@ class Model(nn.Module):
             if isinstance(layer, SPDDomainBatchNorm):
                 layer.anneal(epoch, epochs)
 
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        """Return the groups of the optimizer; ``lr_factor`` multiplies the learning rate."""
+        return [{"params": list(self.parameters())}]
+
     def can_capture(self) -> bool:
         """Return whether a training step can be captured in a CUDA graph."""
         return False
@@ -120,6 +129,11 @@ def get_trait(model: Any, name: str) -> Any:
     if isinstance(default, classmethod):
         return MethodType(default.__func__, model if isinstance(model, type) else type(model))
     return MethodType(default, model) if callable(default) else default
+
+
+def average(outputs: Tensor) -> Tensor:
+    """Return the logarithms of the average probabilities of ``(B, n_classes, n_members)``."""
+    return outputs.log_softmax(-2).logsumexp(-1) - math.log(outputs.shape[-1])
 
 
 def dims_of(model: nn.Module) -> tuple[int, ...]:

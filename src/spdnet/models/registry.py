@@ -18,6 +18,9 @@ class Entry:
 
 #: models by name
 MODELS = {
+    "portfolio": Entry(
+        "spdnet.models.portfolio:PortfolioNet", "averages small networks on spectral features"
+    ),
     "spdnet": Entry("spdnet.models.spdnet:SPDNet"),
     "multibranch": Entry("spdnet.models.branches:MultiBranchSPDNet"),
     "tsmnet": Entry("spdnet.models.tsmnet:TSMNet", "takes signals instead of matrices"),

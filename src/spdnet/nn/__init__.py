@@ -6,6 +6,7 @@ from spdnet.nn.center import Center
 from spdnet.nn.classifiers import SPDMLR, MinimumDistance
 from spdnet.nn.domain_batch_norm import SPDDomainBatchNorm
 from spdnet.nn.eig import ExpEig, LogEig, ReEig, SpectralActivation, Vech
+from spdnet.nn.features import SpectralFeatures
 from spdnet.nn.pool import SPDPool
 from spdnet.nn.residual import SPDResidual
 from spdnet.nn.second_order import CovPool, MatrixSqrt
@@ -25,5 +26,6 @@ __all__ = [
     "SPDPool",
     "SPDResidual",
     "SpectralActivation",
+    "SpectralFeatures",
     "Vech",
 ]

@@ -8,9 +8,11 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
+from spdnet.models.members import MEMBERS
 from spdnet.models.registry import MODELS
 
 _LARGEST_INT = 2**31 - 1
+_NO_NAMES = ("auto", "none")  # instead of names of members
 
 
 @dataclass(frozen=True)
@@ -129,6 +131,30 @@ class ModelName(Kind):
         if not (colon and all(word.isidentifier() or word == "<locals>" for word in words)):
             require_choice(who, name, value, self.names)
         return value
+
+
+class Members(Kind):
+    """Names of members of a portfolio, ``"auto"`` or ``"none"``; the check returns a tuple."""
+
+    doc = 'sequence of str, or "auto"'
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return ("auto", *MEMBERS)
+
+    def parse(self, who: str, name: str, text: Any) -> Any:
+        return text.lower() if text.lower() in _NO_NAMES else tuple(text.lower().split(","))
+
+    def check(self, who: str, name: str, value: Any) -> Any:
+        from spdnet._checks import require_choice
+
+        if value in _NO_NAMES:
+            return value
+        if isinstance(value, str) or not value:
+            raise ValueError(f"{who}: expected {name} such as log,sqrt or auto, got {value!r}")
+        for member in value:
+            require_choice(who, name, member, tuple(MEMBERS))
+        return tuple(value)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from spdnet.options.kinds import Kind
 
 #: names of the recipes
-RECIPE_NAMES = ("default", "paper")
+RECIPE_NAMES = ("auto", "fast", "paper")
 #: panels of ``spdnet train --help``
 DATA, NETWORK, TRAINING, RUN = "Data", "Network", "Training", "Run"
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from spdnet.models.registry import MODELS
-from spdnet.options.kinds import Choice, Count, Flag, ModelName, Number, Threshold
+from spdnet.options.kinds import Choice, Count, Flag, Members, ModelName, Number, Threshold
 from spdnet.options.option import NETWORK, TRAINING, hyperparameter
 
 _METRICS = ("log_euclidean", "affine_invariant", "log_cholesky")
@@ -15,13 +15,32 @@ _training = partial(hyperparameter, panel=TRAINING)
 
 @dataclass(frozen=True, kw_only=True)
 class RecipeOptions:
-    """Hyperparameters in the order of the help, with the defaults of the recipe ``default``."""
+    """Hyperparameters in the order of the help, with the defaults of the recipe ``fast``."""
 
     model: str = _network(
         ModelName(),
         "Network",
         detail=" ".join(f"{name} {model.note}." for name, model in MODELS.items() if model.note),
         default="spdnet",
+        recipes={"auto": "portfolio"},
+    )
+    members: tuple[str, ...] | str | None = _network(
+        Members(),
+        "Members of a portfolio",
+        detail="auto compares all of them by cross-validation within the training set, and keeps "
+        "those within half a standard error of the best.",
+        default=None,
+        neutral=None,
+        recipes={"auto": "auto"},
+    )
+    ensemble: int = _network(
+        Count(),
+        "Smallest number of networks in a portfolio",
+        detail="Its members are trained several times, with different initial weights, if there "
+        "are fewer.",
+        default=1,
+        neutral=1,
+        recipes={"auto": 4},
     )
     norm: str | None = _network(
         Choice(("brooks", *_METRICS), none=True, verb="normalization"),
@@ -70,9 +89,15 @@ class RecipeOptions:
     epochs: int = _training(
         Count(), "Number of passes over the training data", default=60, recipes={"paper": 500}
     )
-    batch_size: int = _training(Count(), "Number of samples in a training step", default=30)
+    batch_size: int = _training(
+        Count(), "Number of samples in a training step", default=30, recipes={"auto": 64}
+    )
     lr: float = _training(
-        Number(at_least=0), "Initial learning rate", default=0.01, flags=("--lr", "--learning-rate")
+        Number(at_least=0),
+        "Initial learning rate",
+        default=0.003,
+        recipes={"paper": 0.01},
+        flags=("--lr", "--learning-rate"),
     )
     optimizer: str = _training(
         Choice(("adam", "sgd")), "Riemannian optimizer", default="adam", recipes={"paper": "sgd"}
@@ -102,5 +127,12 @@ class RecipeOptions:
         "predicts rare classes as often as frequent ones.",
         default=True,
         recipes={"paper": False},
+        panel=None,
+    )
+    n_samples: int | None = hyperparameter(
+        Count(),
+        "Number of training samples, set by training",
+        default=None,
+        neutral=None,
         panel=None,
     )

@@ -63,8 +63,10 @@ class DataOptions:
 _recipe = option(
     Choice(RECIPE_NAMES),
     "Name of a set of hyperparameters",
-    detail="Other options replace its values.",
-    default="default",
+    detail="auto chooses networks by cross-validation within the training set, fast trains one "
+    "SPDNet, and paper has the settings of the paper. Other options replace values; with one of "
+    "another network, such as dims, auto becomes fast.",
+    default="auto",
     panel=NETWORK,
 )
 _dims = option(
@@ -130,7 +132,7 @@ class RunOptions(_Settings):  # type: ignore[misc]
         "Validation fraction, used to select the epoch",
         detail="It is a fraction of the samples that are not test samples.",
         default=None,
-        unset=f"{show(VAL_SIZE)}, or the split of the data",
+        unset=f"{show(VAL_SIZE)}, or the split of the data; 0 with the recipe auto",
     )
     repeat: int = _run(
         Count(),
@@ -163,4 +165,4 @@ class CompareOptions(DataOptions):
     )
     seed: int = same(RunOptions, "seed")
     device: str = same(RunOptions, "device")
-    epochs: int | None = same(RunOptions, "epochs", unset="that of the default recipe")
+    epochs: int | None = same(RunOptions, "epochs", unset="that of the recipe fast")

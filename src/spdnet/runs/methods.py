@@ -28,7 +28,7 @@ from spdnet.training import choose_dims
 class Where:
     """Conditions of an estimator: matrices of size ``n``, a seed, a device.
 
-    ``epochs`` are those of networks; None for those of the default recipe.
+    ``epochs`` are those of networks; None for those of the recipe ``fast``.
     """
 
     n: int
@@ -86,6 +86,13 @@ def _spdnet(n_bimaps: int) -> Method:
     )
 
 
+def _auto() -> Method:
+    def make(w: Where) -> SPDNetClassifier:
+        return SPDNetClassifier(epochs=w.epochs, random_state=w.seed, device=w.device)
+
+    return Method("PortfolioNet, recipe auto", make, lambda n: {})
+
+
 def _neighbor(metric: str, title: str) -> Method:
     return _method(f"NN, {title}", NearestNeighbor, {"metric": metric}, k=[1, 3, 5])
 
@@ -141,4 +148,5 @@ METHODS: dict[str, Method] = {
     ),
     "deepo2p": _method("DeepO2P", DeepO2PClassifier, takes="images", lr=[0.001, 0.003, 0.01]),
     **{f"spdnet-{k}": _spdnet(k) for k in range(4)},
+    "auto": _auto(),
 }

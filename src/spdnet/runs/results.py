@@ -9,6 +9,7 @@ import numpy
 from spdnet import metrics
 from spdnet.runs.confusion import Confusion
 from spdnet.runs.record import Record
+from spdnet.training import Choice
 
 Part = Literal["train", "val", "test"]
 PART_TITLES: dict[str, str] = {"train": "training", "val": "validation", "test": "test"}
@@ -110,6 +111,11 @@ class BaselineScore(Record):
     fitted: int
     converged: bool
     seconds: float
+
+
+@dataclass(frozen=True)
+class StoredChoice(Choice, Record):
+    """Contents of ``choice.json``: the members of the portfolio and their accuracies."""
 
 
 @dataclass(frozen=True)

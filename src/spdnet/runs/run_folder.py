@@ -22,6 +22,7 @@ class RunFolder(Folder):
     ====================  ==================================================
     ``settings.toml``     all settings; accepted by ``spdnet train --settings``
     ``environment.json``  versions, machine, command, seed
+    ``choice.json``       members of a portfolio that were compared and chosen
     ``metrics.csv``       one row for each epoch
     ``checkpoints/``      ``best.pt``, ``last.pt``, ``previous.pt``
     ``results.json``      scores, confusion, spectra: written at the end
@@ -55,6 +56,11 @@ class RunFolder(Folder):
     def metrics_file(self) -> Path:
         """File with one row per epoch."""
         return self.path / "metrics.csv"
+
+    @property
+    def choice_file(self) -> Path:
+        """File with the members of a portfolio that were chosen."""
+        return self.path / "choice.json"
 
     def require_free(self) -> None:
         """Raise an error if the folder is not empty."""

@@ -14,7 +14,7 @@ from spdnet.models.registry import is_registered
 from spdnet.options.option import check_options, document, options
 from spdnet.options.run import EMBEDDED, TEST_SIZE, VAL_SIZE, RunOptions
 from spdnet.training import RECIPES, Recipe
-from spdnet.training.recipe import NETWORK_OPTIONS, taken
+from spdnet.training.recipe import NETWORK_OPTIONS, find_recipe, taken
 
 _LARGEST = 3.4e38  # in float32
 #: settings that do not affect the result
@@ -58,7 +58,13 @@ class Settings(RunOptions):
 
     def make_recipe(self) -> Recipe:
         """Return the recipe, with the settings that replace its own."""
-        return RECIPES[self.recipe].changed(**self._of_the_recipe())
+        return RECIPES[self.recipe_name].changed(**self._of_the_recipe())
+
+    @property
+    def recipe_name(self) -> str:
+        """Name of the recipe: ``auto`` is ``fast`` if an option of another network is given."""
+        given = {name: getattr(self, name) for name in ("model", *NETWORK_OPTIONS)}
+        return find_recipe(self.recipe, given)
 
     def changed(self, **settings: Any) -> "Settings":
         """Return the settings with changes."""
@@ -67,11 +73,17 @@ class Settings(RunOptions):
     def replaces(self, name: str) -> bool:
         """Return whether a setting differs from that of the recipe."""
         value = getattr(self, name)
-        return value is not None and value != getattr(RECIPES[self.recipe], name)
+        return value is not None and value != getattr(RECIPES[self.recipe_name], name)
 
     def fractions(self, *, named_parts: bool) -> dict[str, float]:
-        """Return the test and validation fractions; 0 by default if the data have a split."""
+        """Return the test and validation fractions; 0 by default if the data have a split.
+
+        A portfolio is chosen by cross-validation within the training set, and has no validation set
+        by default.
+        """
         test, val = (0.0, 0.0) if named_parts else (TEST_SIZE, VAL_SIZE)
+        if self.recipe_name == "auto":
+            val = 0.0
         return {
             "test": test if self.test is None else self.test,
             "val": val if self.val is None else self.val,

@@ -2,25 +2,26 @@
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, asdict, dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy
 import torch
 
+from spdnet._files import atomic_write
 from spdnet.data import Dataset, Preprocessing, load_dataset, prepare
 from spdnet.models.model import get_trait
 from spdnet.models.registry import find_model, import_model
 from spdnet.runs.divide import advice, describe, divide
 from spdnet.runs.outcome import outcome
-from spdnet.runs.results import RepeatResults, RunResults
+from spdnet.runs.results import RepeatResults, RunResults, StoredChoice
 from spdnet.runs.resume import resume_training
 from spdnet.runs.run_folder import RunFolder
 from spdnet.runs.settings import Settings
 from spdnet.runs.trained_model import TrainedModel
 from spdnet.runs.watch import Terminated, Watch
-from spdnet.training import InputScale, Samples, Trainer, build, make_fabric
+from spdnet.training import InputScale, Samples, Trainer, build, choose_members, make_fabric
 from spdnet.training.checkpoint import CheckpointFolder
 from spdnet.training.data import as_tensor
 from spdnet.training.device import threads_for
@@ -87,7 +88,8 @@ def train(
     each = [settings.changed(repeat=1, seed=seed) for seed in seeds]
     trainings = [Training(one, data, preprocessing, alone=alone) for one in each]
     first = trainings[0]
-    first.model  # noqa: B018, built before anything is written
+    if not first.recipe.needs_choice:
+        first.model  # noqa: B018, built before anything is written
     settings = settings.changed(dims=first.settings.dims)
     session.first(folder.claim)
     with folder.locked() if session.is_first else nullcontext():
@@ -157,6 +159,7 @@ class Training:
     def __post_init__(self) -> None:
         self.recipe = self.settings.make_recipe()
         self.split = divide(self.data, self.settings)
+        self.chosen_because: list[str] = []
         self.chosen = self.settings.dims is None
         self.settings = self.settings.changed(dims=self._dims(self.settings.dims))
 
@@ -188,14 +191,18 @@ class Training:
         """The network, with random weights at first."""
         settings, train = self.settings, self.samples["train"]
         n_classes = len(self.data.classes)
+        if self.recipe.members is not None:
+            self.recipe = self.recipe.changed(n_samples=len(train))
         return build(self.recipe, settings.dims or (), n_classes, train, seed=settings.seed)
 
     def run(self, folder: RunFolder, session: Session) -> RunResults | None:
         """Train or resume, evaluate and write the results; return them in the first process."""
+        if self.recipe.needs_choice:
+            self._choose(folder, session)
         trainer = self._trainer(session)
         trained = self._trained_model()
         more = advice(self.split, self.settings, self.model, alone=self.alone)
-        notes = [*self.split.notes, *more]
+        notes = [*self.chosen_because, *self.split.notes, *more]
         self._introduce(session.watch, notes)
         identity = self.settings.identity(self.data.digest)
         checkpoints = _Checkpoints(
@@ -221,6 +228,28 @@ class Training:
             session.finish(folder, found)
         session.barrier()
         return found
+
+    def _choose(self, folder: RunFolder, session: Session) -> None:
+        """Choose the members of the portfolio, or read the choice of an interrupted run."""
+        watch, train = session.watch, self.samples["train"]
+        if (found := session.look(lambda: _read_choice(folder, watch))) is None:
+            watch.say(f"{self._described}\ncomparing networks by cross-validation")
+            session.first(lambda: folder.create(self.settings, self.data.digest))
+            groups = self.data.groups
+            choice = choose_members(
+                self.recipe,
+                train,
+                len(self.data.classes),
+                groups=None if groups is None else groups[self.split.parts["train"]],
+                seed=self.settings.seed,
+                fabric=session.fabric,
+                on_batch=lambda done, total: watch.count("comparing", done, total),
+            )
+            text = (found := StoredChoice(**asdict(choice))).to_text()
+            session.first(lambda: atomic_write(folder.choice_file, text))
+            session.barrier()
+        self.recipe = self.recipe.changed(members=found.members)
+        self.chosen_because = [found.describe()]
 
     def _trainer(self, session: Session) -> Trainer:
         parts = {name: part for name, part in self.samples.items() if len(part)}
@@ -255,10 +284,14 @@ class Training:
         if self.settings.dims is not None:
             network += f", dims {','.join(map(str, self.settings.dims))}"
             network += " (chosen)" if self.chosen else ""
-        data = describe(self.data, self.preprocessing, self.split)
-        watch.say(f"{data}\n{network}, recipe {self.settings.recipe}")
+        line = f"{network}, recipe {self.settings.recipe_name}"
+        watch.say(line if self.chosen_because else f"{self._described}\n{line}")
         for note in notes if self.notes else ():
             watch.say(f"note: {note}")
+
+    @property
+    def _described(self) -> str:
+        return describe(self.data, self.preprocessing, self.split)
 
     def _dims(self, dims: tuple[int, ...] | None) -> tuple[int, ...] | None:
         n, recipe = self.preprocessing.n, self.recipe
@@ -305,7 +338,8 @@ class _Checkpoints:
         if not self.session.is_first:
             return
         progress = trainer.progress
-        if progress.best_epoch == progress.epoch:
+        # without validation data, the best epoch is the last one
+        if progress.best_epoch == progress.epoch and (trainer.val or trainer.finished):
             weights = {"model": trainer.model.state_dict(), "epoch": progress.epoch}
             self.files.save_best({**self.common, **weights})
         self._save_last()
@@ -326,6 +360,17 @@ class _Checkpoints:
         partial = self.trainer.progress.partial
         batch = "" if partial is None else f", batch {partial.batches}"
         return f"after epoch {self.trainer.progress.epoch}{batch}"
+
+
+def _read_choice(folder: RunFolder, watch: Watch) -> StoredChoice | None:
+    """Return the choice of an interrupted run; None if there is none, or if it is damaged."""
+    if not folder.choice_file.is_file():
+        return None
+    try:
+        return StoredChoice.load(folder.choice_file, "")
+    except ValueError as error:
+        watch.say(f"warning: {error}; comparing networks again")
+        return None
 
 
 def _load(settings: Settings, watch: Watch) -> tuple[Dataset, Preprocessing]:

@@ -68,7 +68,7 @@ class TrainedModel:
     >>> from spdnet.runs import RunFolder, Settings, TrainedModel, train
     >>> X, y = load_digits_spd()
     >>> with tempfile.TemporaryDirectory() as place:
-    ...     settings = Settings(data="digits", epochs=1, baseline=False, device="cpu")
+    ...     settings = Settings(data="digits", recipe="fast", epochs=1, device="cpu")
     ...     found = train(settings, RunFolder(f"{place}/run"))
     ...     trained = TrainedModel.load(f"{place}/run", device="cpu")
     >>> trained

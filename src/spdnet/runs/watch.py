@@ -64,11 +64,16 @@ class Watch:
     def working(self, text: str) -> None:
         """Show what is being computed, until the next message."""
 
+    def count(self, what: str, done: int, total: int) -> None:
+        """Count steps of work such as ``reading``."""
+
     def file(self, done: int, total: int) -> None:
         """Count files read."""
+        self.count("reading", done, total)
 
     def matrix(self, done: int, total: int) -> None:
         """Count matrices checked."""
+        self.count("checking", done, total)
 
     def begin(self, trainer: Trainer) -> None:
         """Note that a training starts or resumes."""

@@ -1,7 +1,8 @@
-"""Training: recipes, the training loop, checkpoints."""
+"""Training: recipes, the choice of networks, the training loop, checkpoints."""
 
 from spdnet.models.spdnet import choose_dims
 from spdnet.training import checkpoint
+from spdnet.training.choice import Choice, choose_members
 from spdnet.training.data import DiskTensor, Samples
 from spdnet.training.device import make_fabric
 from spdnet.training.evaluation import evaluate
@@ -13,6 +14,7 @@ from spdnet.training.scale import InputScale
 
 __all__ = [
     "RECIPES",
+    "Choice",
     "DiskTensor",
     "InputScale",
     "Progress",
@@ -22,6 +24,7 @@ __all__ = [
     "build",
     "checkpoint",
     "choose_dims",
+    "choose_members",
     "evaluate",
     "make_fabric",
     "make_network",

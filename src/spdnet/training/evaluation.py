@@ -1,7 +1,7 @@
 """Losses and evaluation of networks."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -25,10 +25,12 @@ def evaluate(
     *,
     batch_size: int = 256,
     loss: Loss | None = None,
+    settings: Mapping[str, Any] | None = None,
 ) -> tuple[float, float]:
     """Compute the mean loss and the accuracy of a model in evaluation mode.
 
-    The processes of a ``fabric`` share the samples. ``loss`` is as in :class:`Trainer`.
+    The processes of a ``fabric`` share the samples. ``loss`` is as in :class:`Trainer`, and
+    ``settings`` are arguments of the model, by default ``check=False`` if it has it.
 
     Examples
     --------
@@ -48,7 +50,8 @@ def evaluate(
         part = data.take(index)
     found = torch.zeros(2, dtype=torch.float64, device=data.y.device)
     if len(part):
-        logits = run_in_chunks(model, *part.inputs, size=batch_size, **unchecked(model))
+        settings = unchecked(model) if settings is None else settings
+        logits = run_in_chunks(model, *part.inputs, size=batch_size, **settings)
         found[0] = weighted_losses(logits, part, loss).double().sum()
         found[1] = (logits.argmax(-1) == part.y).sum()
     model.train(was_training)
@@ -59,7 +62,16 @@ def evaluate(
 def weighted_losses(
     logits: Tensor, data: Samples, loss: Loss | None = None, *, label_smoothing: float = 0.0
 ) -> Tensor:
-    """Compute the loss of each sample, multiplied by its weight; by default cross-entropy."""
+    """Compute the loss of each sample, multiplied by its weight; by default cross-entropy.
+
+    The loss of logits ``(B, n_classes, n_members)`` is the sum over the members.
+    """
+    if logits.ndim == 3:
+        members = (
+            weighted_losses(member, data, loss, label_smoothing=label_smoothing)
+            for member in logits.unbind(-1)
+        )
+        return torch.stack(list(members)).sum(0)
     if logits.ndim != 2 or len(logits) != len(data):
         raise ValueError(
             f"training: expected logits of shape ({len(data)}, n_classes) from the network, got "

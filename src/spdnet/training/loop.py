@@ -5,7 +5,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -14,10 +14,17 @@ from torch import Tensor
 from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 from torch.nn.functional import cross_entropy
 
-from spdnet.models.model import dims_of, get_trait
-from spdnet.training.data import Samples, read_ahead
+from spdnet.models.model import average, dims_of, get_trait
+from spdnet.training.data import DiskTensor, Samples, read_ahead
 from spdnet.training.device import make_fabric, threads_for
-from spdnet.training.evaluation import Loss, evaluate, sum_over, unchecked, weighted_losses
+from spdnet.training.evaluation import (
+    Loss,
+    evaluate,
+    run_in_chunks,
+    sum_over,
+    unchecked,
+    weighted_losses,
+)
 from spdnet.training.graphs import GraphedStep
 from spdnet.training.network import seeded
 from spdnet.training.progress import PartialEpoch, Progress
@@ -39,8 +46,10 @@ class Trainer:
     Parameters
     ----------
     model : Module
-        Any module that maps ``X`` (and domains, if ``train`` has them) to logits. It is trained in
-        place, and ends in the state of the best epoch if there is validation data.
+        Any module that maps ``X`` (and domains, if ``train`` has them) to logits, or in training
+        mode to the logits of several members ``(B, n_classes, n_members)``, whose losses are
+        added. It is trained in place, and ends in the state of the best epoch if there is
+        validation data.
     train : Samples
         Training data, in the dtype of the model.
     recipe : Recipe
@@ -71,7 +80,7 @@ class Trainer:
     >>> X = torch.eye(3).repeat(8, 1, 1) * torch.arange(1, 9)[:, None, None]
     >>> data = Samples(X, torch.arange(8) // 4)
     >>> model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(9, 2))
-    >>> Trainer(model, data, RECIPES["default"].changed(epochs=2)).run().epoch
+    >>> Trainer(model, data, RECIPES["fast"].changed(epochs=2)).run().epoch
     2
     """
 
@@ -99,16 +108,33 @@ class Trainer:
         self.index = torch.arange(len(train)) if index is None else index
         self.progress = Progress()
         self._n_classes = int(train.y.max()) + 1
-        self._unchecked = unchecked(model)
+        self._settings = unchecked(model)  # arguments of the model
         self._random_state = torch.get_rng_state()
         on_cuda = self.fabric.device.type == "cuda"
-        optimizer = recipe.make_optimizer(model.parameters(), capturable=on_cuda)
+        optimizer = recipe.make_optimizer(
+            get_trait(model, "parameter_groups")(), capturable=on_cuda
+        )
         self._net, self._optimizer = self.fabric.setup(model, optimizer)
+        self._run_stem()
         # the launches of kernels dominate small batches on a GPU, unless the step is a graph
         self._graphed = None
         is_plain = train.weight is None and self.fabric.world_size == 1
         if on_cuda and is_plain and get_trait(model, "can_capture")():
             self._graphed = GraphedStep(model, optimizer, *self._scalar_losses())
+
+    @torch.no_grad()
+    def _run_stem(self) -> None:
+        """Replace the samples by the output of the stem of the model, unless they are on disk."""
+        stem = get_trait(self.model, "stem")
+        if stem is None or isinstance(self.train.X, DiskTensor):
+            return
+        self._settings["stem"] = False
+        with threads_for(self.train.X.shape[1]):
+            for name in ("train", "val", "test"):
+                part = getattr(self, name)
+                if part is not None:
+                    X = run_in_chunks(stem, part.X, **unchecked(stem))
+                    setattr(self, name, replace(part, X=X))
 
     def run(
         self,
@@ -205,7 +231,7 @@ class Trainer:
             ):
                 lr = _learning_rate(recipe, (epoch + number / per_epoch) / recipe.epochs)
                 for group in self._optimizer.param_groups:
-                    group["lr"] = lr
+                    group["lr"] = lr * group.get("lr_factor", 1.0)
                 with self._naming(f"batch {number + 1}", batch):
                     loss, hits = self._step(part, len(batch))
                 total += loss * len(batch)
@@ -253,7 +279,7 @@ class Trainer:
         model = self.model
         if data.domain is not None:
             model = get_trait(model, "adapt")(data.X, data.domain)
-        return evaluate(model, data, self.fabric, loss=self.loss)
+        return evaluate(model, data, self.fabric, loss=self.loss, settings=self._settings)
 
     def _step(self, part: Samples, size: int) -> tuple[float, int]:
         """Update the weights by a batch of ``size`` samples, of which this process has a part.
@@ -266,7 +292,8 @@ class Trainer:
             _require_finite(loss, "loss")
             return loss, hits
         self._optimizer.zero_grad()
-        logits = self._net(*part.inputs, **self._unchecked)
+        outputs = self._net(*part.inputs, **self._settings)
+        logits = average(outputs) if outputs.ndim == 3 else outputs
         if logits.ndim == 2 and logits.shape[1] < self._n_classes:
             raise ValueError(
                 f"training: expected at least {self._n_classes} logits for each sample, one for "
@@ -275,11 +302,11 @@ class Trainer:
         world = self.fabric.world_size
         share = size / world  # the mean over the processes is that of the batch
         smoothing = 0.0 if self.loss is not None else self.recipe.label_smoothing
-        losses = weighted_losses(logits, part, self.loss, label_smoothing=smoothing)
+        losses = weighted_losses(outputs, part, self.loss, label_smoothing=smoothing)
         value = losses.sum() / share
         known = [value.detach()]
-        if smoothing:
-            known.append(weighted_losses(logits.detach(), part).sum() / share)
+        if smoothing or outputs.ndim == 3:
+            known.append(weighted_losses(logits.detach(), part, self.loss).sum() / share)
         totals = (self._sum(torch.stack(known)) / world).tolist()
         _require_finite(totals[0], "loss")  # in all processes or in none
         self.fabric.backward(value)

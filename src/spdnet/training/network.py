@@ -46,7 +46,7 @@ def make_network(
     Examples
     --------
     >>> from spdnet.training import RECIPES, make_network
-    >>> type(make_network(RECIPES["default"].changed(model="multibranch"), 6, 3)).__name__
+    >>> type(make_network(RECIPES["fast"].changed(model="multibranch"), 6, 3)).__name__
     'MultiBranchSPDNet'
     """
     model = find_model(recipe.model)
@@ -89,7 +89,7 @@ def build(
     >>> import torch
     >>> from spdnet.training import RECIPES, Samples, build
     >>> train = Samples(torch.eye(4).repeat(6, 1, 1), torch.arange(6) % 2)
-    >>> build(RECIPES["default"], (4, 3), 2, train)(train.X).shape
+    >>> build(RECIPES["fast"], (4, 3), 2, train)(train.X).shape
     torch.Size([6, 2])
     """
     if n_domains is None:
@@ -97,6 +97,6 @@ def build(
     n, dtype = train.X.shape[1], train.X.dtype
     with seeded(seed):
         model = make_network(recipe, n, n_classes, dims=dims, n_domains=n_domains, dtype=dtype)
-    model.to("cpu" if isinstance(train.X, DiskTensor) else train.X.device)
-    get_trait(model, "fit_buffers")(train.X, train.weight)
+        model.to("cpu" if isinstance(train.X, DiskTensor) else train.X.device)
+        get_trait(model, "fit_buffers")(train.X, train.weight)
     return model

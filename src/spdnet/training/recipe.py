@@ -1,5 +1,6 @@
 """Recipes: named sets of hyperparameters."""
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -19,7 +20,7 @@ from spdnet.options.run import RunOptions
 class Recipe(RecipeOptions):
     """Hyperparameters of the network and of its training.
 
-    The defaults are those of ``RECIPES["default"]``. ``"none"`` is stored as None.
+    The defaults are those of ``RECIPES["fast"]``. ``"none"`` is stored as None.
 
     Parameters
     ----------
@@ -100,12 +101,27 @@ class Recipe(RecipeOptions):
         text = class_name(self.model)
         if not is_registered(self.model):
             return text
+        if self.members is not None:
+            return f"{text}, {self.described_members}"
         norm = "" if self.norm is None else f", norm {self.norm}"
         head = "" if self.head == "linear" else f", head {self.head}"
         return text + norm + head + ("" if self.log else ", no LogEig")
 
+    @property
+    def described_members(self) -> str:
+        """Members of a portfolio, such as ``log, sqrt (2 of each)``."""
+        if self.members is None or self.members == "auto":
+            return "members not chosen yet"
+        times = math.ceil(self.ensemble / len(self.members))
+        return ", ".join(self.members) + (f" ({times} of each)" if times > 1 else "")
+
+    @property
+    def needs_choice(self) -> bool:
+        """True if the members of a portfolio are to be chosen."""
+        return self.members == "auto"
+
     def make_optimizer(
-        self, params: Iterable[torch.nn.Parameter], *, capturable: bool = False
+        self, params: Iterable[Any], *, capturable: bool = False
     ) -> torch.optim.Optimizer:
         """Construct the optimizer; with ``capturable``, for steps in a CUDA graph."""
         if self.optimizer == "adam":
@@ -136,7 +152,8 @@ def require_taken(who: str, model: str, given: Mapping[str, Any]) -> None:
         if found is None or name in names or value is None:
             continue
         if value != ("none" if found.neutral is None else found.neutral):
-            has = f"has only {', '.join(names)}" if names else "has none of the network's options"
+            own = [name for name in names if name in NETWORK_OPTIONS]
+            has = f"has only {', '.join(own)}" if own else "has none of the network's options"
             raise ValueError(
                 f"{who}: expected no {name} with model={model!r}, which {has}, got {name}="
                 f"{value!r}; leave it out"
@@ -147,6 +164,24 @@ def taken(model: str) -> tuple[str, ...]:
     """Return the hyperparameters of the network that a model has."""
     names: tuple[str, ...] = get_trait(find_model(model), "hyperparameters")
     return names
+
+
+def find_recipe(name: str, given: Mapping[str, Any]) -> str:
+    """Return the name of the recipe for given options.
+
+    ``auto`` chooses the network: if another one is given, or an option of one, it is ``fast``.
+    """
+    if name != "auto":
+        return name
+    if given.get("model") is not None:
+        return "auto" if given["model"] == RECIPES["auto"].model else "fast"
+    own = taken(RECIPES["auto"].model)
+    others = {n: o.neutral for n, o in NETWORK_OPTIONS.items() if n not in own}
+    is_given = any(
+        given.get(n) not in (None, "none" if neutral is None else neutral)
+        for n, neutral in others.items()
+    )
+    return "fast" if is_given else "auto"
 
 
 #: Recipes by name. "paper" has the settings of the paper, and the gradient of the released code,

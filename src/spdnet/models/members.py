@@ -1,0 +1,45 @@
+"""Members of a portfolio by name.
+
+This module imports no third-party library, so that help texts are quick.
+"""
+
+from dataclasses import dataclass
+
+ALL_MAPS = ("log", "sqrt", "invsqrt")
+
+
+@dataclass(frozen=True)
+class Member:
+    """Network of a portfolio: spectral features, dropout, and a linear or a hidden layer.
+
+    Parameters
+    ----------
+    maps : tuple of str
+        Spectral maps of the features.
+    hidden : int
+        Number of hidden units; 0 for a linear classifier.
+    dropout : float
+        Dropout of the features. Hidden units have a dropout of 0.5.
+    lr : float
+        Learning rate, relative to that of the recipe.
+    penalty : float
+        L2 penalty of a linear classifier, for features whose mean squared norm is 1.
+    """
+
+    maps: tuple[str, ...] = ("log",)
+    hidden: int = 256
+    dropout: float = 0.0
+    lr: float = 1.0
+    penalty: float = 0.0
+
+
+#: members by name, from nearly linear and strongly regularized to flexible
+MEMBERS = {
+    "linear": Member(ALL_MAPS, hidden=0, lr=10 / 3, penalty=1e-3),
+    "log-dropout-80": Member(dropout=0.8, lr=1 / 3),
+    "log-dropout-50": Member(dropout=0.5, lr=1 / 3),
+    "sqrt-dropout-50": Member(("sqrt",), dropout=0.5, lr=1 / 3),
+    "log": Member(),
+    "sqrt": Member(("sqrt",)),
+    "all": Member(ALL_MAPS),
+}

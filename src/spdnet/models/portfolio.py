@@ -1,0 +1,188 @@
+"""PortfolioNet: several small networks on spectral features, averaged."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from spdnet._checks import require_choice, require_count, require_same_dtype, require_square
+from spdnet.linalg import cholesky
+from spdnet.linalg.validate import require_symmetric
+from spdnet.manifolds import Metric
+from spdnet.models.members import ALL_MAPS, MEMBERS, Member
+from spdnet.models.model import Model, average
+from spdnet.nn import Center, SpectralFeatures
+from spdnet.nn.distributed import gather_rows
+
+
+class PortfolioNet(Model):
+    r"""Average of small networks on spectral features of the centered matrices.
+
+    Each member takes the :class:`spdnet.nn.SpectralFeatures` of one or several maps, and is a
+    linear classifier or a network with a hidden layer and dropout. The
+    probabilities of the members are averaged.
+
+    Center and features have no trainable parameters. They form the *stem*, which training computes
+    once for all epochs, so that the steps need no decompositions.
+
+    Parameters
+    ----------
+    n : int
+        Size of the matrices.
+    n_classes : int
+    members : sequence of str
+        Names of :data:`spdnet.models.MEMBERS`; ``"auto"`` is all of them.
+    ensemble : int
+        Smallest number of networks. All members are repeated, with different initial weights, until
+        there are as many.
+    n_samples : int, optional
+        Number of training matrices: see :class:`spdnet.nn.SpectralFeatures`.
+    center : str or Metric, optional
+        Metric of the :class:`spdnet.nn.Center` in front.
+    check, device, dtype : see :class:`spdnet.SPDNet`
+
+    Attributes
+    ----------
+    center : Center or None
+    maps : ModuleDict of SpectralFeatures
+    heads : ModuleList
+        The trainable parts of the members.
+    n_features : int
+        Number of outputs of the stem.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from spdnet.models import PortfolioNet
+    >>> model = PortfolioNet(6, 3, members=("log", "sqrt")).eval()
+    >>> model(torch.eye(6).expand(8, 6, 6)).shape
+    torch.Size([8, 3])
+    """
+
+    hyperparameters: tuple[str, ...] = ("members", "ensemble", "n_samples", "center")
+
+    def __init__(
+        self,
+        n: int,
+        n_classes: int,
+        *,
+        members: Sequence[str] | None = ("log",),
+        ensemble: int = 1,
+        n_samples: int | None = None,
+        center: str | Metric | None = "log_euclidean",
+        check: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        require_count("PortfolioNet", "n_classes", n_classes)
+        require_count("PortfolioNet", "ensemble", ensemble)
+        members = tuple(MEMBERS) if members == "auto" else members or ("log",)
+        if isinstance(members, str):
+            raise ValueError(f"PortfolioNet: expected names of members, got {members!r}")
+        for name in members:
+            require_choice("PortfolioNet", "members", name, MEMBERS)
+        where: dict[str, Any] = {"device": device, "dtype": dtype}
+        self.n, self.n_classes, self.members, self.check = n, n_classes, tuple(members), check
+        self.center = None if center is None else Center(n, center, **where)
+        chosen = [MEMBERS[name] for name in members] * math.ceil(ensemble / len(members))
+        names = [name for name in ALL_MAPS if any(name in member.maps for member in chosen)]
+        self.maps: Any = nn.ModuleDict(
+            {name: SpectralFeatures(n, name, n_samples, **where) for name in names}
+        )
+        first: Any = self.maps[chosen[0].maps[0]]
+        width: int = first.n_features
+        self.n_features = width * len(names)
+        columns = {name: slice(i * width, (i + 1) * width) for i, name in enumerate(names)}
+        self.heads: Any = nn.ModuleList(
+            _Head(member, [columns[name] for name in member.maps], width, n_classes, **where)
+            for member in chosen
+        )
+
+    def fit_buffers(self, X: Any, weight: Tensor | None = None) -> None:
+        """Fit the center and the features to the training data, or to 4096 of them."""
+        super().fit_buffers(X, weight)
+        some = torch.linspace(0, len(X) - 1, min(len(X), 4096)).long().unique()
+        some = X[some.to(X.device)]
+        if self.center is not None:
+            some = self.center(some, check=False)
+        for features in self.maps.values():
+            features.fit(some)
+
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        """Return the parameters with the learning rates and penalties of their members."""
+        groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+        for head in self.heads:
+            for p in head.parameters():
+                is_weight = p is head.linear.weight
+                penalty = head.member.penalty * p.shape[1] if is_weight else 0.0
+                groups.setdefault((head.member.lr, penalty), []).append(p)
+        # a parameter without a penalty has the weight decay of the recipe
+        return [
+            {"params": params, "lr_factor": lr, **({"weight_decay": l2} if l2 else {})}
+            for (lr, l2), params in groups.items()
+        ]
+
+    def stem(self, X: Tensor, check: bool | None = None) -> Tensor:
+        """Compute the features ``(B, n_features)`` of matrices ``(B, n, n)``."""
+        check = self.check if check is None else check
+        weight = self.heads[0].linear.weight
+        require_square("PortfolioNet", X, n=self.n)
+        require_same_dtype("PortfolioNet", X, weight)
+        if check:
+            require_symmetric("PortfolioNet", X)
+            cholesky(X.detach(), who="PortfolioNet")
+        X = X.to(weight.dtype)  # half types are lifted
+        if self.center is not None:
+            X = self.center(X, check=False)
+        return torch.cat([features(X, check=False) for features in self.maps.values()], -1)
+
+    features = stem
+
+    def outputs(self, X: Tensor, check: bool | None = None, *, stem: bool = True) -> Tensor:
+        """Compute the logits of each member, ``(B, n_classes, n_members)``."""
+        features = self.stem(X, check=check) if stem else X  # (B, n_features)
+        if not self.training:
+            return torch.stack([head(features) for head in self.heads], -1)
+        features, own = gather_rows(features)  # dropout is that of the batch of all processes
+        return torch.stack([head(features) for head in self.heads], -1)[own]
+
+    def forward(self, X: Tensor, check: bool | None = None, *, stem: bool = True) -> Tensor:
+        """Compute the logits, the logarithms of the average probabilities ``(B, n_classes)``.
+
+        In training mode, return the logits of each member: see :meth:`outputs`. With
+        ``stem=False``, the input is that of :meth:`stem`.
+        """
+        outputs = self.outputs(X, check, stem=stem)
+        return outputs if self.training else average(outputs)
+
+    def extra_repr(self) -> str:
+        """Return the settings for ``repr``."""
+        return f"{self.n}, {self.n_classes}, members={self.members}"
+
+
+class _Head(nn.Module):
+    """Trainable part of a member, on some columns of the features."""
+
+    def __init__(
+        self, member: Member, columns: list[slice], width: int, n_classes: int, **where: Any
+    ) -> None:
+        super().__init__()
+        self.member, self.columns = member, columns
+        n, hidden = width * len(columns), member.hidden
+        self.dropout = nn.Dropout(member.dropout)
+        self.linear = nn.Linear(n, hidden or n_classes, **where)
+        nn.init.normal_(self.linear.weight, std=n**-0.5 if hidden else 0.0)
+        nn.init.zeros_(self.linear.bias)
+        self.rest: nn.Module = nn.Identity()
+        if hidden:
+            last = nn.Linear(hidden, n_classes, **where)
+            nn.init.normal_(last.weight, std=0.01)
+            nn.init.zeros_(last.bias)
+            self.rest = nn.Sequential(nn.ReLU(), nn.Dropout(0.5), last)
+
+    def forward(self, features: Tensor) -> Tensor:
+        parts = [features[..., columns] for columns in self.columns]
+        return self.rest(self.linear(self.dropout(torch.cat(parts, -1))))

@@ -1,0 +1,186 @@
+"""Choice of the members of a portfolio by cross-validation within the training set."""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy
+import torch
+from numpy.typing import NDArray
+
+from spdnet.models.members import MEMBERS
+from spdnet.training.data import Samples
+from spdnet.training.evaluation import run_in_chunks
+from spdnet.training.loop import Trainer
+from spdnet.training.network import build
+from spdnet.training.recipe import Recipe
+
+if TYPE_CHECKING:
+    from spdnet.training.device import Fabric
+
+_FOLDS = 4
+_MANY = 5000  # from this number of samples on, one fold is held out instead of each in turn
+_FEW = 8  # fewer samples are not split
+_STEPS = 192  # networks are compared after this many steps, if that takes fewer epochs
+_LEAST = 1 / 3  # least fraction of the epochs
+#: members if there are too few samples to compare them
+FALLBACK = ("log-dropout-50", "log")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Members that were chosen, and why.
+
+    Attributes
+    ----------
+    members : tuple of str
+        Names of the members.
+    accuracy : dict
+        Accuracy of each member that was compared, on the folds that were held out.
+    n_folds : int
+        Number of folds that were held out; 0 if nothing was compared.
+    by_groups : bool
+        Whether the folds consist of whole groups.
+    seconds : float
+
+    Examples
+    --------
+    >>> from spdnet.training import Choice
+    >>> choice = Choice(("log",), {"log": 0.9, "sqrt": 0.8}, 4, False, 2.0)
+    >>> choice.describe()[:55]
+    'chose log 90.0 %: best of 2 networks by 4-fold cross-va'
+    """
+
+    members: tuple[str, ...]
+    accuracy: dict[str, float]
+    n_folds: int
+    by_groups: bool
+    seconds: float
+
+    def describe(self) -> str:
+        """Describe the choice in one line."""
+        names = self.members
+        if not self.n_folds:
+            return f"chose {', '.join(names)}: too few samples to compare networks"
+        how = f"{_FOLDS}-fold cross-validation" if self.n_folds > 1 else "a held-out fold"
+        how += " by groups" if self.by_groups else ""
+        scores = ", ".join(f"{name} {100 * self.accuracy[name]:.1f} %" for name in names)
+        best = "best" if len(names) == 1 else "within half a standard error of the best"
+        return (
+            f"chose {scores}: {best} of {len(self.accuracy)} networks by {how} within the training "
+            f"set ({self.seconds:.1f} s)"
+        )
+
+
+def choose_members(
+    recipe: Recipe,
+    train: Samples,
+    n_classes: int,
+    *,
+    groups: Sequence[Any] | NDArray[Any] | None = None,
+    seed: int = 0,
+    fabric: "Fabric | None" = None,
+    on_batch: Callable[[int, int], None] = lambda done, total: None,
+) -> Choice:
+    """Compare the members of a portfolio by cross-validation, and keep the best ones.
+
+    All members are trained side by side on each fold. Those whose accuracy is within half a
+    standard error of the best are kept, at most ``recipe.ensemble``. The comparison ends after a
+    third of the epochs if these are at least 192 steps.
+
+    Folds consist of whole groups if there are at least two. Otherwise they are blocks of
+    consecutive samples of each class, so that neighboring windows of a recording are not separated.
+    From 5000 samples on, only one fold is held out.
+
+    Parameters
+    ----------
+    recipe : Recipe
+    train : Samples
+    n_classes : int
+    groups : array, shape (N,), optional
+    seed : int
+    fabric : Fabric, optional
+    on_batch : callable, optional
+        Called with the number of batches done and their total.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from spdnet.training import RECIPES, Samples, choose_members
+    >>> X = torch.eye(3) * torch.linspace(1, 2, 40)[:, None, None]
+    >>> y = torch.arange(40) // 20
+    >>> choice = choose_members(RECIPES["auto"].changed(epochs=1), Samples(X, y), 2)
+    >>> len(choice.accuracy)
+    7
+    """
+    started = time.perf_counter()
+    fold, by_groups = assign_folds(train.y.cpu().numpy(), groups)
+    held = sorted(set(fold.tolist()))[: 1 if len(fold) >= _MANY else None]
+    right = numpy.zeros((len(fold), len(MEMBERS)), dtype=bool)
+    if len(fold) < _FEW or len(set(fold.tolist())) < 2:
+        held = []
+    for i, k in enumerate(held):
+        inner = train.take(torch.from_numpy(numpy.flatnonzero(fold != k)).to(train.y.device))
+        outer = train.take(torch.from_numpy(numpy.flatnonzero(fold == k)).to(train.y.device))
+        per_epoch = math.ceil(len(inner) / recipe.batch_size)
+        epochs = math.ceil(max(_STEPS / per_epoch, _LEAST * recipe.epochs))
+        all_members = recipe.changed(
+            members=tuple(MEMBERS),
+            ensemble=1,
+            n_samples=len(inner),
+            epochs=(epochs := min(epochs, recipe.epochs)),
+        )
+        model: Any = build(all_members, (), n_classes, inner, seed=seed + k)
+        trainer = Trainer(model, inner, all_members, seed=seed + k, fabric=fabric)
+        total, before = per_epoch * epochs * len(held), per_epoch * epochs * i
+
+        def count(trainer: Trainer, *_: int, before: int = before, total: int = total) -> None:
+            on_batch(before + trainer.progress.step, total)
+
+        trainer.run(on_batch=count)
+        model.eval()
+        with torch.no_grad():
+            outputs = run_in_chunks(model.outputs, outer.to(trainer.fabric.device).X, check=False)
+        hits = outputs.argmax(1) == outer.y.to(outputs.device)[:, None]
+        right[fold == k] = hits.cpu().numpy()
+    if not held:
+        return Choice(FALLBACK, {}, 0, False, 0.0)
+    accuracy = right[numpy.isin(fold, held)].mean(0)
+    best = accuracy.max()
+    error = math.sqrt(best * (1 - best) / int(numpy.isin(fold, held).sum()))
+    order = sorted(range(len(MEMBERS)), key=lambda i: -accuracy[i])
+    names = tuple(MEMBERS)
+    kept = tuple(names[i] for i in order if accuracy[i] >= best - error / 2)[: recipe.ensemble]
+    return Choice(
+        kept,
+        {names[i]: float(accuracy[i]) for i in order},
+        len(held),
+        by_groups,
+        time.perf_counter() - started,
+    )
+
+
+def assign_folds(
+    y: NDArray[Any], groups: Sequence[Any] | NDArray[Any] | None = None
+) -> tuple[NDArray[numpy.int64], bool]:
+    """Return the fold of each sample, and whether the folds consist of whole groups."""
+    fold = numpy.zeros(len(y), dtype=numpy.int64)
+    if groups is not None:
+        codes = numpy.unique(numpy.asarray(groups), return_inverse=True)[1]
+        n_groups = len(set(codes.tolist()))
+        if 2 <= n_groups < len(y):
+            sizes = numpy.bincount(codes)
+            filled = numpy.zeros(min(_FOLDS, n_groups))
+            for group in numpy.argsort(-sizes, kind="stable"):  # the largest first
+                k = int(filled.argmin())
+                fold[codes == group] = k
+                filled[k] += sizes[group]
+            return fold, True
+    for label in numpy.unique(y):
+        index = numpy.flatnonzero(y == label)
+        # a class with fewer samples than folds is spread over the folds, from another one each time
+        blocks = numpy.arange(len(index)) * _FOLDS // max(len(index), _FOLDS)
+        fold[index] = (blocks + (label if len(index) < _FOLDS else 0)) % _FOLDS
+    return fold, False

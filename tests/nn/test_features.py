@@ -1,0 +1,70 @@
+"""Spectral features."""
+
+import pytest
+import torch
+
+from spdnet.linalg import logm, vech
+from spdnet.nn import SpectralFeatures
+from tests.cases import ILL_CONDITIONED, SPECTRA, random_spd, with_spectrum
+
+
+@pytest.mark.parametrize("name", ["log", "sqrt", "invsqrt"])
+@pytest.mark.parametrize("n", [1, 4])
+def test_features_have_mean_0_and_variance_1(n, name):
+    X = random_spd(50, n)
+    features = SpectralFeatures(n, name, dtype=torch.float64).fit(X)(X)
+    assert features.shape == (50, n * (n + 1) // 2)
+    torch.testing.assert_close(features.mean(0), torch.zeros_like(features[0]))
+    torch.testing.assert_close(features.square().mean(), features.new_tensor(1.0))
+
+
+@pytest.mark.parametrize("n_samples", [7, 50])
+def test_distances_are_log_euclidean_up_to_one_factor(n_samples):
+    X = random_spd(n_samples, 5)
+    layer = SpectralFeatures(5, n_samples=n_samples, dtype=torch.float64).fit(X)
+    assert layer.n_features == min(n_samples, 15)
+    expected = torch.pdist(vech(logm(X)))
+    torch.testing.assert_close(torch.pdist(layer(X)) / layer.scale, expected)
+
+
+def test_large_matrices_are_reduced_to_the_directions_that_vary_most():
+    n, d = 100, 96
+    X = torch.eye(n, dtype=torch.float64).repeat(30, 1, 1)
+    X[:, 3:5, 3:5] = random_spd(30, 2)
+    layer = SpectralFeatures(n, n_samples=30, dtype=torch.float64).fit(X)
+    assert layer.rotation.shape == (n, d)
+    assert layer(X).shape == (30, 30)
+    torch.testing.assert_close(torch.pdist(layer(X)) / layer.scale, torch.pdist(vech(logm(X))))
+
+
+def test_a_result_does_not_depend_on_the_batch():
+    X = random_spd(20, 4)
+    layer = SpectralFeatures(4, n_samples=9, dtype=torch.float64).fit(X[:9])
+    torch.testing.assert_close(layer(X)[3], layer(X[3]))
+    assert layer(X[:0]).shape == (0, 9)
+    assert layer(X.reshape(4, 5, 4, 4)).shape == (4, 5, 9)
+
+
+@pytest.mark.parametrize("name", ["log", "sqrt", "invsqrt"])
+@pytest.mark.parametrize("values", [*SPECTRA.values(), ILL_CONDITIONED])
+def test_gradients(values, name):
+    X = with_spectrum(values)
+    layer = SpectralFeatures(len(values), name, dtype=torch.float64)
+    Y = X.clone().requires_grad_()
+    assert torch.autograd.grad(layer(Y).sum(), Y)[0].isfinite().all()
+    if values is not ILL_CONDITIONED:
+        assert torch.autograd.gradcheck(lambda A: layer((A + A.mT) / 2, check=False), Y)
+
+
+def test_equal_matrices():
+    X = torch.eye(3).repeat(5, 1, 1)
+    assert (SpectralFeatures(3).fit(X)(X).abs() < 1e-5).all()
+
+
+def test_errors():
+    with pytest.raises(ValueError, match=r"SpectralFeatures.*'log'.*'cube'"):
+        SpectralFeatures(3, "cube")
+    with pytest.raises(ValueError, match="at least 5 matrices to fit the basis, got 4"):
+        SpectralFeatures(4, n_samples=5).fit(random_spd(4, 4, dtype=torch.float32))
+    with pytest.raises(ValueError, match="symmetric"):
+        SpectralFeatures(2)(torch.tensor([[1.0, 0.5], [0.0, 1.0]]))
