@@ -253,7 +253,7 @@ def wait_for(process, epoch):
 def uninterrupted(tmp_path_factory):
     """Data, the options of a training of them, and its run."""
     place = tmp_path_factory.mktemp("uninterrupted")
-    options = (file_of(place), "--epochs", 100, "--device", "cpu", "--no-baseline")
+    options = (file_of(place), "--epochs", 60, "--device", "cpu", "--no-baseline")
     assert spdnet("train", *options, "--out", place / "run").returncode == 0
     return options, place / "run"
 

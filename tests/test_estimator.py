@@ -298,7 +298,8 @@ def test_another_unit_warns(model):
 def test_early_stopping(rng):
     X, y = problem(100)
     y = np.where(rng.random(100) < 0.4, "left", y)  # labels that cannot all be learnt
-    classifier = quick(epochs=200, lr=0.1, early_stopping=True, n_iter_no_change=5).fit(X, y)
+    options = {"recipe": "fast", "lr": 0.1, "early_stopping": True, "n_iter_no_change": 5}
+    classifier = quick(epochs=200, **options).fit(X, y)
     assert classifier.n_iter_ < 200
     assert "val_accuracy" in classifier.history_[0]
     assert "val_accuracy" not in quick(epochs=1).fit(X, y).history_[0]
@@ -403,7 +404,7 @@ def test_grid_search_cross_validation_and_pipeline(rng):
     )
     search.fit(X, y)
     assert search.best_params_["lr"] == 0.05
-    assert cross_val_score(quick(), X, y, cv=3, n_jobs=2).mean() > 0.9
+    assert cross_val_score(quick(), X, y, cv=2).mean() > 0.9
     signals = rng.normal(size=(60, 4, 50))
     labels = np.arange(60) % 2
     signals[labels == 1, 0] *= 3
@@ -533,10 +534,11 @@ def test_what_is_fitted_is_on_the_cpu(monkeypatch):
 
 def test_a_seed_is_respected_in_threads():
     X, y = problem(20)
-    quick(epochs=1).fit(X, y)  # the first time things are imported
+    options = {"recipe": "fast", "epochs": 1, "device": "cpu"}
+    quick(**options).fit(X, y)  # the first time things are imported
 
     def fit(_):
-        return quick(epochs=1, device="cpu").fit(X, y).decision_function(X)
+        return quick(**options).fit(X, y).decision_function(X)
 
     alone = fit(0)
     with ThreadPoolExecutor(4) as pool:
