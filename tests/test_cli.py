@@ -128,7 +128,10 @@ def test_the_whole_way(tmp_path):
     chose = f"chose {first} {100 * choice['accuracy'][first]:.1f} %"
     assert f"note: {chose}" in trained.stdout
     assert "by 4-fold cross-validation within the training set" in " ".join(trained.stdout.split())
-    assert chose in (run / "report.html").read_text(encoding="utf-8")
+    report = (run / "report.html").read_text(encoding="utf-8")
+    assert chose in report
+    assert all(f"<td>{name}</td>" in report for name in choice["accuracy"])
+    assert "Orthonormality" not in report
     assert "epoch    5  loss" in trained.stdout
     assert "log-Euclidean logistic regression" in trained.stdout
     assert (run / "report.html").is_file()

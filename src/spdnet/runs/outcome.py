@@ -66,6 +66,7 @@ def outcome(
         spectra=trained.spectra(data.take(seen)),
         raised_in_training=tuple(row.clipped for row in in_training if row.clipped is not None),
         raised_of=len(learned),
+        choice=training.choice,
     )
     can_center = "center" in get_trait(trained.model, "hyperparameters")
     if text := findings.flattened(found, trained.recipe.eps, can_center=can_center):

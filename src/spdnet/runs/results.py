@@ -159,7 +159,7 @@ class RunResults(Summary):
 
     ``spectra`` are those of the first ``spectra_of`` matrices of the scored part, and
     ``raised_in_training`` the fractions of the eigenvalues that the ReEigs raised, of the first
-    ``raised_of`` training matrices.
+    ``raised_of`` training matrices. ``choice`` tells how the members of a portfolio were chosen.
     """
 
     parts: dict[Part, PartScore]
@@ -176,6 +176,7 @@ class RunResults(Summary):
     raised_in_training: tuple[float, ...]
     raised_of: int
     baseline: BaselineScore | None = None
+    choice: StoredChoice | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

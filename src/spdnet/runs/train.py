@@ -159,7 +159,7 @@ class Training:
     def __post_init__(self) -> None:
         self.recipe = self.settings.make_recipe()
         self.split = divide(self.data, self.settings)
-        self.chosen_because: list[str] = []
+        self.choice: StoredChoice | None = None
         self.chosen = self.settings.dims is None
         self.settings = self.settings.changed(dims=self._dims(self.settings.dims))
 
@@ -202,7 +202,8 @@ class Training:
         trainer = self._trainer(session)
         trained = self._trained_model()
         more = advice(self.split, self.settings, self.model, alone=self.alone)
-        notes = [*self.chosen_because, *self.split.notes, *more]
+        reasons = [] if self.choice is None else [self.choice.describe()]
+        notes = [*reasons, *self.split.notes, *more]
         self._introduce(session.watch, notes)
         identity = self.settings.identity(self.data.digest)
         checkpoints = _Checkpoints(
@@ -249,7 +250,7 @@ class Training:
             session.first(lambda: atomic_write(folder.choice_file, text))
             session.barrier()
         self.recipe = self.recipe.changed(members=found.members)
-        self.chosen_because = [found.describe()]
+        self.choice = found
 
     def _trainer(self, session: Session) -> Trainer:
         parts = {name: part for name, part in self.samples.items() if len(part)}
@@ -285,7 +286,7 @@ class Training:
             network += f", dims {','.join(map(str, self.settings.dims))}"
             network += " (chosen)" if self.chosen else ""
         line = f"{network}, recipe {self.settings.recipe_name}"
-        watch.say(line if self.chosen_because else f"{self._described}\n{line}")
+        watch.say(line if self.choice else f"{self._described}\n{line}")
         for note in notes if self.notes else ():
             watch.say(f"note: {note}")
 

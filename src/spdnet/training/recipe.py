@@ -113,7 +113,8 @@ class Recipe(RecipeOptions):
         if self.members is None or self.members == "auto":
             return "members not chosen yet"
         times = math.ceil(self.ensemble / len(self.members))
-        return ", ".join(self.members) + (f" ({times} of each)" if times > 1 else "")
+        each = " of each" if len(self.members) > 1 else " networks"
+        return ", ".join(self.members) + (f" ({times}{each})" if times > 1 else "")
 
     @property
     def needs_choice(self) -> bool:
