@@ -33,9 +33,10 @@ REPEATS = 3
 def train(processes, directory):
     """Train on the digits with the given number of processes and return the run folder."""
     out = Path(directory) / f"with-{processes}"
-    command = f"-m spdnet train digits --device cpu --epochs 8 --repeat {REPEATS} --test 0.5"
+    command = "-m spdnet train digits --recipe fast --device cpu --epochs 8 --test 0.5"
+    more = ["--repeat", str(REPEATS), "--devices", str(processes), "--out", str(out)]
     result = subprocess.run(
-        [sys.executable, *command.split(), "--devices", str(processes), "--out", str(out)],
+        [sys.executable, *command.split(), *more],
         capture_output=True,
         text=True,
         check=False,
