@@ -33,7 +33,7 @@ class PortfolioNet(Model):
         Size of the matrices.
     n_classes : int
     members : sequence of str
-        Names of :data:`spdnet.models.MEMBERS`; ``"auto"`` is all of them.
+        Names of ``spdnet.models.MEMBERS``; ``"auto"`` is all of them.
     ensemble : int
         Smallest number of networks. All members are repeated, with different initial weights, until
         there are as many.
