@@ -78,6 +78,7 @@ def test_the_description_is_one_line():
         "chose log 90.0 %, sqrt 89.0 %: within half a standard error of the best of 3 networks by "
         "4-fold cross-validation by groups within the training set (2.0 s)"
     )
+    assert "by 2-fold cross-validation" in Choice(("log",), {"log": 0.9}, 2, True, 2.0).describe()
 
 
 def test_the_classifier(capsys):

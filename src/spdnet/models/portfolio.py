@@ -15,14 +15,15 @@ from spdnet.models.members import ALL_MAPS, MEMBERS, Member
 from spdnet.models.model import Model, average
 from spdnet.nn import Center, SpectralFeatures
 from spdnet.nn.distributed import gather_rows
+from spdnet.nn.features import MOST
 
 
 class PortfolioNet(Model):
     r"""Average of small networks on spectral features of the centered matrices.
 
     Each member takes the :class:`spdnet.nn.SpectralFeatures` of one or several maps, and is a
-    linear classifier or a network with a hidden layer and dropout. The
-    probabilities of the members are averaged.
+    linear classifier or a network with a hidden layer and dropout. The probabilities of the members
+    are averaged.
 
     Center and features have no trainable parameters. They form the *stem*, which training computes
     once for all epochs, so that the steps need no decompositions.
@@ -104,7 +105,7 @@ class PortfolioNet(Model):
     def fit_buffers(self, X: Any, weight: Tensor | None = None) -> None:
         """Fit the center and the features to the training data, or to 4096 of them."""
         super().fit_buffers(X, weight)
-        some = torch.linspace(0, len(X) - 1, min(len(X), 4096)).long().unique()
+        some = torch.linspace(0, len(X) - 1, min(len(X), MOST)).long().unique()
         some = X[some.to(X.device)]
         if self.center is not None:
             some = self.center(some, check=False)

@@ -64,7 +64,7 @@ class Choice:
         names = self.members
         if not self.n_folds:
             return f"chose {', '.join(names)}: too few samples to compare networks"
-        how = f"{_FOLDS}-fold cross-validation" if self.n_folds > 1 else "a held-out fold"
+        how = f"{self.n_folds}-fold cross-validation" if self.n_folds > 1 else "a held-out fold"
         how += " by groups" if self.by_groups else ""
         scores = ", ".join(f"{name} {100 * self.accuracy[name]:.1f} %" for name in names)
         best = "best" if len(names) == 1 else "within half a standard error of the best"
