@@ -55,7 +55,7 @@ def test_train_resumes_after_full_disk(tmp_path):
     run(*train, "--out", tmp_path / "expected")
     first = [*train, "--out", "DISK/run"]
     again = ["train", "--resume", "--out", "DISK/run"]
-    steps = [("4k", first)] + [(size, again) for size in sizes(40, 24, 40)]
+    steps = [("4k", first)] + [(size, again) for size in sizes(40, 60, 60)]
     found, copy = run_on_small_disk(tmp_path, steps)
     require_full(found, 4)
     require_equal_runs(copy / "run", tmp_path / "expected")

@@ -54,8 +54,10 @@ def save(state: dict[str, Any], path: str | Path) -> None:
     """
     path = Path(path)
     payload = {"format": FORMAT, "version": VERSION, "digest": _digest(state), "state": state}
+    archive = io.BytesIO()  # on a full disk, torch would raise its own error instead of the OSError
+    torch.save(payload, archive)
     with atomic_writer(path) as file:
-        torch.save(payload, file)
+        file.write(archive.getbuffer())
     _sync_folder(path.parent)
 
 
