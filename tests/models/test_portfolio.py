@@ -14,6 +14,7 @@ from tests.cases import random_spd
 
 def make(members=("log", "linear"), dtype=torch.float64, **settings):
     torch.manual_seed(0)
+    settings = {"n_samples": 30} | settings
     model = PortfolioNet(4, 3, members=members, dtype=dtype, **settings)
     model.fit_buffers(random_spd(30, 4, dtype=dtype))
     return model.eval()
@@ -38,8 +39,8 @@ def test_probabilities_are_averaged():
 
 
 def test_an_ensemble_repeats_the_members_with_other_weights():
-    model = make(("log", "sqrt"), ensemble=3)
-    assert [head.member for head in model.heads] == [MEMBERS["log"], MEMBERS["sqrt"]] * 2
+    model = make(("log", "all"), ensemble=3)
+    assert [head.member for head in model.heads] == [MEMBERS["log"], MEMBERS["all"]] * 2
     assert not torch.equal(model.heads[0].linear.weight, model.heads[2].linear.weight)
 
 
@@ -73,6 +74,14 @@ def test_the_linear_member_is_ridge_regression_on_features_of_norm_1():
     assert gradient.abs().max() < 1e-4
 
 
+def test_the_kernel_member_takes_gaussian_features_of_square_roots():
+    model, X = make(("sqrt-kernel", "log"), ensemble=4), random_spd(6, 4)
+    assert len(model.kernels) == 1
+    weight = torch.nn.init.normal_(model.heads[0].linear.weight)
+    expected = model.kernels[0](model.maps["sqrt"](model.center(X))) @ weight.T
+    torch.testing.assert_close(model.outputs(X)[..., 0], expected)
+
+
 def test_the_stem_is_computed_once(monkeypatch):
     X, y = random_spd(20, 4), torch.arange(20) % 2
     recipe = RECIPES["auto"].changed(members=("log",), epochs=3, n_samples=20)
@@ -84,10 +93,11 @@ def test_the_stem_is_computed_once(monkeypatch):
 
 
 def test_copies():
-    model, X = make(n_samples=7), random_spd(5, 4)
+    members = ("log", "linear", "sqrt-kernel")
+    model, X = make(members, n_samples=7), random_spd(5, 4)
     torch.testing.assert_close(copy.deepcopy(model)(X), model(X))
     torch.testing.assert_close(pickle.loads(pickle.dumps(model))(X), model(X))
-    other = PortfolioNet(4, 3, members=("log", "linear"), n_samples=7, dtype=torch.float64).eval()
+    other = PortfolioNet(4, 3, members=members, n_samples=7, dtype=torch.float64).eval()
     other.load_state_dict(model.state_dict())
     torch.testing.assert_close(other(X), model(X))
     exported = torch.export.export(model, (X,)).module()

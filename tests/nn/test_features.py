@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from spdnet.linalg import logm, vech
-from spdnet.nn import SpectralFeatures
+from spdnet.nn import GaussianFeatures, SpectralFeatures
 from tests.cases import ILL_CONDITIONED, SPECTRA, random_spd, with_spectrum
 
 
@@ -61,7 +61,30 @@ def test_equal_matrices():
     assert (SpectralFeatures(3).fit(X)(X).abs() < 1e-5).all()
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_inner_products_of_gaussian_features_are_the_kernel(dtype):
+    x = torch.randn(40, 5, dtype=dtype, generator=torch.Generator().manual_seed(0))
+    layer = GaussianFeatures(5, 40, gamma=2.0, dtype=dtype).fit(x)
+    features = layer(x) / 40**0.5
+    expected = torch.exp(-2 / 5 * torch.cdist(x, x).square())
+    torch.testing.assert_close(features @ features.T, expected, atol=3e-4, rtol=0)
+    assert layer(1e3 * x.sign()).abs().max() == 0  # far from all centers
+    tight = 1e-4 if dtype == torch.float32 else 1e-11
+    torch.testing.assert_close(layer(x[3]), layer(x)[3], atol=tight, rtol=tight)
+
+
+def test_gaussian_features_of_repeated_vectors_are_finite():
+    x = torch.ones(30, 3).double()
+    assert GaussianFeatures(3, 30, dtype=torch.float64).fit(x)(x).isfinite().all()
+    few = GaussianFeatures(3, 7, dtype=torch.float64).fit(torch.randn(30, 3).double())
+    assert few(x).shape == (30, 7)
+    many = GaussianFeatures(3, 60, dtype=torch.float64).fit(torch.randn(30, 3).double())
+    assert many(x).isfinite().all()
+
+
 def test_errors():
+    with pytest.raises(ValueError, match="gamma > 0"):
+        GaussianFeatures(2, 9, gamma=0.0)
     with pytest.raises(ValueError, match=r"SpectralFeatures.*'log'.*'cube'"):
         SpectralFeatures(3, "cube")
     with pytest.raises(ValueError, match="at least 5 matrices to fit the basis, got 4"):

@@ -73,9 +73,9 @@ def test_few_samples_are_not_split():
 
 
 def test_the_description_is_one_line():
-    choice = Choice(("log", "sqrt"), {"log": 0.9, "sqrt": 0.89, "all": 0.7}, 4, True, 2.0)
+    choice = Choice(("log", "linear"), {"log": 0.9, "linear": 0.89, "all": 0.7}, 4, True, 2.0)
     assert choice.describe() == (
-        "chose log 90.0 %, sqrt 89.0 %: within half a standard error of the best of 3 networks by "
+        "chose log 90.0 %, linear 89.0 %: within half a standard error of the best of 3 networks by "
         "4-fold cross-validation by groups within the training set (2.0 s)"
     )
     assert "by 2-fold cross-validation" in Choice(("log",), {"log": 0.9}, 2, True, 2.0).describe()
@@ -103,7 +103,7 @@ def test_an_option_of_spdnet_selects_spdnet(option):
 
 def test_given_members_are_not_compared():
     samples = data(12)
-    model = SPDNetClassifier(epochs=1, members=("sqrt",), ensemble=2)
+    model = SPDNetClassifier(epochs=1, members=("all",), ensemble=2)
     model.fit(samples.X.numpy(), samples.y.numpy())
-    assert (model.recipe_.members, model.choice_) == (("sqrt",), None)
+    assert (model.recipe_.members, model.choice_) == (("all",), None)
     assert len(model.model_.heads) == 2

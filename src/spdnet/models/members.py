@@ -16,6 +16,8 @@ class Member:
     ----------
     maps : tuple of str
         Spectral maps of the features.
+    gamma : float, optional
+        Width of a Gaussian kernel of the features. The member is then a kernel classifier.
     hidden : int
         Number of hidden units; 0 for a linear classifier.
     dropout : float
@@ -27,6 +29,7 @@ class Member:
     """
 
     maps: tuple[str, ...] = ("log",)
+    gamma: float | None = None
     hidden: int = 256
     dropout: float = 0.0
     lr: float = 1.0
@@ -39,7 +42,7 @@ MEMBERS = {
     "log-dropout-80": Member(dropout=0.8, lr=1 / 3),
     "log-dropout-50": Member(dropout=0.5, lr=1 / 3),
     "sqrt-dropout-50": Member(("sqrt",), dropout=0.5, lr=1 / 3),
+    "sqrt-kernel": Member(("sqrt",), gamma=3.0, hidden=0, lr=10 / 3, penalty=1e-5),
     "log": Member(),
-    "sqrt": Member(("sqrt",)),
     "all": Member(ALL_MAPS),
 }

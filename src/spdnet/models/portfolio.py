@@ -13,17 +13,17 @@ from spdnet.linalg.validate import require_symmetric
 from spdnet.manifolds import Metric
 from spdnet.models.members import ALL_MAPS, MEMBERS, Member
 from spdnet.models.model import Model, average
-from spdnet.nn import Center, SpectralFeatures
+from spdnet.nn import Center, GaussianFeatures, SpectralFeatures
 from spdnet.nn.distributed import gather_rows
-from spdnet.nn.features import MOST
+from spdnet.nn.features import MOST, MOST_CENTERS
 
 
 class PortfolioNet(Model):
     r"""Average of small networks on spectral features of the centered matrices.
 
     Each member takes the :class:`spdnet.nn.SpectralFeatures` of one or several maps, and is a
-    linear classifier or a network with a hidden layer and dropout. The probabilities of the members
-    are averaged.
+    linear classifier, a kernel classifier (:class:`spdnet.nn.GaussianFeatures`) or a network with a
+    hidden layer and dropout. The probabilities of the members are averaged.
 
     Center and features have no trainable parameters. They form the *stem*, which training computes
     once for all epochs, so that the steps need no decompositions.
@@ -48,6 +48,7 @@ class PortfolioNet(Model):
     ----------
     center : Center or None
     maps : ModuleDict of SpectralFeatures
+    kernels : ModuleList of GaussianFeatures
     heads : ModuleList
         The trainable parts of the members.
     n_features : int
@@ -57,7 +58,7 @@ class PortfolioNet(Model):
     --------
     >>> import torch
     >>> from spdnet.models import PortfolioNet
-    >>> model = PortfolioNet(6, 3, members=("log", "sqrt")).eval()
+    >>> model = PortfolioNet(6, 3, members=("log", "all")).eval()
     >>> model(torch.eye(6).expand(8, 6, 6)).shape
     torch.Size([8, 3])
     """
@@ -95,10 +96,19 @@ class PortfolioNet(Model):
         )
         first: Any = self.maps[chosen[0].maps[0]]
         width: int = first.n_features
+        columns = {(name, None): slice(i * width, (i + 1) * width) for i, name in enumerate(names)}
         self.n_features = width * len(names)
-        columns = {name: slice(i * width, (i + 1) * width) for i, name in enumerate(names)}
+        n_centers = min(n_samples or MOST_CENTERS, MOST_CENTERS)
+        self.kernels: Any = nn.ModuleList()
+        self._kernel_maps: list[str] = []
+        for member in chosen:
+            if member.gamma is not None and (member.maps[0], member.gamma) not in columns:
+                self.kernels.append(GaussianFeatures(width, n_centers, member.gamma, **where))
+                self._kernel_maps.append(member.maps[0])
+                start, self.n_features = self.n_features, self.n_features + n_centers
+                columns[member.maps[0], member.gamma] = slice(start, self.n_features)
         self.heads: Any = nn.ModuleList(
-            _Head(member, [columns[name] for name in member.maps], width, n_classes, **where)
+            _Head(member, [columns[name, member.gamma] for name in member.maps], n_classes, **where)
             for member in chosen
         )
 
@@ -111,6 +121,8 @@ class PortfolioNet(Model):
             some = self.center(some, check=False)
         for features in self.maps.values():
             features.fit(some)
+        for name, kernel in zip(self._kernel_maps, self.kernels, strict=True):
+            kernel.fit(self.maps[name](some, check=False))
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         """Return the parameters with the learning rates and penalties of their members."""
@@ -138,7 +150,9 @@ class PortfolioNet(Model):
         X = X.to(weight.dtype)  # half types are lifted
         if self.center is not None:
             X = self.center(X, check=False)
-        return torch.cat([features(X, check=False) for features in self.maps.values()], -1)
+        parts = {name: features(X, check=False) for name, features in self.maps.items()}
+        kernels = [k(parts[name]) for name, k in zip(self._kernel_maps, self.kernels, strict=True)]
+        return torch.cat([*parts.values(), *kernels], -1)
 
     features = stem
 
@@ -168,15 +182,17 @@ class _Head(nn.Module):
     """Trainable part of a member, on some columns of the features."""
 
     def __init__(
-        self, member: Member, columns: list[slice], width: int, n_classes: int, **where: Any
+        self, member: Member, columns: list[slice], n_classes: int, **where: Any
     ) -> None:
         super().__init__()
         self.member, self.columns = member, columns
-        n, hidden = width * len(columns), member.hidden
+        n, hidden = sum(c.stop - c.start for c in columns), member.hidden
         self.dropout = nn.Dropout(member.dropout)
-        self.linear = nn.Linear(n, hidden or n_classes, **where)
+        has_bias = member.gamma is None  # a kernel classifier is undecided far from all centers
+        self.linear = nn.Linear(n, hidden or n_classes, bias=has_bias, **where)
         nn.init.normal_(self.linear.weight, std=n**-0.5 if hidden else 0.0)
-        nn.init.zeros_(self.linear.bias)
+        if has_bias:
+            nn.init.zeros_(self.linear.bias)
         self.rest: nn.Module = nn.Identity()
         if hidden:
             last = nn.Linear(hidden, n_classes, **where)

@@ -6,7 +6,7 @@ from spdnet.nn.center import Center
 from spdnet.nn.classifiers import SPDMLR, MinimumDistance
 from spdnet.nn.domain_batch_norm import SPDDomainBatchNorm
 from spdnet.nn.eig import ExpEig, LogEig, ReEig, SpectralActivation, Vech
-from spdnet.nn.features import SpectralFeatures
+from spdnet.nn.features import GaussianFeatures, SpectralFeatures
 from spdnet.nn.pool import SPDPool
 from spdnet.nn.residual import SPDResidual
 from spdnet.nn.second_order import CovPool, MatrixSqrt
@@ -17,6 +17,7 @@ __all__ = [
     "Center",
     "CovPool",
     "ExpEig",
+    "GaussianFeatures",
     "LogEig",
     "MatrixSqrt",
     "MinimumDistance",

@@ -1,9 +1,11 @@
 """Normalized Euclidean features of SPD matrices."""
 
-import torch
-from torch import Tensor
+from typing import Any
 
-from spdnet._checks import require_choice, require_count, require_square
+import torch
+from torch import Tensor, nn
+
+from spdnet._checks import require_choice, require_count, require_number, require_square
 from spdnet.linalg import invsqrtm, logm, sqrtm, vech
 from spdnet.nn.layer import SPDLayer
 
@@ -13,6 +15,9 @@ MAPS = {"log": logm, "sqrt": sqrtm, "invsqrt": invsqrtm}
 LARGEST = 96
 #: number of matrices to which the layer is fitted at most
 MOST = 4096
+#: number of centers of Gaussian features at most
+MOST_CENTERS = 1024
+_JITTER = 1e-4
 
 
 class SpectralFeatures(SPDLayer):
@@ -138,6 +143,89 @@ class SpectralFeatures(SPDLayer):
     def extra_repr(self) -> str:
         """Return the settings for ``repr``."""
         return f"{self.n}, map={self.map!r}, n_features={self.n_features}"
+
+
+class GaussianFeatures(nn.Module):
+    r"""Features of vectors whose inner products are a Gaussian kernel (Nyström approximation).
+
+    .. math:: y = \sqrt{m} \, L^{-1} k, \quad k_i = e^{-\gamma \|x - c_i\|^2 / d}, \quad
+              L L^\top = \bigl(e^{-\gamma \|c_i - c_j\|^2 / d}\bigr)_{ij} + 10^{-4} I
+
+    The :math:`m` centers :math:`c_i` are training vectors, and :math:`d` is their dimension. A
+    linear classifier on these features is a kernel classifier. The features are not centered: far
+    from all centers they are 0.
+
+    Parameters
+    ----------
+    n : int
+        Dimension :math:`d` of the vectors.
+    n_centers : int
+    gamma : float
+        Width of the kernel, for vectors whose entries have a variance of 1.
+    device, dtype : see :class:`BiMap`
+
+    Attributes
+    ----------
+    centers, factor : Tensor
+        Buffers with the centers, and :math:`\sqrt{m} \, L^{-\top}`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from spdnet.nn import GaussianFeatures
+    >>> x = torch.randn(20, 3)
+    >>> features = GaussianFeatures(3, 20).fit(x)(x)
+    >>> torch.allclose(features.square().mean(), torch.tensor(1.0), atol=1e-3)
+    True
+    """
+
+    centers: Tensor
+    factor: Tensor
+
+    def __init__(
+        self,
+        n: int,
+        n_centers: int,
+        gamma: float = 1.0,
+        *,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        require_count("GaussianFeatures", "n", n)
+        require_count("GaussianFeatures", "n_centers", n_centers)
+        require_number("GaussianFeatures", "gamma", gamma, above=0)
+        self.n, self.n_features, self.gamma = n, n_centers, gamma
+        where: Any = {"device": device, "dtype": dtype}
+        self.register_buffer("centers", torch.zeros(n_centers, n, **where))
+        self.register_buffer("factor", torch.eye(n_centers, **where))
+
+    @torch.no_grad()
+    def fit(self, x: Tensor) -> "GaussianFeatures":
+        """Take evenly spaced rows of ``(N, n)`` as centers, and return the layer.
+
+        Rows are repeated if there are fewer than centers.
+        """
+        self.centers.copy_(x[torch.linspace(0, len(x) - 1, self.n_features).long().to(x.device)])
+        centers = self.centers.double()
+        eye = torch.eye(self.n_features, dtype=centers.dtype, device=centers.device)
+        L = torch.linalg.cholesky(self._kernel(centers, centers) + _JITTER * eye)
+        inverse = torch.linalg.solve_triangular(L, eye, upper=False)
+        self.factor.copy_(self.n_features**0.5 * inverse.mT)
+        return self
+
+    def _kernel(self, x: Tensor, centers: Tensor) -> Tensor:
+        norms = x.square().sum(-1, keepdim=True) + centers.square().sum(-1)
+        squares = (norms - 2 * x @ centers.mT).clamp_min(0)
+        return torch.exp(-self.gamma / self.n * squares)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map ``(..., n)`` to ``(..., n_centers)``."""
+        return self._kernel(x, self.centers) @ self.factor
+
+    def extra_repr(self) -> str:
+        """Return the settings for ``repr``."""
+        return f"{self.n}, {self.n_features}, gamma={self.gamma:g}"
 
 
 def _random_orthonormal(n: int, k: int) -> Tensor:

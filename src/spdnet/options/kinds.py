@@ -151,7 +151,7 @@ class Members(Kind):
         if value in _NO_NAMES:
             return value
         if isinstance(value, str) or not value:
-            raise ValueError(f"{who}: expected {name} such as log,sqrt or auto, got {value!r}")
+            raise ValueError(f"{who}: expected {name} such as log,all or auto, got {value!r}")
         for member in value:
             require_choice(who, name, member, tuple(MEMBERS))
         return tuple(value)

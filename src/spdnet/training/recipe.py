@@ -109,7 +109,7 @@ class Recipe(RecipeOptions):
 
     @property
     def described_members(self) -> str:
-        """Members of a portfolio, such as ``log, sqrt (2 of each)``."""
+        """Members of a portfolio, such as ``log, all (2 of each)``."""
         if self.members is None or self.members == "auto":
             return "members not chosen yet"
         times = math.ceil(self.ensemble / len(self.members))
