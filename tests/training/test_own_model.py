@@ -129,7 +129,7 @@ def test_a_local_class_and_its_hyperparameter():
     ("settings", "message"),
     [
         ({"dims": (5, 3)}, "expected no dims with model='tests.own_model:LogNet'"),
-        ({"eps": 1e-4}, "expected no eps with model=.*has none of the network's options"),
+        ({"eps": 1e-4}, "expected no eps with model=.*has only ensemble"),
         ({"norm": "brooks"}, "expected no norm"),
         ({"model": CheckedNet, "head": "log_euclidean"}, "expected no head .* has only eps"),
         ({"model": "tests.own_model:Nothing"}, "a class 'Nothing' in 'tests.own_model', got none"),

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from spdnet.models.branches import MultiBranchSPDNet
     from spdnet.models.conv import ConvSPDNet, O2PNet, SmallConvNet
+    from spdnet.models.ensemble import Ensemble
     from spdnet.models.members import MEMBERS
     from spdnet.models.model import Model
     from spdnet.models.named import SPDNetBN, SPDNetLieBN, SPDNetMLR
@@ -19,6 +20,7 @@ __all__ = [
     "MEMBERS",
     "MODELS",
     "ConvSPDNet",
+    "Ensemble",
     "Model",
     "MultiBranchSPDNet",
     "O2PNet",
@@ -38,6 +40,7 @@ _FILES = (
     "model",
     "spdnet",
     "portfolio",
+    "ensemble",
     "branches",
     "conv",
     "named",

@@ -35,9 +35,9 @@ class RecipeOptions:
     )
     ensemble: int = _network(
         Count(),
-        "Smallest number of networks in a portfolio",
-        detail="Its members are trained several times, with different initial weights, if there "
-        "are fewer.",
+        "Number of networks that are averaged",
+        detail="They have different initial weights. The members of a portfolio are repeated until "
+        "there are as many.",
         default=1,
         neutral=1,
         recipes={"auto": 4},

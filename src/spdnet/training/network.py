@@ -3,9 +3,11 @@
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 import torch
 
+from spdnet.models.ensemble import Ensemble
 from spdnet.models.model import get_trait
 from spdnet.models.registry import find_model
 from spdnet.training.data import DiskTensor, Samples
@@ -32,7 +34,7 @@ def make_network(
     device: torch.device | str | None = None,
     dtype: torch.dtype | None = None,
 ) -> torch.nn.Module:
-    """Construct the network of a recipe with random weights.
+    """Construct the network of a recipe, or an ensemble of such networks, with random weights.
 
     Parameters
     ----------
@@ -50,7 +52,8 @@ def make_network(
     'MultiBranchSPDNet'
     """
     model = find_model(recipe.model)
-    return get_trait(model, "from_recipe")(
+    make = partial(
+        get_trait(model, "from_recipe"),
         recipe,
         n,
         n_classes,
@@ -59,6 +62,9 @@ def make_network(
         device=device,
         dtype=dtype,
     )
+    if recipe.ensemble == 1 or "ensemble" in get_trait(model, "hyperparameters"):
+        return make()
+    return Ensemble(make() for _ in range(recipe.ensemble))
 
 
 def build(

@@ -79,7 +79,9 @@ class Recipe(RecipeOptions):
         model = given.get("model", self.model)
         if is_registered(model):
             require_taken("Recipe", model, given)
-            for name in NETWORK_OPTIONS.keys() - given.keys() - set(taken(model)) - {"dims"}:
+        if is_registered(model) and model != self.model:
+            own = get_trait(find_model(model), "hyperparameters")
+            for name in NETWORK_OPTIONS.keys() - given.keys() - set(own) - {"dims"}:
                 found = NETWORK_OPTIONS[name]
                 if found.neutral is not ... and getattr(self, name) in found.recipes.values():
                     given[name] = found.neutral  # the value of the recipe is for other models
@@ -98,14 +100,15 @@ class Recipe(RecipeOptions):
     @property
     def network(self) -> str:
         """Description of the network, such as ``SPDNet, norm brooks``."""
-        text = class_name(self.model)
-        if not is_registered(self.model):
-            return text
+        parts = [class_name(self.model)]
         if self.members is not None:
-            return f"{text}, {self.described_members}"
-        norm = "" if self.norm is None else f", norm {self.norm}"
-        head = "" if self.head == "linear" else f", head {self.head}"
-        return text + norm + head + ("" if self.log else ", no LogEig")
+            return f"{parts[0]}, {self.described_members}"
+        if is_registered(self.model):
+            parts += [] if self.norm is None else [f"norm {self.norm}"]
+            parts += [] if self.head == "linear" else [f"head {self.head}"]
+            parts += [] if self.log else ["no LogEig"]
+        parts += [] if self.ensemble == 1 else [f"{self.ensemble} networks"]
+        return ", ".join(parts)
 
     @property
     def described_members(self) -> str:
@@ -153,18 +156,17 @@ def require_taken(who: str, model: str, given: Mapping[str, Any]) -> None:
         if found is None or name in names or value is None:
             continue
         if value != ("none" if found.neutral is None else found.neutral):
-            own = [name for name in names if name in NETWORK_OPTIONS]
-            has = f"has only {', '.join(own)}" if own else "has none of the network's options"
+            own = ", ".join(name for name in names if name in NETWORK_OPTIONS)
             raise ValueError(
-                f"{who}: expected no {name} with model={model!r}, which {has}, got {name}="
-                f"{value!r}; leave it out"
+                f"{who}: expected no {name} with model={model!r}, which has only {own}, got "
+                f"{name}={value!r}; leave it out"
             )
 
 
 def taken(model: str) -> tuple[str, ...]:
-    """Return the hyperparameters of the network that a model has."""
+    """Return the hyperparameters of the network that a model has; all have ``ensemble``."""
     names: tuple[str, ...] = get_trait(find_model(model), "hyperparameters")
-    return names
+    return names if "ensemble" in names else (*names, "ensemble")
 
 
 def find_recipe(name: str, given: Mapping[str, Any]) -> str:

@@ -1,0 +1,74 @@
+"""Ensemble: several networks of the same kind, averaged."""
+
+from collections.abc import Iterable
+from inspect import signature
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+
+from spdnet.models.model import Model, average, dims_of, get_trait
+
+
+class Ensemble(Model):
+    """Average of the probabilities of several networks.
+
+    The networks are trained side by side, on the same batches, as if each were alone.
+
+    Parameters
+    ----------
+    networks : iterable of Module
+        Networks that take the same input and have the same classes.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from spdnet import SPDNet
+    >>> from spdnet.models import Ensemble
+    >>> model = Ensemble(SPDNet((6, 4), n_classes=3) for _ in range(5)).eval()
+    >>> model(torch.eye(6).expand(8, 6, 6)).shape
+    torch.Size([8, 3])
+    """
+
+    def __init__(self, networks: Iterable[nn.Module]) -> None:
+        super().__init__()
+        self.networks: Any = nn.ModuleList(networks)
+        if not self.networks:
+            raise ValueError("Ensemble: expected at least one network, got none")
+        first = self.networks[0]
+        self.dims = dims_of(first)
+        for name in ("takes", "uses_domains", "hyperparameters"):
+            setattr(self, name, get_trait(first, name))
+        self.is_random = any(get_trait(network, "is_random") for network in self.networks)
+        self._has_check = "check" in signature(first.forward).parameters
+
+    def forward(self, X: Tensor, *domain: Tensor, check: bool | None = None) -> Tensor:
+        """Compute the logits, the logarithms of the average probabilities ``(B, n_classes)``.
+
+        In training mode, return the logits of each network, ``(B, n_classes, n_networks)``.
+        """
+        settings = {"check": check} if self._has_check else {}
+        outputs = torch.stack([net(X, *domain, **settings) for net in self.networks], -1)
+        return outputs if self.training else average(outputs)
+
+    def features(self, X: Tensor, *domain: Tensor, check: bool | None = None) -> Tensor:
+        """Concatenate the features of the networks, as vectors."""
+        settings = {"check": check} if self._has_check else {}
+        found = [net.features(X, *domain, **settings) for net in self.networks]
+        return torch.cat([features.flatten(1) for features in found], 1)
+
+    def fit_buffers(self, X: Any, weight: Tensor | None = None) -> None:
+        """Fit the data-dependent buffers of each network to the training data."""
+        for network in self.networks:
+            get_trait(network, "fit_buffers")(X, weight)
+
+    def adapt(self, X: Any, domain: Tensor) -> Self:
+        """Return networks that know the domains of ``X``, without labels."""
+        adapted = [get_trait(network, "adapt")(X, domain) for network in self.networks]
+        return type(self)(adapted).train(self.training)
+
+    def parameter_groups(self) -> list[dict[str, Any]]:
+        """Return the groups of the optimizer of all networks."""
+        return [
+            group for network in self.networks for group in get_trait(network, "parameter_groups")()
+        ]
