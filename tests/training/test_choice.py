@@ -5,9 +5,10 @@ import pytest
 import torch
 
 from spdnet import SPDNetClassifier
+from spdnet.data.split import assign_folds
 from spdnet.models import MEMBERS
 from spdnet.training import RECIPES, Samples, choose_members
-from spdnet.training.choice import FALLBACK, Choice, assign_folds
+from spdnet.training.choice import FALLBACK, Choice
 from tests.cases import random_spd
 
 QUICK = RECIPES["auto"].changed(epochs=2)
@@ -75,8 +76,8 @@ def test_few_samples_are_not_split():
 def test_the_description_is_one_line():
     choice = Choice(("log", "linear"), {"log": 0.9, "linear": 0.89, "all": 0.7}, 4, True, 2.0)
     assert choice.describe() == (
-        "chose log 90.0 %, linear 89.0 %: within half a standard error of the best of 3 networks by "
-        "4-fold cross-validation by groups within the training set (2.0 s)"
+        "chose log 90.0 %, linear 89.0 %: within half a standard error of the best of 3 networks "
+        "by 4-fold cross-validation by groups within the training set (2.0 s)"
     )
     assert "by 2-fold cross-validation" in Choice(("log",), {"log": 0.9}, 2, True, 2.0).describe()
 

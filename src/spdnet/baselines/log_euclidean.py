@@ -11,13 +11,13 @@ from sklearn.base import BaseEstimator
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.metrics.pairwise import euclidean_distances
-from sklearn.model_selection import GroupKFold
 from sklearn.svm import SVC
 from sklearn.utils.metaestimators import available_if
 from torch import Tensor
 
 from spdnet._checks import as_array, require_choice, require_number
 from spdnet.baselines.estimator import IntArray, SPDClassifier, subsample
+from spdnet.data.split import assign_folds
 from spdnet.manifolds import log_euclidean
 
 #: root mean square of the centered logarithms, relative to their largest entry, that is rounding
@@ -25,7 +25,6 @@ _ROUNDING = 1e-12
 #: candidates of the cross-validation, from strong to weak regularization
 _C = tuple(10.0**e for e in range(-2, 5))
 _C_SVM, _GAMMA = (1.0, 10.0, 100.0), (0.1, 0.3, 1.0, 3.0)
-_FOLDS = 4
 #: the cross-validation needs this many matrices at least, and uses this many at most
 _FEWEST, _MOST = 8, 2000
 #: C and gamma if there are fewer
@@ -268,19 +267,12 @@ def _one_each(groups: ArrayLike, n: int) -> NDArray[Any]:
 
 def _folds(codes: IntArray, groups: NDArray[Any] | None) -> list[tuple[IntArray, IntArray]]:
     """Return training and test indices of the folds that can be scored, none for few samples."""
-    n_groups = 0 if groups is None else len(numpy.unique(groups))
     if len(codes) < _FEWEST:
         return []
-    if n_groups > 1:
-        folds = list(GroupKFold(min(_FOLDS, n_groups)).split(codes, codes, groups))
-    else:
-        number = numpy.empty(len(codes), int)
-        for c in numpy.unique(codes):
-            members = numpy.flatnonzero(codes == c)
-            number[members] = numpy.arange(len(members)) * _FOLDS // len(members)
-        folds = [
-            (numpy.flatnonzero(number != i), numpy.flatnonzero(number == i)) for i in range(_FOLDS)
-        ]
+    fold, _ = assign_folds(codes, groups)
+    folds = [
+        (numpy.flatnonzero(fold != k), numpy.flatnonzero(fold == k)) for k in numpy.unique(fold)
+    ]
     return [
         (train, test)
         for train, test in folds

@@ -6,12 +6,14 @@ from typing import Any
 
 import numpy
 from numpy.typing import ArrayLike, NDArray
+from sklearn.model_selection import GroupKFold
 from sklearn.utils.class_weight import compute_sample_weight
 
 from spdnet._checks import as_array, require_number
 from spdnet.data.dataset import SPLITS, Dataset
 
 _TRIES = 200
+_FOLDS = 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -259,3 +261,35 @@ def _by_group(
             f"{len(table)} groups for {len(total)} classes; name the parts in a split"
         )
     return best[group]
+
+
+def assign_folds(
+    y: NDArray[Any], groups: ArrayLike | None = None
+) -> tuple[NDArray[numpy.int64], bool]:
+    """Return the fold of each sample, and whether the folds consist of whole groups.
+
+    There are four folds, fewer if there are fewer groups. Without groups, folds are blocks of
+    consecutive samples of each class, so that neighboring windows of a recording are not separated.
+
+    Examples
+    --------
+    >>> import numpy
+    >>> from spdnet.data.split import assign_folds
+    >>> assign_folds(numpy.array([0, 0, 0, 0, 1, 1, 1, 1]))[0].tolist()
+    [0, 1, 2, 3, 0, 1, 2, 3]
+    """
+    fold = numpy.zeros(len(y), dtype=numpy.int64)
+    if groups is not None:
+        codes = numpy.unique(numpy.asarray(groups), return_inverse=True)[1]
+        n_groups = len(set(codes.tolist()))
+        if 2 <= n_groups < len(y):
+            parts = GroupKFold(min(_FOLDS, n_groups)).split(codes, groups=codes)
+            for k, (_, held_out) in enumerate(parts):
+                fold[held_out] = k
+            return fold, True
+    for label in numpy.unique(y):
+        index = numpy.flatnonzero(y == label)
+        # a class with fewer samples than folds is spread over the folds, from another one each time
+        blocks = numpy.arange(len(index)) * _FOLDS // max(len(index), _FOLDS)
+        fold[index] = (blocks + (label if len(index) < _FOLDS else 0)) % _FOLDS
+    return fold, False

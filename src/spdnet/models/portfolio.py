@@ -181,9 +181,7 @@ class PortfolioNet(Model):
 class _Head(nn.Module):
     """Trainable part of a member, on some columns of the features."""
 
-    def __init__(
-        self, member: Member, columns: list[slice], n_classes: int, **where: Any
-    ) -> None:
+    def __init__(self, member: Member, columns: list[slice], n_classes: int, **where: Any) -> None:
         super().__init__()
         self.member, self.columns = member, columns
         n, hidden = sum(c.stop - c.start for c in columns), member.hidden

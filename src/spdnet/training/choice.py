@@ -10,6 +10,7 @@ import numpy
 import torch
 from numpy.typing import NDArray
 
+from spdnet.data.split import assign_folds
 from spdnet.models.members import MEMBERS
 from spdnet.training.data import Samples
 from spdnet.training.evaluation import run_in_chunks
@@ -20,7 +21,6 @@ from spdnet.training.recipe import Recipe
 if TYPE_CHECKING:
     from spdnet.training.device import Fabric
 
-_FOLDS = 4
 _MANY = 5000  # from this number of samples on, one fold is held out instead of each in turn
 _FEW = 8  # fewer samples are not split
 _STEPS = 192  # networks are compared after this many steps, if that takes fewer epochs
@@ -160,27 +160,3 @@ def choose_members(
         by_groups,
         time.perf_counter() - started,
     )
-
-
-def assign_folds(
-    y: NDArray[Any], groups: Sequence[Any] | NDArray[Any] | None = None
-) -> tuple[NDArray[numpy.int64], bool]:
-    """Return the fold of each sample, and whether the folds consist of whole groups."""
-    fold = numpy.zeros(len(y), dtype=numpy.int64)
-    if groups is not None:
-        codes = numpy.unique(numpy.asarray(groups), return_inverse=True)[1]
-        n_groups = len(set(codes.tolist()))
-        if 2 <= n_groups < len(y):
-            sizes = numpy.bincount(codes)
-            filled = numpy.zeros(min(_FOLDS, n_groups))
-            for group in numpy.argsort(-sizes, kind="stable"):  # the largest first
-                k = int(filled.argmin())
-                fold[codes == group] = k
-                filled[k] += sizes[group]
-            return fold, True
-    for label in numpy.unique(y):
-        index = numpy.flatnonzero(y == label)
-        # a class with fewer samples than folds is spread over the folds, from another one each time
-        blocks = numpy.arange(len(index)) * _FOLDS // max(len(index), _FOLDS)
-        fold[index] = (blocks + (label if len(index) < _FOLDS else 0)) % _FOLDS
-    return fold, False
