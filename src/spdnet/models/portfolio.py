@@ -96,7 +96,9 @@ class PortfolioNet(Model):
         )
         first: Any = self.maps[chosen[0].maps[0]]
         width: int = first.n_features
-        columns = {(name, None): slice(i * width, (i + 1) * width) for i, name in enumerate(names)}
+        columns: dict[tuple[str, float | None], slice] = {
+            (name, None): slice(i * width, (i + 1) * width) for i, name in enumerate(names)
+        }
         self.n_features = width * len(names)
         n_centers = min(n_samples or MOST_CENTERS, MOST_CENTERS)
         self.kernels: Any = nn.ModuleList()

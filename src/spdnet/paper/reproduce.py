@@ -26,8 +26,9 @@ from spdnet.runs import RunFolder
 from spdnet.runs.cell import Cell, RocCurve, Score, fit_and_score
 from spdnet.runs.methods import METHODS, Method, Where
 from spdnet.runs.pace import Pace
+from spdnet.runs.session import Session
 from spdnet.runs.settings import Settings
-from spdnet.runs.train import Session, Training
+from spdnet.runs.train import Training
 from spdnet.runs.trained_model import TrainedModel
 from spdnet.runs.watch import Watch
 from spdnet.training import make_fabric

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import KW_ONLY, asdict, dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy
 import torch
@@ -13,24 +13,22 @@ from spdnet._files import atomic_write
 from spdnet.data import Dataset, Preprocessing, load_dataset, prepare
 from spdnet.models.model import get_trait
 from spdnet.models.registry import find_model, import_model
+from spdnet.runs.checkpoints import Checkpoints
 from spdnet.runs.divide import advice, describe, divide
 from spdnet.runs.outcome import outcome
 from spdnet.runs.results import RepeatResults, RunResults, StoredChoice
-from spdnet.runs.resume import resume_training
 from spdnet.runs.run_folder import RunFolder
+from spdnet.runs.session import Session
 from spdnet.runs.settings import Settings
 from spdnet.runs.trained_model import TrainedModel
 from spdnet.runs.watch import Terminated, Watch
-from spdnet.training import InputScale, Samples, Trainer, build, choose_members, make_fabric
-from spdnet.training.checkpoint import CheckpointFolder
+from spdnet.training import InputScale, Samples, Trainer, build, choose_members
 from spdnet.training.data import as_tensor
 from spdnet.training.device import threads_for
 from spdnet.training.recipe import NETWORK_OPTIONS, require_taken
 
 if TYPE_CHECKING:
     from spdnet.training.device import Fabric
-
-_T = TypeVar("_T")
 
 
 def train(
@@ -103,44 +101,6 @@ def train(
         return found
 
 
-class Session:
-    """Processes, messages and callback of a run, as in :func:`train`.
-
-    All processes run the same code, except for what this class does.
-    """
-
-    def __init__(
-        self,
-        device: str,
-        *,
-        watch: Watch | None = None,
-        on_finished: Callable[[RunFolder], object] = lambda folder: None,
-        fabric: "Fabric | None" = None,
-    ) -> None:
-        self.fabric = make_fabric(device) if fabric is None else fabric
-        self.is_first: bool = self.fabric.is_global_zero
-        self.barrier = self.fabric.barrier
-        watch = Watch() if watch is None else watch
-        self.watch = watch if self.is_first else Watch(watch.stop)
-        self.on_finished = on_finished
-
-    def first(self, action: Callable[[], object]) -> None:
-        """Run an action in the first process only, for example to write a file."""
-        if self.is_first:
-            action()
-
-    def look(self, question: Callable[[], _T]) -> _T:
-        """Return what all processes see before the first one writes anything else."""
-        answer = question()
-        self.barrier()
-        return answer
-
-    def finish(self, folder: RunFolder, found: RunResults | RepeatResults) -> None:
-        """Write the results."""
-        folder.write_results(found)
-        self.on_finished(folder)
-
-
 @dataclass
 class Training:
     """One training on prepared data: split, build, fit, evaluate, write.
@@ -206,7 +166,7 @@ class Training:
         notes = [*reasons, *self.split.notes, *more]
         self._introduce(session.watch, notes)
         identity = self.settings.identity(self.data.digest)
-        checkpoints = _Checkpoints(
+        checkpoints = Checkpoints(
             folder, trainer, {**trained.state(), "identity": identity}, session
         )
         session.first(lambda: folder.create(self.settings, self.data.digest))
@@ -304,63 +264,6 @@ class Training:
                 f"{','.join(map(str, dims))}"
             )
         return dims
-
-
-@dataclass
-class _Checkpoints:
-    """Checkpoints of one training, written by the first process."""
-
-    folder: RunFolder
-    trainer: Trainer
-    common: dict[str, Any]  # contents of all checkpoints
-    session: Session
-
-    @property
-    def files(self) -> CheckpointFolder:
-        return self.folder.checkpoints()
-
-    def start(self) -> None:
-        """Resume from the last checkpoint, or write the first one."""
-        session, files, watch = self.session, self.files, self.session.watch
-        if not session.look(files.any):
-            self._save_last()
-            return
-        state, faults = files.load_last(needs=(*self.common, "trainer"))
-        for fault in faults:
-            watch.say(f"warning: {fault}; resuming from the previous one")
-        resume_training(self.trainer, state, self.common, self.folder)
-        session.barrier()  # all have read before the damaged file is renamed
-        if faults:
-            session.first(files.set_aside_last)
-        watch.say(f"resuming {self._position}")
-
-    def save_epoch(self, trainer: Trainer) -> None:
-        """Write the checkpoints and the table after an epoch."""
-        if not self.session.is_first:
-            return
-        progress = trainer.progress
-        # without validation data, the best epoch is the last one
-        if progress.best_epoch == progress.epoch and (trainer.val or trainer.finished):
-            weights = {"model": trainer.model.state_dict(), "epoch": progress.epoch}
-            self.files.save_best({**self.common, **weights})
-        self._save_last()
-        self.folder.write_metrics(progress.history)
-        self.session.watch.epoch(trainer)
-
-    def save_partial(self) -> None:
-        """Write the checkpoint of a training that was stopped."""
-        self._save_last()
-        self.session.watch.say(f"checkpoint written {self._position}")
-
-    def _save_last(self) -> None:
-        state = {**self.common, "trainer": self.trainer.state_dict()}
-        self.session.first(lambda: self.files.save_last(state))
-
-    @property
-    def _position(self) -> str:
-        partial = self.trainer.progress.partial
-        batch = "" if partial is None else f", batch {partial.batches}"
-        return f"after epoch {self.trainer.progress.epoch}{batch}"
 
 
 def _read_choice(folder: RunFolder, watch: Watch) -> StoredChoice | None:

@@ -1,0 +1,117 @@
+"""Checkpoints of a run."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from spdnet.runs.run_folder import RunFolder, describe_change
+from spdnet.runs.session import Session
+from spdnet.training import Trainer
+from spdnet.training.checkpoint import CheckpointError, CheckpointFolder
+
+
+def resume_training(
+    trainer: Trainer, state: dict[str, Any], common: dict[str, Any], folder: RunFolder
+) -> None:
+    """Load the state of a checkpoint into a trainer.
+
+    ``common`` has the expected contents of all checkpoints of this run. An invalid checkpoint
+    raises a :class:`CheckpointError`, one of another training a ValueError.
+    """
+    try:
+        change = _find_change(state, common, trainer.seed, folder)
+        if change is None:
+            trainer.load_state_dict(state["trainer"])
+    except torch.OutOfMemoryError:
+        raise
+    except (LookupError, AttributeError, TypeError, RuntimeError, ValueError) as error:
+        raise CheckpointError(
+            f"train: expected the checkpoint of a training in {folder.path}, but what it holds "
+            f"does not fit: {error or type(error).__name__}; start a new run"
+        ) from error
+    if change is not None:
+        raise ValueError(f"train: {change}")
+
+
+def _find_change(
+    state: dict[str, Any], common: dict[str, Any], seed: int, folder: RunFolder
+) -> str | None:
+    """Describe why a checkpoint is not one of this training; None if it is."""
+    if type(state["trainer"]["seed"]) is not int:
+        raise TypeError("a seed that is not an integer")
+    before = {**state, "identity": {**state["identity"], "seed": state["trainer"]["seed"]}}
+    now = {**common, "identity": {**common["identity"], "seed": seed}}
+    for part in ("identity", "network", "recipe", "preprocessing"):
+        if (change := describe_change(before[part], now[part], folder.path)) is not None:
+            return change
+    there, here = before["data"]["parts"], now["data"]["parts"]
+    same = {part: before[part] == now[part] for part in ("classes", "domains")}
+    same["training, validation and test parts"] = there.keys() == here.keys() and all(
+        torch.equal(there[name], here[name]) for name in here
+    )
+    for part, is_same in same.items():
+        if not is_same:
+            return (
+                f"expected the {part} of the checkpoint in {folder.path}, got others: it belongs "
+                "to another training; start a new run"
+            )
+    return None
+
+
+@dataclass
+class Checkpoints:
+    """Checkpoints of one training, written by the first process."""
+
+    folder: RunFolder
+    trainer: Trainer
+    common: dict[str, Any]  # contents of all checkpoints
+    session: Session
+
+    @property
+    def files(self) -> CheckpointFolder:
+        """The checkpoints of the run folder."""
+        return self.folder.checkpoints()
+
+    def start(self) -> None:
+        """Resume from the last checkpoint, or write the first one."""
+        session, files, watch = self.session, self.files, self.session.watch
+        if not session.look(files.any):
+            self._save_last()
+            return
+        state, faults = files.load_last(needs=(*self.common, "trainer"))
+        for fault in faults:
+            watch.say(f"warning: {fault}; resuming from the previous one")
+        resume_training(self.trainer, state, self.common, self.folder)
+        session.barrier()  # all have read before the damaged file is renamed
+        if faults:
+            session.first(files.set_aside_last)
+        watch.say(f"resuming {self._position}")
+
+    def save_epoch(self, trainer: Trainer) -> None:
+        """Write the checkpoints and the table after an epoch."""
+        if not self.session.is_first:
+            return
+        progress = trainer.progress
+        # without validation data, the best epoch is the last one
+        if progress.best_epoch == progress.epoch and (trainer.val or trainer.finished):
+            weights = {"model": trainer.model.state_dict(), "epoch": progress.epoch}
+            self.files.save_best({**self.common, **weights})
+        self._save_last()
+        self.folder.write_metrics(progress.history)
+        self.session.watch.epoch(trainer)
+
+    def save_partial(self) -> None:
+        """Write the checkpoint of a training that was stopped."""
+        self._save_last()
+        self.session.watch.say(f"checkpoint written {self._position}")
+
+    def _save_last(self) -> None:
+        state = {**self.common, "trainer": self.trainer.state_dict()}
+        self.session.first(lambda: self.files.save_last(state))
+
+    @property
+    def _position(self) -> str:
+        partial = self.trainer.progress.partial
+        batch = "" if partial is None else f", batch {partial.batches}"
+        return f"after epoch {self.trainer.progress.epoch}{batch}"
