@@ -109,9 +109,7 @@ class Settings(RunOptions):
         if not is_registered(recipe.model):  # its class may not be imported here
             settings |= {name: getattr(self, name) for name in NETWORK_OPTIONS}
         else:
-            for name in NETWORK_OPTIONS.keys() - set(taken(recipe.model)):
-                if NETWORK_OPTIONS[name].neutral is ...:
-                    settings[name] = None
+            settings |= dict.fromkeys(NETWORK_OPTIONS.keys() - set(taken(recipe.model)))
         return {name: value for name, value in settings.items() if value is not None}
 
     def identity(self, digest: str) -> dict[str, Any]:
