@@ -23,10 +23,10 @@ def make(members=("log", "linear"), dtype=torch.float64, **settings):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("shape", [(), (0,), (1,), (4,), (2, 3)])
 def test_leading_shapes(shape, dtype):
-    model, X = make(dtype=dtype), random_spd(*shape, 4, dtype=dtype)
+    model, X = make(tuple(MEMBERS), dtype=dtype), random_spd(*shape, 4, dtype=dtype)
     assert (model(X).shape, model(X).dtype) == ((*shape, 3), dtype)
     assert model.features(X).shape == (*shape, model.n_features)
-    assert model.train()(X).shape == (*shape, 3, 2)
+    assert model.train()(X).shape == (*shape, 3, len(MEMBERS))
 
 
 def test_probabilities_are_averaged():
@@ -93,7 +93,7 @@ def test_the_stem_is_computed_once(monkeypatch):
 
 
 def test_copies():
-    members = ("log", "linear", "sqrt-kernel")
+    members = ("log", "linear", "sqrt-kernel", "wide-dropout-80")
     model, X = make(members, n_samples=7), random_spd(5, 4)
     torch.testing.assert_close(copy.deepcopy(model)(X), model(X))
     torch.testing.assert_close(pickle.loads(pickle.dumps(model))(X), model(X))

@@ -20,6 +20,8 @@ class Member:
         Width of a Gaussian kernel of the features. The member is then a kernel classifier.
     hidden : int
         Number of hidden units; 0 for a linear classifier.
+    norm : bool
+        Batch normalization of the hidden units.
     dropout : float
         Dropout of the features. Hidden units have a dropout of 0.5.
     lr : float
@@ -31,6 +33,7 @@ class Member:
     maps: tuple[str, ...] = ("log",)
     gamma: float | None = None
     hidden: int = 256
+    norm: bool = False
     dropout: float = 0.0
     lr: float = 1.0
     penalty: float = 0.0
@@ -43,6 +46,8 @@ MEMBERS = {
     "log-dropout-50": Member(dropout=0.5, lr=1 / 3),
     "sqrt-dropout-50": Member(("sqrt",), dropout=0.5, lr=1 / 3),
     "sqrt-kernel": Member(("sqrt",), gamma=3.0, hidden=0, lr=10 / 3, penalty=1e-5),
+    "wide-dropout-80": Member(hidden=512, norm=True, dropout=0.8),
+    "wide-dropout-50": Member(hidden=512, norm=True, dropout=0.5),
     "log": Member(),
     "all": Member(ALL_MAPS),
 }

@@ -29,9 +29,9 @@ class MLP(nn.Sequential):
     ) -> None:
         where: dict[str, Any] = {"device": device, "dtype": dtype}
         super().__init__(
-            _BatchNorm(n_features, **where),
+            BatchNorm(n_features, **where),
             nn.Linear(n_features, hidden, bias=False, **where),
-            _BatchNorm(hidden, **where),
+            BatchNorm(hidden, **where),
             nn.ReLU(),
             nn.Dropout(dropout),
             nn.Linear(hidden, n_classes, **where),
@@ -54,11 +54,14 @@ class MLP(nn.Sequential):
         return logits.reshape(*X.shape[:-1], logits.shape[-1])
 
 
-class _BatchNorm(nn.BatchNorm1d):
-    """Batch normalization that normalizes a single sample by the running statistics."""
+class BatchNorm(nn.BatchNorm1d):
+    """Batch normalization of ``(..., C)``; a single sample is normalized by running statistics."""
 
     def forward(self, X: Tensor) -> Tensor:
-        if self.training and len(X) < 2:  # the variance of a single sample is zero
+        rows = X.reshape(-1, X.shape[-1])  # (N, C)
+        if self.training and len(rows) < 2:  # the variance of a single sample is zero
             mean, var = self.running_mean, self.running_var
-            return batch_norm(X, mean, var, self.weight, self.bias, eps=self.eps)
-        return super().forward(X)
+            found = batch_norm(rows, mean, var, self.weight, self.bias, eps=self.eps)
+        else:
+            found = super().forward(rows)
+        return found.reshape(X.shape)

@@ -12,6 +12,7 @@ from spdnet.linalg import cholesky
 from spdnet.linalg.validate import require_symmetric
 from spdnet.manifolds import Metric
 from spdnet.models.members import ALL_MAPS, MEMBERS, Member
+from spdnet.models.mlp import BatchNorm
 from spdnet.models.model import Model, average
 from spdnet.nn import Center, GaussianFeatures, SpectralFeatures
 from spdnet.nn.distributed import gather_rows
@@ -198,7 +199,8 @@ class _Head(nn.Module):
             last = nn.Linear(hidden, n_classes, **where)
             nn.init.normal_(last.weight, std=0.01)
             nn.init.zeros_(last.bias)
-            self.rest = nn.Sequential(nn.ReLU(), nn.Dropout(0.5), last)
+            norm = [BatchNorm(hidden, **where)] if member.norm else []
+            self.rest = nn.Sequential(*norm, nn.ReLU(), nn.Dropout(0.5), last)
 
     def forward(self, features: Tensor) -> Tensor:
         parts = [features[..., columns] for columns in self.columns]
