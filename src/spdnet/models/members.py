@@ -46,8 +46,8 @@ MEMBERS = {
     "log-dropout-50": Member(dropout=0.5, lr=1 / 3),
     "sqrt-dropout-50": Member(("sqrt",), dropout=0.5, lr=1 / 3),
     "sqrt-kernel": Member(("sqrt",), gamma=3.0, hidden=0, lr=10 / 3, penalty=1e-5),
-    "wide-dropout-80": Member(hidden=512, norm=True, dropout=0.8),
-    "wide-dropout-50": Member(hidden=512, norm=True, dropout=0.5),
+    "norm-dropout-80": Member(norm=True, dropout=0.8),
+    "norm-dropout-50": Member(norm=True, dropout=0.5),
     "log": Member(),
     "all": Member(ALL_MAPS),
 }
