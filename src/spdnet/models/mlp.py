@@ -58,6 +58,7 @@ class BatchNorm(nn.BatchNorm1d):
     """Batch normalization of ``(..., C)``; a single sample is normalized by running statistics."""
 
     def forward(self, X: Tensor) -> Tensor:
+        """Normalize the last dimension."""
         rows = X.reshape(-1, X.shape[-1])  # (N, C)
         if self.training and len(rows) < 2:  # the variance of a single sample is zero
             mean, var = self.running_mean, self.running_var
