@@ -17,7 +17,8 @@ class Member:
     maps : tuple of str
         Spectral maps of the features.
     gamma : float, optional
-        Width of a Gaussian kernel of the features. The member is then a kernel classifier.
+        Inverse squared width of a Gaussian kernel: the member is a kernel classifier. See
+        :class:`spdnet.nn.GaussianFeatures`.
     hidden : int
         Number of hidden units; 0 for a linear classifier.
     norm : bool

@@ -161,7 +161,7 @@ class GaussianFeatures(nn.Module):
         Dimension :math:`d` of the vectors.
     n_centers : int
     gamma : float
-        Width of the kernel, for vectors whose entries have a variance of 1.
+        Inverse squared width of the kernel, for vectors whose entries have a variance of 1.
     device, dtype : see :class:`BiMap`
 
     Attributes
