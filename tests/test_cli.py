@@ -315,6 +315,7 @@ def test_the_same_command_resumes_and_extends(tmp_path, monkeypatch):
     assert invoke("train", "--resume", "--out", "run").exit_code == 0
 
 
+@pytest.mark.slow
 def test_a_terminal_gets_a_live_line(tmp_path):
     """In terminals of two widths, one after the other; to start a process takes seconds."""
     pty = pytest.importorskip("pty")
@@ -712,7 +713,11 @@ def test_bad_input_says_why_and_leaves_nothing(tmp_path, monkeypatch, case):
 
 @pytest.mark.parametrize(
     "case",
-    [pytest.param("no such file", marks=pytest.mark.slow), "not finite", "an unknown flag"],
+    [
+        pytest.param("no such file", marks=pytest.mark.slow),
+        pytest.param("not finite", marks=pytest.mark.slow),
+        "an unknown flag",
+    ],
 )
 def test_bad_input_in_a_real_process(tmp_path, case):
     make, message = BAD[case]

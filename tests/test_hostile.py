@@ -520,6 +520,7 @@ def test_info_and_build_escape_names_of_class_folders(tmp_path):
     assert harmless(built.output)
 
 
+@pytest.mark.slow
 def test_paths_that_are_not_utf8(tmp_path):
     """Run folders may have such paths; data files are refused with an explanation."""
     odd = os.fsdecode(bytes(tmp_path) + b"/caf\xe9")

@@ -659,9 +659,8 @@ def run_without_spdnet(code, *args):
     assert found.returncode == 0, found.stderr
 
 
-@pytest.mark.parametrize(
-    "names", [FEW, pytest.param(EXPORTED.keys() - FEW, marks=pytest.mark.slow)], ids=["few", "rest"]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("names", [FEW, EXPORTED.keys() - FEW], ids=["few", "rest"])
 def test_exported_program_runs_without_spdnet(names, tmp_path):
     expected = {}
     for name in names:

@@ -68,7 +68,7 @@ def curves(folder):
 @pytest.mark.parametrize(
     "flags",
     [
-        (),
+        pytest.param((), marks=pytest.mark.slow),
         pytest.param(("--recipe", "paper", "--batch-size", 7), marks=pytest.mark.slow),
         pytest.param(("--norm", "affine_invariant", "--batch-size", 9), marks=pytest.mark.slow),
         pytest.param(("--eps", "30%"), marks=pytest.mark.slow),
