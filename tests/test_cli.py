@@ -1082,3 +1082,9 @@ def test_output_that_nobody_reads(trained, command):
     os.close(write)
     assert run.returncode == 1
     assert run.stderr == b""
+
+
+def test_the_help_of_compare_lists_all_methods():
+    help_text = "".join(invoke("compare", "--help").stdout.replace("│", "").split())
+    between = {"spdnet-1", "spdnet-2"}  # spdnet-0 to spdnet-3
+    assert [name for name in METHODS if name not in help_text and name not in between] == []

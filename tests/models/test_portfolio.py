@@ -8,6 +8,8 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from spdnet.models import MEMBERS, PortfolioNet
+from spdnet.models.members import ALL_MAPS
+from spdnet.nn.features import MAPS
 from spdnet.training import RECIPES, Samples, Trainer, build
 from tests.cases import random_spd
 
@@ -102,6 +104,12 @@ def test_copies():
     torch.testing.assert_close(other(X), model(X))
     exported = torch.export.export(model, (X,)).module()
     torch.testing.assert_close(exported(X), model(X))
+
+
+def test_members_have_known_maps():
+    assert set(ALL_MAPS) == set(MAPS)
+    assert all(set(member.maps) <= set(MAPS) for member in MEMBERS.values())
+    assert all(len(member.maps) == 1 for member in MEMBERS.values() if member.gamma is not None)
 
 
 def test_errors():

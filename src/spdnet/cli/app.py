@@ -128,9 +128,9 @@ def compare(
         typer.Option(
             help="Methods, such as cdl,rsr,spdnet-2, or all: nn-log-euclidean, "
             "nn-affine-invariant, nn-stein, mdm, logistic, lda, ridge, svm, svm-stein, cdl, "
-            "cdl-pls, leml, spdml-aim, "
-            "spdml-stein, rsr, rsr-spdml, spdnet-0 to spdnet-3; herml and expressionlets for "
-            "signals, deepo2p for the images of the digits."
+            "cdl-pls, leml, spdml-aim, spdml-stein, rsr, rsr-spdml, spdnet-0 to spdnet-3, auto "
+            "(the default network); herml and expressionlets for signals, deepo2p for the images "
+            "of the digits."
         ),
     ] = "all",
     protocol: Annotated[

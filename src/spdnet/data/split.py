@@ -281,7 +281,7 @@ def assign_folds(
     fold = numpy.zeros(len(y), dtype=numpy.int64)
     if groups is not None:
         codes = numpy.unique(numpy.asarray(groups), return_inverse=True)[1]
-        n_groups = len(set(codes.tolist()))
+        n_groups = int(codes.max()) + 1 if len(codes) else 0
         if 2 <= n_groups < len(y):
             parts = GroupKFold(min(_FOLDS, n_groups)).split(codes, groups=codes)
             for k, (_, held_out) in enumerate(parts):

@@ -48,7 +48,7 @@ class Choice:
     Examples
     --------
     >>> from spdnet.training import Choice
-    >>> choice = Choice(("log",), {"log": 0.9, "sqrt": 0.8}, 4, False, 2.0)
+    >>> choice = Choice(("log",), {"log": 0.9, "all": 0.8}, 4, False, 2.0)
     >>> choice.describe()[:55]
     'chose log 90.0 %: best of 2 networks by 4-fold cross-va'
     """
