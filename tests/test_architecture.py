@@ -38,6 +38,8 @@ ALLOWED = {
     "filelock": {"_lock"},
     "jinja2": {"runs"},
     "pooch": {"data", "paper"},
+    "joblib": {"runs"},
+    "threadpoolctl": {"baselines"},
     "requests": {"data"},
     "h5py": {"data"},
     "av": {"data"},

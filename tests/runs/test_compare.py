@@ -8,7 +8,15 @@ from spdnet.baselines import CDL, LogEuclideanClassifier
 from spdnet.data import Dataset
 from spdnet.data.sources import Source, with_random_split
 from spdnet.options.run import EMBEDDED
-from spdnet.runs import Comparison, ComparisonFolder, RunFolder, Settings, compare, methods
+from spdnet.runs import (
+    Comparison,
+    ComparisonFolder,
+    RunFolder,
+    Settings,
+    compare,
+    methods,
+    parallel,
+)
 from spdnet.runs.divide import divide
 from spdnet.runs.methods import METHODS, Method
 from spdnet.runs.report import make_page, write_report
@@ -115,15 +123,16 @@ class Notes(Watch):
 
     def __init__(self, most=100):
         super().__init__()
-        self.most, self.said, self.begun = most, [], []
+        self.most, self.said = most, []
 
     def say(self, text):
         self.said.append(text)
-        if len(self.begun) == self.most:
+        if len(self.cells) == self.most:
             raise KeyboardInterrupt
 
-    def working(self, text):
-        self.begun.append(text)
+    @property
+    def cells(self):
+        return [text for text in self.said if text.startswith("repeat")]
 
 
 def test_an_interruption_keeps_what_is_done(tmp_path):
@@ -134,7 +143,21 @@ def test_an_interruption_keeps_what_is_done(tmp_path):
     assert len(list((folder.path / "cells").iterdir())) == 2
     watch = Notes()
     compare(settings, folder, watch=watch)
-    assert len(watch.begun) == 4
+    assert len(watch.cells) == 4
+
+
+@pytest.mark.slow
+def test_processes_give_the_same_numbers(tmp_path, monkeypatch):
+    monkeypatch.setattr(parallel, "_SHORT", 0.0)
+    data = file_of(tmp_path)
+    expected, _ = run(tmp_path, data, jobs=1)
+    watch, folder = Notes(), ComparisonFolder(tmp_path / "several")
+    found = compare(Comparison(data=data, methods=FEW, jobs=2, **QUICK), folder, watch=watch)
+    for a, b in zip(expected.rows, found.rows, strict=True):
+        assert a.accuracy == b.accuracy
+    assert len(watch.cells) == 6
+    # the number of processes is no setting of the comparison
+    assert compare(Comparison(data=data, methods=FEW, jobs=1, **QUICK), folder) == found
 
 
 class Broken:

@@ -13,6 +13,7 @@ from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.svm import SVC
 from sklearn.utils.metaestimators import available_if
+from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from spdnet._checks import as_array, require_choice, require_number
@@ -116,6 +117,8 @@ class LogEuclideanClassifier(SPDClassifier):
         """
         return self._validate_and_fit(X, y, groups=groups)
 
+    # threads of BLAS gain nothing here, and on small data wait for each other 15 times as long
+    @threadpool_limits.wrap(limits=1, user_api="blas")  # type: ignore[untyped-decorator]
     def _fit(self, X: Tensor, codes: IntArray, groups: ArrayLike | None = None) -> None:
         group_of = None if groups is None else _one_each(groups, len(codes))
         features = log_euclidean.vectors(X).numpy()

@@ -166,3 +166,10 @@ class CompareOptions(DataOptions):
     seed: int = same(RunOptions, "seed")
     device: str = same(RunOptions, "device")
     epochs: int | None = same(RunOptions, "epochs", unset="that of the recipe fast")
+    jobs: int | None = _run(
+        Count(),
+        "Number of processes that fit methods side by side",
+        detail="Each has one thread.",
+        default=None,
+        unset="one for each processor, at most 8; 1 on a GPU",
+    )

@@ -14,6 +14,7 @@ from spdnet.runs.cell import Cell, fit_and_score
 from spdnet.runs.comparison import ComparisonFolder, ComparisonResults, MethodRow
 from spdnet.runs.methods import METHODS, Method, Where
 from spdnet.runs.pace import Pace
+from spdnet.runs.parallel import default_jobs, run_parallel
 from spdnet.runs.settings import Settings
 from spdnet.runs.watch import Watch
 from spdnet.training import make_fabric
@@ -62,7 +63,7 @@ class Comparison(CompareOptions):
 
     def identity(self) -> dict[str, Any]:
         """Return the settings that decide the result, with absolute paths."""
-        plain = {k: v for k, v in asdict(self).items() if k not in ("methods", "device")}
+        plain = {k: v for k, v in asdict(self).items() if k not in ("methods", "device", "jobs")}
         files = Settings(data=self.data, labels=self.labels, groups=self.groups)
         return plain | files.with_absolute_paths().paths()
 
@@ -70,7 +71,7 @@ class Comparison(CompareOptions):
 def compare(
     settings: Comparison, folder: ComparisonFolder, *, watch: Watch | None = None
 ) -> ComparisonResults:
-    """Fit and score every method in every repeat.
+    """Fit and score every method in every repeat, several at a time.
 
     Cells that the folder holds already are not computed again. If a method fails, its cell holds
     the error, and the others continue.
@@ -98,19 +99,10 @@ def compare(
     plain = {**settings.identity(), **chosen}
     what = replace(preprocessing, raw=False).describe(len(data))
 
-    def fit(name: str, repeat: int) -> Cell:
-        method = methods[name]
-        watch.working(f"repeat {repeat + 1}: {method.title}")
+    def arguments(name: str, repeat: int) -> tuple[Any, ...]:
         where = Where(preprocessing.n, settings.seed + repeat, device, settings.epochs)
-        X, split = inputs[method.takes], splits[repeat]
-        cell = fit_and_score(method, X, split, where, groups=groups, tune=settings.tune)
-        cell.write(folder.cell_file(name, repeat))
-        text = str(cell.error)
-        if cell.score is not None:
-            seconds = cell.fit_seconds + cell.predict_seconds
-            text = f"{100 * cell.score.values['accuracy']:6.2f} %   {seconds:8.2f} s"
-        watch.say(f"repeat {repeat + 1}  {method.title:36} {text}")
-        return cell
+        X = inputs[METHODS[name].takes]
+        return name, repeat, X, splits[repeat], where, groups, settings.tune
 
     folder.require_same(plain)
     watch.say(
@@ -121,19 +113,25 @@ def compare(
         known = folder.require_same(plain).get("methods")  # may have changed meanwhile
         known = known if isinstance(known, list) else []
         cells: dict[str, list[Cell | None]] = {
-            name: [] for name in METHODS if name in methods or name in known
+            name: [Cell.find(folder.cell_file(name, i), "accuracy") for i in range(repeats)]
+            for name in METHODS
+            if name in methods or name in known
         }
         folder.begin({**plain, "methods": list(cells)})
-        pace = Pace(repeats)
-        for i in range(repeats):
-            fresh = False
-            for name, row in cells.items():
-                cell = Cell.find(folder.cell_file(name, i), "accuracy")
-                if cell is None and name in methods:
-                    cell, fresh = fit(name, i), True
-                row.append(cell)
-            if left := pace.after(i + 1, counts=fresh):
-                watch.say(f"repeat {i + 1} of {repeats} done{left}")
+        missing = [(k, i) for i in range(repeats) for k in methods if cells[k][i] is None]
+        jobs = settings.jobs or (default_jobs() if device == "cpu" else 1)
+        pace = Pace(len(missing))
+        watch.working(f"{len(missing)} fits")
+        for done, (name, i, cell) in enumerate(
+            run_parallel(_fit, [arguments(*one) for one in missing], jobs), 1
+        ):
+            cell.write(folder.cell_file(name, i))
+            cells[name][i] = cell
+            watch.say(f"repeat {i + 1}  {METHODS[name].title:36} {_shown(cell)}")
+            left = pace.after(done)
+            if left and done % len(methods) == 0:
+                watch.say(f"{done} of {len(missing)} fits done{left}")
+            watch.working(f"{done} of {len(missing)} fits done{left}")
         shown = ("protocol", "repeats", "tune", "digest", "signals", "estimator", "reg")
         results = ComparisonResults(
             settings={name: value for name, value in plain.items() if name not in shown},
@@ -155,6 +153,21 @@ def compare(
             results, txt=results.as_text(), csv=results.as_csv(), tex=results.as_latex()
         )
     return results
+
+
+def _fit(
+    name: str, repeat: int, X: Any, split: Split, where: Where, groups: Any, tune: bool
+) -> tuple[str, int, Cell]:
+    """Fit and score one method in one repeat, perhaps in another process."""
+    return name, repeat, fit_and_score(METHODS[name], X, split, where, groups=groups, tune=tune)
+
+
+def _shown(cell: Cell) -> str:
+    """Return accuracy and time, or the error."""
+    if cell.score is None:
+        return str(cell.error)
+    seconds = cell.fit_seconds + cell.predict_seconds
+    return f"{100 * cell.score.values['accuracy']:6.2f} %   {seconds:8.2f} s"
 
 
 def _load(settings: Comparison, watch: Watch) -> tuple[Dataset, Preprocessing]:
