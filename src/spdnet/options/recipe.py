@@ -28,7 +28,7 @@ class RecipeOptions:
         Members(),
         "Members of a portfolio",
         detail="auto compares all of them by cross-validation within the training set, and keeps "
-        "those within half a standard error of the best.",
+        "the best.",
         default=None,
         neutral=None,
         recipes={"auto": "auto"},

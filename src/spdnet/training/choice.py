@@ -67,7 +67,7 @@ class Choice:
         how = f"{self.n_folds}-fold cross-validation" if self.n_folds > 1 else "a held-out fold"
         how += " by groups" if self.by_groups else ""
         scores = ", ".join(f"{name} {100 * self.accuracy[name]:.1f} %" for name in names)
-        best = "best" if len(names) == 1 else "within half a standard error of the best"
+        best = "best" if len(names) == 1 else f"best {len(names)}"
         return (
             f"chose {scores}: {best} of {len(self.accuracy)} networks by {how} within the training "
             f"set ({self.seconds:.1f} s)"
@@ -86,9 +86,9 @@ def choose_members(
 ) -> Choice:
     """Compare the members of a portfolio by cross-validation, and keep the best ones.
 
-    All members are trained side by side on each fold. Those whose accuracy is within half a
-    standard error of the best are kept, at most ``recipe.ensemble``. The comparison ends after a
-    third of the epochs if these are at least 192 steps.
+    All members are trained side by side on each fold. The ``recipe.ensemble`` members of the
+    highest accuracy are kept. The comparison ends after a third of the epochs if these are at least
+    192 steps.
 
     Folds consist of whole groups if there are at least two. Otherwise they are blocks of
     consecutive samples of each class, so that neighboring windows of a recording are not separated.
@@ -148,14 +148,11 @@ def choose_members(
     if not held:
         return Choice(FALLBACK, {}, 0, False, 0.0)
     accuracy = right[numpy.isin(fold, held)].mean(0)
-    best = accuracy.max()
-    error = math.sqrt(best * (1 - best) / int(numpy.isin(fold, held).sum()))
     order = sorted(range(len(MEMBERS)), key=lambda i: -accuracy[i])
-    names = tuple(MEMBERS)
-    kept = tuple(names[i] for i in order if accuracy[i] >= best - error / 2)[: recipe.ensemble]
+    names = [tuple(MEMBERS)[i] for i in order]
     return Choice(
-        kept,
-        {names[i]: float(accuracy[i]) for i in order},
+        tuple(names[: recipe.ensemble]),
+        {name: float(accuracy[i]) for name, i in zip(names, order, strict=True)},
         len(held),
         by_groups,
         time.perf_counter() - started,
