@@ -11,7 +11,12 @@ matrix product, plus reading the input at the measured rate of a copy. Memory is
 in torch's allocator, minus the memory allocated before the step; it excludes the workspaces of
 native libraries.
 
+``spdnet`` is the loop of the README, ``model(X)`` with its default checks.
+
 The second table is the time of the update alone, compared with geoopt's RiemannianSGD if installed.
+The third, with ``--layers``, is the time of a step with other layers in float32: batch
+normalization after each BiMap, a threshold in percent (spd_learn has none, and clips nothing), a
+hidden layer, and ten networks at once (spd_learn: one network, ten steps).
 
 ``clipped`` data are covariance matrices of fewer frames than features, with most eigenvalues below
 the ReEig threshold; ``full`` data have no eigenvalue below it. A dash marks a method that is not
@@ -26,15 +31,17 @@ import platform
 import statistics
 import time
 from contextlib import contextmanager
+from functools import partial
 from itertools import accumulate, pairwise, product
 
 import torch
 from torch import nn
-from torch.nn.functional import cross_entropy
 
 from spdnet import SPDNet
 from spdnet.manifolds import stiefel
+from spdnet.models import Ensemble
 from spdnet.optim import RiemannianSGD
+from spdnet.training.evaluation import mean_loss
 from spdnet.training.graphs import GraphedStep
 
 CLASSES, EPS, LR = 7, 1e-4, 0.01
@@ -52,30 +59,43 @@ def data(dims, batch, dtype, kind, device):
     return X.to(device, dtype), y.to(device)
 
 
-def ours(dims, dtype, device):
-    """Build SPDNet as in the README."""
-    model = SPDNet(dims, CLASSES, eps=EPS, dtype=dtype, device=device)
+def ours(dims, dtype, device, *, networks=1, **settings):
+    """Build SPDNet as in the README, or an ensemble."""
+    settings = {"eps": EPS, "dtype": dtype, "device": device, **settings}
+    model = SPDNet(dims, CLASSES, **settings)
+    if networks > 1:
+        model = Ensemble(SPDNet(dims, CLASSES, **settings) for _ in range(networks))
     optimizer = RiemannianSGD(model.parameters(), lr=LR)
-    return lambda X: model(X, check=False), optimizer
+    return model, optimizer
 
 
-def graphed(dims, dtype, device):
+def graphed(dims, dtype, device, **settings):
     """Build SPDNet with CUDA graphs."""
     if device != "cuda":
         raise ImportError("CUDA graphs need a GPU")
-    model = SPDNet(dims, CLASSES, eps=EPS, dtype=dtype, device=device)
-    return GraphedStep(model, RiemannianSGD(model.parameters(), lr=LR))
+    return GraphedStep(*ours(dims, dtype, device, **settings))
 
 
-def spd_learn(dims, dtype, device):
+def spd_learn(dims, dtype, device, *, norm=None, head="linear", networks=1, **_):
     """Build the network of spd_learn with its defaults."""
-    from spd_learn.modules import BiMap, LogEig, ReEig
+    from spd_learn.modules import BiMap, LogEig, ReEig, SPDBatchNormLie, SPDBatchNormMean
 
+    lie = {"log_euclidean": "LEM", "log_cholesky": "LCM", "affine_invariant": "AIM"}
     layers = []
     for i in range(len(dims) - 1):
         layers += [ReEig(EPS)] if i else []
         layers.append(BiMap(dims[i], dims[i + 1]))
-    layers += [LogEig(upper=False), nn.Flatten(), nn.Linear(dims[-1] ** 2, CLASSES, bias=False)]
+        if norm == "brooks":
+            layers.append(SPDBatchNormMean(dims[i + 1]))
+        elif norm is not None:
+            layers.append(SPDBatchNormLie(dims[i + 1], metric=lie[norm]))
+    layers += [LogEig(upper=False), nn.Flatten()]
+    n = dims[-1] ** 2
+    if head == "mlp":
+        layers += [nn.BatchNorm1d(n), nn.Linear(n, 256), nn.BatchNorm1d(256), nn.ReLU()]
+        layers += [nn.Dropout(), nn.Linear(256, CLASSES)]
+    else:
+        layers.append(nn.Linear(n, CLASSES, bias=False))
     model = nn.Sequential(*layers).to(device, dtype)
     return model, torch.optim.SGD(model.parameters(), lr=LR)
 
@@ -145,7 +165,26 @@ def geoopt_update(dims, dtype, device):
 
 STEPS = {"spdnet": ours, "graphed": graphed, "spd_learn": spd_learn, "plain torch": plain}
 UPDATES = {"spdnet": our_update, "geoopt": geoopt_update}
-METHODS = {"step": STEPS, "update": UPDATES}
+LAYERS = {
+    "plain": {},
+    **{f"norm {name}": {"norm": name} for name in ("log_euclidean", "log_cholesky")},
+    **{f"norm {name}": {"norm": name} for name in ("affine_invariant", "brooks")},
+    "eps 10%": {"eps": "10%"},
+    "head mlp": {"head": "mlp"},
+    "ten networks": {"networks": 10},
+}
+METHODS = {
+    "step": STEPS,
+    "update": UPDATES,
+    **{
+        name: {
+            "spdnet": partial(ours, **settings),
+            "graphed": partial(graphed, **settings),
+            "spd_learn": partial(spd_learn, **settings),
+        }
+        for name, settings in LAYERS.items()
+    },
+}
 
 #: milliseconds of the authors' MATLAB code in Octave on 2 cores, measured once in a separate run
 QUOTE = {"400": "1650 to 1950", "93": "145"}
@@ -153,7 +192,7 @@ QUOTE = {"400": "1650 to 1950", "93": "145"}
 
 def make_step(method, dims, dtype, device, X, y):
     """Return a function that runs one training step or one update."""
-    if method is graphed:
+    if getattr(method, "func", method) is graphed:
         step = method(dims, dtype, device)
         return lambda: step(X, y)
     if method in UPDATES.values():
@@ -165,7 +204,7 @@ def make_step(method, dims, dtype, device, X, y):
 
     def step():
         optimizer.zero_grad()
-        cross_entropy(model(X), y).backward()
+        mean_loss(model(X), y).backward()
         optimizer.step()
 
     return step
@@ -330,6 +369,29 @@ def print_updates(shapes, dtypes, seconds, device):
     return rows
 
 
+def print_layers(shapes, batches, seconds, device):
+    """Print the table of steps with other layers and return its rows."""
+    names = ("spdnet", "graphed", "spd_learn")
+    print(f"\n{'ms per step':38}" + "".join(f"{name:>13}" for name in names))
+    rows = []
+    for shape, batch in product(shapes, batches):
+        dims, plain = SHAPES[shape], None
+        for layer in LAYERS:
+            found = measure(layer, dims, batch, torch.float32, "full", device, seconds)
+            times = found["seconds"]
+            best = min(times.get(name, float("inf")) for name in names[:2])
+            plain = plain or best
+            line = f"{f'{dims}, {batch}, {layer}':38}"
+            line += "".join(cell(times.get(name), 1e3) for name in names)
+            line += f"{best / plain:8.2f}x plain"
+            if "spd_learn" in times:
+                peer = times["spd_learn"] * LAYERS[layer].get("networks", 1)
+                line += f"{peer / best:8.1f}x spd_learn"
+            print(line, flush=True)
+            rows.append({"case": f"{shape}, {batch}, {layer}", **found})
+    return rows
+
+
 def main():
     """Print the tables and optionally write them as JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -339,6 +401,7 @@ def main():
     parser.add_argument("--dtypes", default=None)
     parser.add_argument("--kinds", default="full,clipped")
     parser.add_argument("--without", default="", help="comma-separated methods to skip")
+    parser.add_argument("--layers", action="store_true", help="only the table of other layers")
     parser.add_argument("--seconds", type=float, default=12.0, help="measurement time per row")
     parser.add_argument("--out")
     arguments = parser.parse_args()
@@ -355,6 +418,9 @@ def main():
     print(machine)
     for name in filter(None, arguments.without.split(",")):
         STEPS.pop(name, None)
+    if arguments.layers:
+        print_layers(shapes, list(map(int, batches)), seconds, device)
+        return
     cases = product(shapes, map(int, batches), dtypes, arguments.kinds.split(","))
     steps = print_steps(cases, seconds, device)
     updates = print_updates(shapes, dtypes, min(seconds, 2), device)

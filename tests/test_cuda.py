@@ -12,6 +12,7 @@ from spdnet import SPDNet
 from spdnet.baselines import RSR, SPDML, NearestNeighbor, SteinSVC
 from spdnet.linalg import logm, spectral_map
 from spdnet.manifolds import METRICS, MetricNames, affine_invariant, log_euclidean, stiefel
+from spdnet.models import MEMBERS
 from spdnet.nn import (
     SPDMLR,
     BiMap,
@@ -271,6 +272,59 @@ def test_trainer_equals_cpu(settings):
             [row[k] for row in progress.history for k in ("loss", "val_loss", "accuracy")]
         )
     assert curves[1] == pytest.approx(curves[0], rel=1e-6)
+
+
+GRAPHED = [
+    {},
+    {"eps": "10%"},
+    {"eps": 0.5},  # the ReEigs clip
+    *({"norm": norm} for norm in ("brooks", "log_euclidean", "affine_invariant", "log_cholesky")),
+    {"norm": "log_euclidean", "eps": 0.5, "head": "mlp"},  # a batch is repeated
+    {"norm": "affine_invariant", "eps": "20%", "head": "log_cholesky"},
+    {"head": "mlp"},
+    {"ensemble": 3, "head": "mlp"},
+    {"ensemble": 3, "eps": 0.5},
+    {"model": "portfolio", "members": tuple(MEMBERS), "label_smoothing": 0.1},
+]
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("settings", GRAPHED, ids=str)
+def test_graphed_training_equals_ordinary_training(settings, weighted):
+    from spdnet.training import RECIPES, Samples, Trainer, build, make_fabric
+
+    recipe = RECIPES["fast"].changed(epochs=4, batch_size=8, **settings)
+    X, y = random_spd(50, 10), torch.arange(50) % 3
+    X[y == 1, :3] *= 2
+    X[y == 1, :, :3] *= 2
+    data = Samples(X, y, weight=torch.linspace(0.5, 2, 50).double() if weighted else None)
+    dims = () if "model" in settings else (10, 8, 6)
+    curves = []
+    for graphed in (False, True):
+        model = build(recipe, dims, 3, data).to("cuda")
+        trainer = Trainer(model, data, recipe, val=data, fabric=make_fabric("cuda"))
+        assert trainer._graphed is not None
+        trainer._graphed.failed = not graphed
+        history = trainer.run().history
+        assert trainer._graphed.failed is not graphed
+        curves.append([row[k] for row in history for k in ("loss", "val_loss", "accuracy")])
+    assert curves[1] == pytest.approx(curves[0], rel=1e-6)
+
+
+def test_steps_that_cannot_be_captured_are_ordinary(caplog):
+    from spdnet.training.graphs import GraphedStep
+
+    class Reads(torch.nn.Linear):
+        def forward(self, X):
+            return super().forward(X) * (1.0 if X.sum().item() > 0 else 2.0)
+
+    model = Reads(3, 2, device="cuda")
+    step = GraphedStep(model, RiemannianSGD(model.parameters(), lr=0.1))
+    X, y = torch.ones(4, 3, device="cuda"), torch.zeros(4, device="cuda").long()
+    losses = [step(X, y)[0] for _ in range(3)]
+    assert step.failed
+    assert losses[2] < losses[1] < losses[0]
+    assert "cannot be captured" in caplog.text
 
 
 LAYERS = {

@@ -43,6 +43,10 @@ def runs(page):
     return [block for block in on(page) if not block.skipped]
 
 
+#: pages whose Python blocks train for several seconds
+TRAINS_LONG = ("docs/guide/images.md",)
+
+
 def is_slow(page):
     """Return whether the page runs spdnet or torchrun commands."""
     shell = [block for block in runs(page) if block.language == "sh"]
@@ -57,7 +61,7 @@ def built(page):
 
 
 def marked(page):
-    marks = [pytest.mark.slow] if is_slow(page) else []
+    marks = [pytest.mark.slow] if is_slow(page) or name_of(page) in TRAINS_LONG else []
     return pytest.param(page, id=name_of(page), marks=marks)
 
 

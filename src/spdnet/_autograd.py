@@ -104,9 +104,12 @@ def is_concrete(X: Tensor) -> bool:
 
 def can_branch(X: Tensor) -> bool:
     """Return whether values of ``X`` may steer control flow: concrete, not in graph capture."""
-    if X.numel() == 0 or not is_concrete(X):
-        return False
-    return X.device.type != "cuda" or not torch.cuda.is_current_stream_capturing()
+    return X.numel() > 0 and is_concrete(X) and not is_capturing(X)
+
+
+def is_capturing(X: Tensor) -> bool:
+    """Return whether operations on ``X`` are being captured in a CUDA graph."""
+    return X.is_cuda and torch.cuda.is_current_stream_capturing()
 
 
 def is_differentiated(x: Tensor) -> bool:

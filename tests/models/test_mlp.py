@@ -83,8 +83,6 @@ def test_traits():
     assert pickle.loads(pickle.dumps(make())).is_random
     for model in (SPDNet, make(head="linear"), MultiBranchSPDNet((5, 4), 2)):
         assert not get_trait(model, "is_random")
-    assert not make().can_capture()
-    assert make(head="linear").can_capture()
     assert not {"head", "hidden", "dropout"} & set(SPDNetMLR.hyperparameters)
 
 

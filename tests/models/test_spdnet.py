@@ -9,7 +9,8 @@ from torch import nn
 from spdnet import SPDNet
 from spdnet.linalg import clamp_eig, logm, vech
 from spdnet.manifolds.stiefel import StiefelParameter
-from spdnet.nn import BiMap, LogEig, ReEig, SpectralActivation
+from spdnet.models import Ensemble
+from spdnet.nn import BiMap, LogEig, ReEig, SPDBatchNorm, SpectralActivation
 from spdnet.optim import RiemannianSGD
 from spdnet.testing import assert_on_stiefel, check_layer
 from tests.cases import SPECTRA, random_spd, with_spectrum
@@ -284,3 +285,16 @@ def test_matrices_of_too_small_a_unit_are_told_of():
 def test_matrices_of_too_small_a_unit_under_vmap():
     model = make({})
     assert torch.vmap(model)(1e-12 * random_spd(6, 5)).shape == (6, 3)
+
+
+def test_which_steps_can_be_captured_in_a_cuda_graph():
+    for settings in ({}, {"norm": "brooks"}, {"eps": "10%"}, {"head": "mlp"}):
+        assert SPDNet((6, 5, 4), 3, **settings).can_capture()
+    model = SPDNet((6, 5, 4), 3, norm="affine_invariant")
+    model.norms[1] = SPDBatchNorm(4, "affine_invariant")  # iterates until it has converged
+    assert not model.can_capture()
+    model = SPDNet((6, 5, 4), 3)
+    model.reeigs[0] = torch.nn.Identity()  # not known to be captured
+    assert not model.can_capture()
+    assert Ensemble([SPDNet((6, 5), 3)]).can_capture()
+    assert not Ensemble([model]).can_capture()

@@ -120,16 +120,20 @@ def test_learning_rate_schedules():
             assert set(rates) == {recipe.lr}
 
 
+def losses_of(logits, data, **settings):
+    return weighted_losses(logits, data.y, data.weight, **settings)
+
+
 def test_weights():
     data = problem()
     logits = torch.randn(40, 2, dtype=torch.float64)
     ones = Samples(data.X, data.y, torch.ones(40, dtype=torch.float64))
-    torch.testing.assert_close(weighted_losses(logits, ones), weighted_losses(logits, data))
+    torch.testing.assert_close(losses_of(logits, ones), losses_of(logits, data))
     half = torch.arange(40) < 20
     some = Samples(data.X, data.y, 2 * half.double())
     chosen = data[torch.arange(20)]
     torch.testing.assert_close(
-        weighted_losses(logits, some).mean(), weighted_losses(logits[:20], chosen).mean()
+        losses_of(logits, some).mean(), losses_of(logits[:20], chosen).mean()
     )
 
 
@@ -167,7 +171,7 @@ def test_label_smoothing():
     data = problem()
     logits = torch.randn(40, 2, dtype=torch.float64)
     expected = torch.nn.functional.cross_entropy(logits, data.y, label_smoothing=0.1)
-    torch.testing.assert_close(weighted_losses(logits, data, label_smoothing=0.1).mean(), expected)
+    torch.testing.assert_close(losses_of(logits, data, label_smoothing=0.1).mean(), expected)
     losses = []
     for smoothing in (0.0, 0.1):
         recipe = QUICK.changed(label_smoothing=smoothing)

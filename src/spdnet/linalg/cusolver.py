@@ -39,15 +39,14 @@ def syev_batched(X: Tensor) -> tuple[Tensor, Tensor]:
     s = X.new_empty(B, n)
     info = torch.empty(B, dtype=torch.int32, device=X.device)
     with torch.cuda.device(X.device):
-        handle, params = _handle(X.device.index)
+        stream = torch.cuda.current_stream(X.device).cuda_stream
+        handle, params = _handle(X.device.index, stream)
         kind = _TYPES[X.dtype]
         wanted, _ = _workspace(X.device.index, kind, n, B)
         parts = max(1, -(-wanted // max(_MIN_LIMIT, _MAX_RATIO * X.nbytes)))
         part = -(-B // parts)
         on_device, on_host = _workspace(X.device.index, kind, n, part)
         buffer = torch.empty(on_device, dtype=torch.uint8, device=X.device)
-        stream = torch.cuda.current_stream(X.device).cuda_stream
-        _call("cusolverDnSetStream", handle, _POINTER(stream))
         for matrices, values, flags in zip(*(x.split(part) for x in (A, s, info)), strict=True):
             _call(
                 "cusolverDnXsyevBatched",
@@ -90,19 +89,32 @@ def _call(name: str, *args: Any) -> None:
         raise RuntimeError(f"{name} failed with status {status}")
 
 
-@cache
-def _handle(device: int) -> tuple[ctypes.c_void_p, ctypes.c_void_p]:
-    """Create a handle and default parameters, once per device."""
-    handle, params = _POINTER(), _POINTER()
-    _call("cusolverDnCreate", ctypes.byref(handle))
-    _call("cusolverDnCreateParams", ctypes.byref(params))
+_handles: dict[tuple[int, int], tuple[ctypes.c_void_p, ctypes.c_void_p]] = {}
+
+
+def _handle(device: int, stream: int) -> tuple[ctypes.c_void_p, ctypes.c_void_p]:
+    """Return a handle and default parameters for a stream.
+
+    Each stream has its own, since streams run side by side. None can be created while a graph is
+    captured; there, a new stream shares one of another stream.
+    """
+    key = device, stream
+    if key not in _handles and torch.cuda.is_current_stream_capturing():
+        key = next((known for known in _handles if known[0] == device), key)
+    if key not in _handles:
+        handle, params = _POINTER(), _POINTER()
+        _call("cusolverDnCreate", ctypes.byref(handle))
+        _call("cusolverDnCreateParams", ctypes.byref(params))
+        _handles[key] = handle, params
+    handle, params = _handles[key]
+    _call("cusolverDnSetStream", handle, _POINTER(stream))
     return handle, params
 
 
 @cache
 def _workspace(device: int, kind: int, n: int, batch: int) -> tuple[int, ctypes.Array[Any]]:
     """Return the device bytes that the solver needs, and its host buffer."""
-    handle, params = _handle(device)
+    handle, params = _handle(device, torch.cuda.current_stream(device).cuda_stream)
     on_device, on_host = _SIZE(), _SIZE()
     _call(
         "cusolverDnXsyevBatched_bufferSize",

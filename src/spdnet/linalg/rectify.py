@@ -16,7 +16,11 @@ from spdnet._checks import require_square
 from spdnet._precision import without_autocast, working_dtype
 from spdnet.linalg.scalar import Clamp
 from spdnet.linalg.spectral import decompose, map_decomposed
-from spdnet.linalg.validate import fails_cholesky, require_symmetric
+from spdnet.linalg.validate import (
+    fails_cholesky,
+    require_semidefinite_eigenvalues,
+    require_symmetric,
+)
 
 
 def rectify(
@@ -25,13 +29,17 @@ def rectify(
     *,
     violated: Tensor | None = None,
     check: bool = True,
+    strict: bool = False,
+    copy: bool = True,
     who: str = "rectify",
 ) -> Tensor:
     """Compute :func:`spdnet.linalg.clamp_eig` with one threshold for all matrices.
 
     With a boolean tensor ``violated``, return ``X`` itself, and set ``violated`` to True if a
     matrix has an eigenvalue below the threshold. This is for the capture of a CUDA graph, which
-    cannot branch: the caller discards the result if ``violated`` is True.
+    cannot branch: the caller discards the result if ``violated`` is True. ``strict`` raises a
+    ValueError if a decomposition finds an eigenvalue that is negative beyond rounding. Without
+    ``copy``, the result may be ``X`` itself.
     """
     require_square(who, X)
     if check:
@@ -44,18 +52,20 @@ def rectify(
     low = _has_lower(X.detach(), eps)
     n_low = int(low.sum())
     if n_low == low.numel():
-        return _rectify_all(X, eps, who)
+        return _rectify_all(X, eps, who, strict)
     if n_low == 0:
-        return X.clone()  # changing the result in place must not change the data
+        return X.clone() if copy else X  # changing the result in place must not change the data
     index = low.nonzero()[:, 0]
     n = X.shape[-1]
     flat = X.reshape(-1, n, n)
-    return flat.index_copy(0, index, _rectify_all(flat[index], eps, who)).reshape(X.shape)
+    return flat.index_copy(0, index, _rectify_all(flat[index], eps, who, strict)).reshape(X.shape)
 
 
-def _rectify_all(X: Tensor, eps: float, who: str) -> Tensor:
+def _rectify_all(X: Tensor, eps: float, who: str, strict: bool = False) -> Tensor:
     f = Clamp(eps)
     s, U = decompose(X, f, check=False, who=who)
+    if strict:
+        require_semidefinite_eigenvalues(who, s)
     lowest = eps - _rounding(s.abs().amax(-1, keepdim=True), eps, s.shape[-1])
     s = torch.where((s < eps) & (s >= lowest), eps, s)
     return map_decomposed(X, s, U, f)

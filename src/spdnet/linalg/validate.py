@@ -237,6 +237,16 @@ def require_positive_eigenvalues(
         raise_fault(who, name, "indefinite", bad, low, high, unit=torch.finfo(s.dtype).eps)
 
 
+def require_semidefinite_eigenvalues(who: str, s: Tensor, name: str = "X") -> None:
+    """Raise a ValueError if an eigenvalue is negative beyond rounding."""
+    if is_concrete(s) and s.numel() > 0:
+        low, high, unit = s.detach()[..., 0], s.detach()[..., -1], torch.finfo(s.dtype).eps
+        bad = low < -(unit**0.5) * torch.maximum(high, -low)
+        raise_fault(
+            who, name, "indefinite", bad, low, high, wanted="positive semi-definite", unit=unit
+        )
+
+
 def require_positive_trace(who: str, X: Tensor, name: str = "X") -> None:
     """Raise a ValueError unless every matrix has a positive trace."""
     if is_concrete(X) and X.numel() > 0:

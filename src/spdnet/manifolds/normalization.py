@@ -9,7 +9,20 @@ from typing import TYPE_CHECKING, TypeAlias
 import torch
 from torch import Tensor
 
-from spdnet.linalg import cholesky, congruence, expm, invsqrtm, logm, powm, sqrtm, symmetrize
+from spdnet._autograd import is_capturing
+from spdnet.linalg import (
+    Exp,
+    Log,
+    cholesky,
+    congruence,
+    eigh,
+    expm,
+    invsqrtm,
+    logm,
+    powm,
+    symmetrize,
+)
+from spdnet.linalg.spectral import decompose, map_decomposed
 
 if TYPE_CHECKING:
     from spdnet.manifolds.flat import FlatMetric
@@ -22,6 +35,7 @@ class FlatNormalization:
 
     metric: "FlatMetric"
     power: float
+    has_fixed_steps = True
 
     def coordinates(self, X: Tensor, *, check: bool, who: str) -> Tensor:
         """Compute coordinates; ``check`` raises a ValueError for matrices that are not SPD."""
@@ -44,18 +58,12 @@ class FlatNormalization:
         return torch.lerp(M, target, t)
 
     def frame(self, M: Tensor) -> Tensor:
-        """Compute the function of the mean that ``logs`` and ``normalized`` need."""
+        """Compute the function of the mean that ``deviation`` needs."""
         return M
 
-    def logs(self, F: Tensor, frame: Tensor) -> Tensor:
-        """Compute tangent vectors at the mean, whose norm is the distance times the power."""
-        return F - frame
-
-    def normalized(self, F: Tensor, frame: Tensor, f: Tensor | None, S: Tensor | None) -> Tensor:
-        """Scale the distances from the mean by ``f`` and move the mean to the bias ``S``."""
-        F = F - frame
-        F = F if f is None else f * F
-        return F if S is None else F + self.metric.project_coordinates(S)
+    def deviation(self, F: Tensor, frame: Tensor) -> "FlatDeviation":
+        """Compute the deviation from the mean."""
+        return FlatDeviation(self, F - frame)
 
 
 @dataclass(eq=False)
@@ -66,6 +74,11 @@ class CongruenceNormalization:
     power: float
     root: str
     karcher_steps: int | None
+
+    @property
+    def has_fixed_steps(self) -> bool:
+        """True if the number of steps to the mean does not depend on the values."""
+        return self.karcher_steps is not None
 
     def coordinates(self, X: Tensor, *, check: bool, who: str) -> Tensor:
         if check and self.power == 1:
@@ -91,13 +104,16 @@ class CongruenceNormalization:
     def _steps(self, F: Tensor, steps: int) -> Tensor:
         M = F.mean(0)
         for _ in range(steps):
-            M = M.detach()
-            g = logm(congruence(F, invsqrtm(M, check=False)), check=False).mean(0)
-            M = congruence(expm(g, check=False), sqrtm(M, check=False))
+            root, inverse = _roots(M.detach())
+            g = logm(congruence(F, inverse), check=False).mean(0)
+            M = congruence(expm(g, check=False), root)
         return M
 
     def interpolate(self, M: Tensor, target: Tensor, t: float) -> Tensor:
-        return self.metric.geodesic(M, target, t, check=False)
+        if not is_capturing(M):
+            return self.metric.geodesic(M, target, t, check=False)
+        root, inverse = _roots(M)  # by decompositions that a CUDA graph can contain
+        return congruence(powm(congruence(target, inverse), t, check=False), root)
 
     def frame(self, M: Tensor) -> Tensor:
         """Compute ``W`` with ``W^T M W = I``."""
@@ -106,19 +122,61 @@ class CongruenceNormalization:
         L = cholesky(M, check=False)
         return torch.linalg.solve_triangular(L, self.origin(M).expand_as(M), upper=False).mT
 
-    def logs(self, F: Tensor, frame: Tensor) -> Tensor:
-        return logm(congruence(F, frame), check=False)
+    def deviation(self, F: Tensor, frame: Tensor) -> "CongruenceDeviation":
+        return CongruenceDeviation(self, congruence(F, frame))
 
-    def normalized(self, F: Tensor, frame: Tensor, f: Tensor | None, S: Tensor | None) -> Tensor:
-        P = congruence(F, frame)
+
+@dataclass(eq=False)
+class FlatDeviation:
+    """Deviation of matrices from the mean, in flat coordinates."""
+
+    space: FlatNormalization
+    logs: Tensor  #: tangent vectors at the mean, whose norm is the distance times the power
+
+    def normalized(self, f: Tensor | None, S: Tensor | None) -> Tensor:
+        """Scale the distances from the mean by ``f`` and move the mean to the bias ``S``."""
+        F = self.logs if f is None else f * self.logs
+        return F if S is None else F + self.space.metric.project_coordinates(S)
+
+
+@dataclass(eq=False)
+class CongruenceDeviation:
+    """Deviation of matrices from the mean, after the congruence that moves it to the identity.
+
+    The logarithm and its multiples share one decomposition.
+    """
+
+    space: CongruenceNormalization
+    P: Tensor
+    _known: tuple[Tensor, Tensor] | None = None
+
+    def _decomposed(self) -> tuple[Tensor, Tensor]:
+        if self._known is None:
+            self._known = decompose(self.P, Log(), check=False, who="normalization")
+        return self._known
+
+    @property
+    def logs(self) -> Tensor:
+        return map_decomposed(self.P, *self._decomposed(), Log())
+
+    def normalized(self, f: Tensor | None, S: Tensor | None) -> Tensor:
+        P = self.P
         if f is not None:
-            P = expm(f * logm(P, check=False), check=False)
+            s, U = self._decomposed()
+            exponents = (f if f.ndim == 0 else f[..., 0]).detach() * s.log()
+            P = map_decomposed(f * self.logs, exponents, U, Exp())
         if S is None:
             return P
-        S = self.power * symmetrize(S)
-        if self.root == "symmetric":
+        S = self.space.power * symmetrize(S)
+        if self.space.root == "symmetric":
             return congruence(P, expm(S / 2, check=False))
         return congruence(P, cholesky(expm(S, check=False), check=False).mT)
+
+
+def _roots(M: Tensor) -> tuple[Tensor, Tensor]:
+    """Compute the square root of a constant matrix, and its inverse."""
+    s, U = eigh(M, accurate=True, check=False)
+    return (U * s.sqrt()[..., None, :]) @ U.mT, (U * s.rsqrt()[..., None, :]) @ U.mT
 
 
 def power_of(X: Tensor, power: float, check: bool = False) -> Tensor:
@@ -127,3 +185,4 @@ def power_of(X: Tensor, power: float, check: bool = False) -> Tensor:
 
 
 Normalization: TypeAlias = FlatNormalization | CongruenceNormalization
+Deviation: TypeAlias = FlatDeviation | CongruenceDeviation

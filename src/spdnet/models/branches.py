@@ -14,6 +14,7 @@ from spdnet._checks import (
 )
 from spdnet.linalg.validate import require_positive_semidefinite
 from spdnet.manifolds import Metric
+from spdnet.models.check import BatchCheck
 from spdnet.models.model import Model
 from spdnet.models.spdnet import SPDNet, choose_dims, norm_settings
 from spdnet.nn import BiMap, Center, ReEig, SPDBatchNorm, SPDPool
@@ -73,7 +74,7 @@ class MultiBranchSPDNet(Model):
         center: str | Metric | None = None,
         norm: str | Metric | None = None,
         init: str = "uniform",
-        check: bool = True,
+        check: bool | None = None,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
         **settings: Any,
@@ -90,7 +91,7 @@ class MultiBranchSPDNet(Model):
         where: dict[str, Any] = {"device": device, "dtype": dtype}
         self.dims = dims
         self.n_classes = n_classes
-        self.check = check
+        self.check, self._checked = check, BatchCheck("MultiBranchSPDNet")
         self.center = None if center is None else Center(dims[0], center, **where)
         self.branches = BiMap(
             dims[0], dims[1], in_channels=1, out_channels=n_branches, init=init, **where
@@ -102,7 +103,7 @@ class MultiBranchSPDNet(Model):
         if len(dims) > 2:
             settings["norm"] = norm
         self.trunk = SPDNet(
-            dims[1:], n_classes, eps=eps, init=init, check=check, **where, **settings
+            dims[1:], n_classes, eps=eps, init=init, check=False, **where, **settings
         )
         self.is_random = self.trunk.is_random
 
@@ -126,15 +127,19 @@ class MultiBranchSPDNet(Model):
 
     def forward(self, X: Tensor, check: bool | None = None) -> Tensor:
         """Compute the logits ``(..., n_classes)`` of matrices ``(..., d_0, d_0)``."""
-        check = self.check if check is None else check
-        return self.trunk(self._pooled(X, check), check=check)
+        return self._checked(self._logits, X, self.check if check is None else check)
 
     def features(self, X: Tensor, check: bool | None = None) -> Tensor:
         """Compute the input of the classifier: see :meth:`spdnet.SPDNet.features`."""
-        check = self.check if check is None else check
-        return self.trunk.features(self._pooled(X, check), check=check)
+        return self._checked(self._features, X, self.check if check is None else check)
 
-    def _pooled(self, X: Tensor, check: bool) -> Tensor:
+    def _logits(self, X: Tensor, check: bool | None) -> Tensor:
+        return self.trunk(self._pooled(X, check), check=bool(check))
+
+    def _features(self, X: Tensor, check: bool | None) -> Tensor:
+        return self.trunk.features(self._pooled(X, check), check=bool(check))
+
+    def _pooled(self, X: Tensor, check: bool | None) -> Tensor:
         require_square("MultiBranchSPDNet", X, n=self.dims[0])
         weight = self.branches.weight
         require_same_dtype("MultiBranchSPDNet", X, weight)
@@ -145,8 +150,9 @@ class MultiBranchSPDNet(Model):
             X = self.center(X, check=False)
         Y = self.branches(X[..., None, :, :], check=False)  # (..., branches, d_1, d_1)
         if self.norm is not None:
-            Y = self.norm(Y, check=check)
-        return self.pool(self.reeig(Y, check=False), check=False)  # (..., d_1, d_1)
+            Y = self.norm(Y, check=bool(check))
+        Y = self.reeig(Y, check=False, strict=check is None)
+        return self.pool(Y, check=False)  # (..., d_1, d_1)
 
     def extra_repr(self) -> str:
         """Return the settings for ``repr``."""

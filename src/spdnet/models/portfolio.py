@@ -11,6 +11,7 @@ from spdnet._checks import require_choice, require_count, require_same_dtype, re
 from spdnet.linalg import cholesky
 from spdnet.linalg.validate import require_symmetric
 from spdnet.manifolds import Metric
+from spdnet.models.check import BatchCheck
 from spdnet.models.members import ALL_MAPS, MEMBERS, Member
 from spdnet.models.mlp import BatchNorm
 from spdnet.models.model import Model, average
@@ -75,7 +76,7 @@ class PortfolioNet(Model):
         ensemble: int = 1,
         n_samples: int | None = None,
         center: str | Metric | None = "log_euclidean",
-        check: bool = True,
+        check: bool | None = None,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
@@ -88,7 +89,8 @@ class PortfolioNet(Model):
         for name in members:
             require_choice("PortfolioNet", "members", name, MEMBERS)
         where: dict[str, Any] = {"device": device, "dtype": dtype}
-        self.n, self.n_classes, self.members, self.check = n, n_classes, tuple(members), check
+        self.n, self.n_classes, self.members = n, n_classes, tuple(members)
+        self.check, self._checked = check, BatchCheck("PortfolioNet")
         self.center = None if center is None else Center(n, center, **where)
         chosen = [MEMBERS[name] for name in members] * math.ceil(ensemble / len(members))
         names = [name for name in ALL_MAPS if any(name in member.maps for member in chosen)]
@@ -141,9 +143,15 @@ class PortfolioNet(Model):
             for (lr, l2), params in groups.items()
         ]
 
+    def can_capture(self) -> bool:
+        """Return True: a training step can be captured in a CUDA graph."""
+        return True
+
     def stem(self, X: Tensor, check: bool | None = None) -> Tensor:
         """Compute the features ``(B, n_features)`` of matrices ``(B, n, n)``."""
-        check = self.check if check is None else check
+        return self._checked(self._stem, X, self.check if check is None else check)
+
+    def _stem(self, X: Tensor, check: bool | None) -> Tensor:
         weight = self.heads[0].linear.weight
         require_square("PortfolioNet", X, n=self.n)
         require_same_dtype("PortfolioNet", X, weight)

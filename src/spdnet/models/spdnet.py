@@ -21,6 +21,7 @@ from spdnet._checks import (
 from spdnet.linalg.validate import require_positive_semidefinite
 from spdnet.manifolds import Metric, get_metric
 from spdnet.manifolds.stiefel import is_orthonormal
+from spdnet.models.check import BatchCheck
 from spdnet.models.mlp import MLP
 from spdnet.models.model import Model
 from spdnet.nn import SPDMLR, BiMap, Center, LogEig, ReEig, SPDBatchNorm, Vech
@@ -112,9 +113,10 @@ class SPDNet(Model):
     init : {"uniform", "authors"}
         Initialization of the BiMaps: see :class:`spdnet.nn.BiMap`. A linear classifier is
         initialized with ``0.01 * randn``.
-    check : bool
-        Whether to check that the input is finite, symmetric and positive semi-definite. Also an
-        argument of ``forward``: pass ``check=False`` for data that have been checked.
+    check : bool, optional
+        True examines every batch: the input must be finite, symmetric and positive semi-definite.
+        False examines none. None examines the first batch, and a later one only if its result is
+        not finite or ReEig finds a negative eigenvalue. Also an argument of ``forward``.
     device, dtype : optional
 
     Attributes
@@ -164,7 +166,7 @@ class SPDNet(Model):
         dropout: float = 0.5,
         vectorize: str = "full",
         init: str = "uniform",
-        check: bool = True,
+        check: bool | None = None,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
@@ -187,7 +189,7 @@ class SPDNet(Model):
         d = dims[-1]
         self.dims = dims
         self.n_classes = n_classes
-        self.check = check
+        self.check, self._checked = check, BatchCheck("SPDNet")
         self.center = None if center is None else Center(dims[0], center, **where)
         self.bimaps = nn.ModuleList(BiMap(i, o, init=init, **where) for i, o in pairwise(dims))
         self.norms = nn.ModuleList()
@@ -218,9 +220,8 @@ class SPDNet(Model):
 
     def can_capture(self) -> bool:
         """Return whether a training step can be captured in a CUDA graph."""
-        if self.norms or isinstance(self.classifier, MLP):
-            return False
-        return all(_lower_bound(reeig) is not None for reeig in self.reeigs)
+        layers = (*self.reeigs, *self.norms)
+        return all(getattr(layer, "can_capture", False) for layer in layers)
 
     def reset_parameters(self) -> None:
         """Draw new weights, and reset the center and the running statistics."""
@@ -239,11 +240,7 @@ class SPDNet(Model):
 
     def forward(self, X: Tensor, check: bool | None = None) -> Tensor:
         """Compute the logits ``(..., n_classes)`` of matrices ``(..., d_0, d_0)``."""
-        check = self.check if check is None else check
-        features = self.features(X, check=check)
-        if isinstance(self.classifier, SPDLayer):
-            return self.classifier(features, check=check)
-        return self.classifier(features)  # (..., n_classes)
+        return self._checked(self._logits, X, self.check if check is None else check)
 
     def features(self, X: Tensor, check: bool | None = None) -> Tensor:
         """Compute the input of the classifier.
@@ -251,7 +248,16 @@ class SPDNet(Model):
         A vector ``(..., d * d)`` or ``(..., d * (d + 1) / 2)``, or a matrix ``(..., d, d)`` for a
         Riemannian classifier.
         """
-        check = self.check if check is None else check
+        return self._checked(self._features, X, self.check if check is None else check)
+
+    def _logits(self, X: Tensor, check: bool | None) -> Tensor:
+        features = self._features(X, check)
+        if isinstance(self.classifier, SPDLayer):
+            return self.classifier(features, check=bool(check))
+        return self.classifier(features)  # (..., n_classes)
+
+    def _features(self, X: Tensor, check: bool | None) -> Tensor:
+        """Compute the features; None for ``check`` only checks what decompositions show."""
         require_square("SPDNet", X, n=self.dims[0])  # (..., d_0, d_0)
         weight = next(self.classifier.parameters())
         require_same_dtype("SPDNet", X, weight)
@@ -262,15 +268,19 @@ class SPDNet(Model):
             X = self.center(X, check=False)  # (..., d_0, d_0), mean at the identity
         for i, bimap in enumerate(self.bimaps):
             if i > 0:
-                if check and i == 1:
+                if i == 1 and (check or (check is None and not X.is_cuda)):
                     self._warn_of_scale(X)
-                known = {"above": True} if i > 1 and self._stays_above(i - 1) else {}
-                X = self.reeigs[i - 1](X, check=False, **known)  # (..., d_i, d_i), >= eps
+                reeig, known = self.reeigs[i - 1], {}
+                if i > 1 and self._stays_above(i - 1):
+                    known = {"above": True}
+                elif isinstance(reeig, ReEig):
+                    known = {"strict": check is None, "copy": False}
+                X = reeig(X, check=False, **known)  # (..., d_i, d_i), >= eps
             X = bimap(X, check=False)  # (..., d_{i+1}, d_{i+1})
             if self.norms:
-                X = self.norms[i](X, check=check and i == 0)
+                X = self.norms[i](X, check=bool(check) and i == 0)
         if self.logeig is not None:
-            X = self.logeig(X, check=check)  # (..., d, d), flat
+            X = self.logeig(X, check=bool(check))  # (..., d, d), flat
         return self.vectorize(X)  # (..., d * d)
 
     def _warn_of_scale(self, X: Tensor) -> None:

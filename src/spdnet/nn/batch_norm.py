@@ -7,6 +7,7 @@ from torch import Tensor
 
 from spdnet._checks import require_choice, require_count, require_number
 from spdnet.manifolds import FlatMetric, Metric, get_metric
+from spdnet.manifolds.normalization import Deviation
 from spdnet.nn.distributed import all_gather, is_distributed
 from spdnet.nn.layer import SPDLayer
 
@@ -60,19 +61,18 @@ class NormalizationLayer(SPDLayer):
                 buffer.fill_(1)
         self.num_batches_tracked.zero_()
 
-    def _normalize(self, F: Tensor, frame: Tensor, factor: Tensor | None) -> Tensor:
-        """Center the coordinates, scale them by the factor and the scale, and add the bias."""
+    def _normalize(self, deviation: Deviation, factor: Tensor | None) -> Tensor:
+        """Scale the deviation from the mean by the factor and the scale, and add the bias."""
         if factor is not None and self.scale is not None:
             scale: Tensor = self.scale
             if scale.ndim and isinstance(self.metric, FlatMetric):
                 scale = self.metric.project_coordinates(scale)
             factor = scale * factor
-        normalized = self._normalization.normalized(F, frame, factor, self.bias)
-        return self._normalization.from_coordinates(normalized)
+        return self._normalization.from_coordinates(deviation.normalized(factor, self.bias))
 
-    def _frechet_variance(self, F: Tensor, frame: Tensor, fallback: Tensor) -> Tensor:
+    def _frechet_variance(self, logs: Tensor, fallback: Tensor) -> Tensor:
         """Compute the mean squared distance; the fallback if it is zero up to rounding."""
-        v = self._normalization.logs(F, frame).square().sum((-2, -1)).mean() / self.power**2
+        v = logs.square().sum((-2, -1)).mean() / self.power**2
         # dividing by the variance of equal matrices would make the derivative unbounded
         return torch.where(v <= (64 * self.n * torch.finfo(v.dtype).eps) ** 2, fallback, v)
 
@@ -184,36 +184,48 @@ class SPDBatchNorm(NormalizationLayer):
             self.register_parameter(name, parameter)
         self.reset_parameters()
 
+    @property
+    def can_capture(self) -> bool:
+        """True if a CUDA graph can contain the layer: no iteration depends on values."""
+        return self.momentum is not None and self._normalization.has_fixed_steps
+
     def forward(self, X: Tensor, check: bool | None = None) -> Tensor:
         """Map ``(..., n, n)`` to ``(..., n, n)``."""
         check = self._require_input(X, check, n=self.n, like=self.running_mean)
         X = X.to(self.running_mean.dtype)  # from half precision
         F = self._normalization.coordinates(X, check=check, who="SPDBatchNorm")
         if self.training and (X.numel() > 0 or is_distributed()):
-            frame, v = self._update(F.detach())
+            deviation, v = self._update(F)
         else:
-            frame, v = self._normalization.frame(self.running_mean), self.running_var
-        return self._normalize(F, frame, None if v is None else (v + self.eps).rsqrt())
+            deviation, v = self._deviation(F, self.running_mean), self.running_var
+        return self._normalize(deviation, None if v is None else (v + self.eps).rsqrt())
 
-    @torch.no_grad()
-    def _update(self, F: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Update the running statistics; return the frame and the variance of the batch."""
-        F = all_gather(F.reshape(-1, self.n, self.n))
-        if len(F) < 2:  # the mean of a single matrix is the matrix
-            return self._normalization.frame(self.running_mean), self.running_var
-        M = self._normalization.mean(F)
-        frame = self._normalization.frame(M)
-        self.num_batches_tracked.add_(1)
-        eta = 1 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
+    def _deviation(self, F: Tensor, M: Tensor) -> Deviation:
+        """Return the deviations from a constant mean."""
+        return self._normalization.deviation(F, self._normalization.frame(M))
+
+    def _update(self, F: Tensor) -> tuple[Deviation, Tensor | None]:
+        """Update the running statistics; return deviations and variance of the batch."""
+        every = all_gather(F.detach().reshape(-1, self.n, self.n))
+        if len(every) < 2:  # the mean of a single matrix is the matrix
+            return self._deviation(F, self.running_mean), self.running_var
+        with torch.no_grad():
+            M = self._normalization.mean(every)
+        deviation = self._deviation(F, M)
         v = None
-        if self.running_var is not None:
-            if self.variance == "entrywise":
-                v = self._normalization.logs(F, frame).square().mean(0)
-            else:
-                v = self._frechet_variance(F, frame, self.running_var)
-            self.running_var.copy_(torch.lerp(self.running_var, v, eta))
-        self.running_mean.copy_(self._normalization.interpolate(self.running_mean, M, eta))
-        return frame, v
+        with torch.no_grad():
+            self.num_batches_tracked.add_(1)
+            eta = 1 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
+            if self.running_var is not None:
+                logs = all_gather(deviation.logs.reshape(-1, self.n, self.n))
+                if self.variance == "entrywise":
+                    v = logs.square().mean(0)
+                else:
+                    v = self._frechet_variance(logs, self.running_var)
+                _set_statistic(self.running_var, torch.lerp(self.running_var, v, eta))
+            moved = self._normalization.interpolate(self.running_mean, M, eta)
+            _set_statistic(self.running_mean, moved)
+        return deviation, v
 
     def extra_repr(self) -> str:
         """Return the settings for ``repr``."""
@@ -221,6 +233,11 @@ class SPDBatchNorm(NormalizationLayer):
             f"{self.n}, metric={self.metric.name!r}, variance={self.variance!r}, "
             f"momentum={self.momentum}, affine={self.affine}, power={self.power:g}"
         )
+
+
+def _set_statistic(statistic: Tensor, value: Tensor) -> None:
+    """Set a running statistic, unless the new value is not finite."""
+    statistic.copy_(torch.where(value.isfinite().all(), value, statistic))
 
 
 def require_power(who: str, metric: Metric, power: float) -> None:

@@ -211,7 +211,7 @@ class SPDDomainBatchNorm(NormalizationLayer):
             M, v = self.eval_mean, self.eval_var
         frame = self._normalization.frame(M)[domain]  # (..., n, n)
         factor = None if v is None else (v + self.eps).rsqrt()[domain][..., None, None]
-        return self._normalize(F, frame, factor)
+        return self._normalize(self._normalization.deviation(F, frame), factor)
 
     def _update(self, F: Tensor, domain: Tensor) -> tuple[Tensor, Tensor | None]:
         """Update the statistics; return the training statistics of all domains."""
@@ -252,14 +252,17 @@ class SPDDomainBatchNorm(NormalizationLayer):
         if self.dispersion == "exact" or not isinstance(space, CongruenceNormalization):
             return self._domain_variance(F, M, known, d)
         frame = space.frame(space.base(F))
-        gaps = space.logs(F, frame) - space.logs(M, frame)
+        gaps = space.deviation(F, frame).logs - space.deviation(M, frame).logs
         return gaps.square().sum((-2, -1)).mean() / self.power**2
 
     def _domain_variance(self, F: Tensor, M: Tensor, known: Tensor, d: int) -> Tensor:
         """Compute the variance about ``M``; if zero, the known one of this or other domains."""
         seen = self.num_batches_tracked > 0
         fallback = known[d] if bool(seen[d]) or not bool(seen.any()) else known[seen].mean()
-        return self._frechet_variance(F, self._normalization.frame(M), fallback.clone())
+        frame = self._normalization.frame(M)
+        return self._frechet_variance(
+            self._normalization.deviation(F, frame).logs, fallback.clone()
+        )
 
     def _expand_domain(self, X: Tensor, domain: Tensor | None, check: bool) -> Tensor:
         """Return the domain of each matrix, with the leading shape of ``X``."""

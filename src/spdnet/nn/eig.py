@@ -1,5 +1,7 @@
 """Functions of matrices as layers: ReEig (Eq. 2), LogEig (Eq. 4), ExpEig, activations, Vech."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -9,6 +11,7 @@ from spdnet.linalg import vech
 from spdnet.linalg.rectify import rectify
 from spdnet.linalg.scalar import Clamp, Exp, Log, ScalarFunction, Sigmoid, Softplus
 from spdnet.linalg.spectral import decompose, map_decomposed, spectral_map
+from spdnet.linalg.validate import require_semidefinite_eigenvalues
 from spdnet.nn.distributed import all_gather, is_distributed
 from spdnet.nn.layer import SPDLayer
 
@@ -34,6 +37,8 @@ class ReEig(SPDLayer):
     ----------
     threshold : Tensor, shape ()
         Running threshold, a buffer, for a percentage only.
+    can_capture : bool
+        Whether a CUDA graph can contain the layer.
     violated : Tensor of bool or None
         Set while a CUDA graph is captured.
 
@@ -53,6 +58,7 @@ class ReEig(SPDLayer):
     threshold: Tensor
     num_batches_tracked: Tensor
     violated: Tensor | None = None
+    can_capture = True
 
     def __init__(
         self,
@@ -83,15 +89,31 @@ class ReEig(SPDLayer):
             self.threshold.zero_()
             self.num_batches_tracked.zero_()
 
-    def forward(self, X: Tensor, check: bool | None = None, above: bool = False) -> Tensor:
-        """Rectify ``(..., n, n)``; with ``above``, no eigenvalue is below a fixed threshold."""
+    def forward(
+        self,
+        X: Tensor,
+        check: bool | None = None,
+        *,
+        above: bool = False,
+        strict: bool = False,
+        copy: bool = True,
+    ) -> Tensor:
+        """Rectify ``(..., n, n)``.
+
+        With ``above``, no eigenvalue is below a fixed threshold. ``strict`` raises a ValueError if
+        the decomposition finds an eigenvalue that is negative beyond rounding. Without ``copy``,
+        the result may be ``X`` itself.
+        """
         check = self._checks(check)
         if self.share is None:
             if above:
                 return X
             eps = float(self.eps)
-            return rectify(X, eps, violated=self.violated, check=check, who="ReEig")
+            settings: Any = {"violated": self.violated, "strict": strict, "copy": copy}
+            return rectify(X, eps, check=check, who="ReEig", **settings)
         s, U = decompose(X, Clamp(0.0), check=check, who="ReEig")
+        if strict and not s.is_cuda:  # a GPU would have to wait
+            require_semidefinite_eigenvalues("ReEig", s)
         if self.training and (s.numel() > 0 or is_distributed()):
             seen = all_gather(s.detach().reshape(-1, s.shape[-1]))
             return map_decomposed(X, s, U, Clamp(self._track(seen, self.share)))
@@ -107,7 +129,9 @@ class ReEig(SPDLayer):
         seen = torch.maximum(s.flatten().kthvalue(rank).values, rounding).to(self.threshold.dtype)
         current = torch.where(self.num_batches_tracked == 0, seen, self.threshold)
         # a compiled step loses copy_ for a float64 scalar on a CPU
-        self.threshold[...] = torch.lerp(current, seen, self.momentum)
+        self.threshold[...] = torch.where(
+            seen.isfinite(), torch.lerp(current, seen, self.momentum), self.threshold
+        )
         self.num_batches_tracked.add_(1)
         return current
 

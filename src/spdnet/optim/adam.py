@@ -12,7 +12,9 @@ from spdnet.optim.riemannian import (
     RiemannianOptimizer,
     gradients,
     manifold_gradient,
+    stack,
     stacked_gradient,
+    unstack,
     write_back,
 )
 
@@ -126,13 +128,13 @@ class RiemannianAdam(RiemannianOptimizer):
         beta1, beta2 = group["betas"]
         states = [
             self._state(p, group, w, torch.zeros_like(w[..., :1, :1]))
-            for p, w in zip(params, W, strict=True)
+            for p, w in zip(params, unstack(W, len(params)), strict=True)
         ]
         for state in states:
             state["step"] += 1
 
         def stacked(name: str) -> Tensor:
-            return torch.stack([s[name] for s in states]).to(W)
+            return stack([s[name] for s in states]).to(W)
 
         def correction(beta: float) -> Tensor:
             if group["capturable"]:

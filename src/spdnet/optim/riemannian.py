@@ -108,9 +108,9 @@ def gradients(params: Sequence[Tensor]) -> list[Tensor]:
 
 
 def stacked_gradient(group: dict[str, Any], params: list[Tensor]) -> tuple[Tensor, Tensor]:
-    """Return Stiefel parameters ``(P, ..., n, k)`` of one shape, and their descent gradients."""
+    """Return the :func:`stack` of Stiefel parameters of one shape, and their descent gradients."""
     dtype = working_dtype(params[0].dtype)
-    W, G = (_stack(tensors).to(dtype) for tensors in (gather(params), gather(gradients(params))))
+    W, G = (stack(tensors).to(dtype) for tensors in (gather(params), gather(gradients(params))))
     G = stiefel.riemannian_gradient(W, G, group["metric"])
     return W, -G if group["maximize"] else G
 
@@ -121,8 +121,14 @@ def manifold_gradient(group: dict[str, Any], p: Any) -> Tensor:
     return -G if group["maximize"] else G
 
 
-def _stack(tensors: Sequence[Tensor]) -> Tensor:
-    return tensors[0][None] if len(tensors) == 1 else torch.stack(list(tensors))
+def stack(tensors: Sequence[Tensor]) -> Tensor:
+    """Stack tensors ``(..., n, k)`` to ``(P, ..., n, k)``; a single one stays as it is."""
+    return tensors[0] if len(tensors) == 1 else torch.stack(list(tensors))
+
+
+def unstack(values: Tensor, count: int) -> Sequence[Tensor]:
+    """Return the ``count`` tensors of a :func:`stack`."""
+    return (values,) if count == 1 else values.unbind()
 
 
 def gather(tensors: Sequence[Any]) -> list[Tensor]:
@@ -131,8 +137,8 @@ def gather(tensors: Sequence[Any]) -> list[Tensor]:
 
 
 def write_back(targets: Sequence[Any], values: Tensor) -> None:
-    """Copy the slices of a stack to their targets; to a sharded target, its local part."""
-    for target, value in zip(targets, values, strict=True):
+    """Copy the tensors of a stack to their targets; to a sharded target, its local part."""
+    for target, value in zip(targets, unstack(values, len(targets)), strict=True):
         if hasattr(target, "full_tensor"):
             from torch.distributed.tensor import distribute_tensor  # slow to import
 

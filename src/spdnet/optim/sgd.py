@@ -6,13 +6,16 @@ import torch
 from torch import Tensor
 from torch.optim.sgd import sgd
 
+from spdnet._autograd import is_capturing
 from spdnet._checks import require_number
 from spdnet.manifolds.stiefel import retract, transport
 from spdnet.optim.riemannian import (
     RiemannianOptimizer,
     gradients,
     manifold_gradient,
+    stack,
     stacked_gradient,
+    unstack,
     write_back,
 )
 
@@ -84,7 +87,7 @@ class RiemannianSGD(RiemannianOptimizer):
     def _step_euclidean(self, group: dict[str, Any], params: list[Tensor]) -> None:
         if not params:
             return
-        if params[0].is_cuda and torch.cuda.is_current_stream_capturing():
+        if is_capturing(params[0]):
             self._step_captured(group, params)
             return
         buffers = [self.state[p].get("momentum_buffer") for p in params]
@@ -113,7 +116,8 @@ class RiemannianSGD(RiemannianOptimizer):
         if momentum == 0:
             write_back(params, retract(W, -group["lr"] * G, group["retraction"]))
             return
-        buffer = torch.stack([self._momentum(p, g, group) for p, g in zip(params, G, strict=True)])
+        given = zip(params, unstack(G, len(params)), strict=True)
+        buffer = stack([self._momentum(p, g, group) for p, g in given])
         direction = G + momentum * buffer if group["nesterov"] else buffer
         moved = retract(W, -group["lr"] * direction, group["retraction"])
         write_back(params, moved)

@@ -52,7 +52,7 @@ def evaluate(
     if len(part):
         settings = unchecked(model) if settings is None else settings
         logits = run_in_chunks(model, *part.inputs, size=batch_size, **settings)
-        found[0] = weighted_losses(logits, part, loss).double().sum()
+        found[0] = weighted_losses(logits, part.y, part.weight, loss).double().sum()
         found[1] = (logits.argmax(-1) == part.y).sum()
     model.train(was_training)
     total, correct = (sum_over(fabric, found) / len(data)).tolist()
@@ -60,7 +60,12 @@ def evaluate(
 
 
 def weighted_losses(
-    logits: Tensor, data: Samples, loss: Loss | None = None, *, label_smoothing: float = 0.0
+    logits: Tensor,
+    y: Tensor,
+    weight: Tensor | None = None,
+    loss: Loss | None = None,
+    *,
+    label_smoothing: float = 0.0,
 ) -> Tensor:
     """Compute the loss of each sample, multiplied by its weight; by default cross-entropy.
 
@@ -68,25 +73,30 @@ def weighted_losses(
     """
     if logits.ndim == 3:
         members = (
-            weighted_losses(member, data, loss, label_smoothing=label_smoothing)
+            weighted_losses(member, y, weight, loss, label_smoothing=label_smoothing)
             for member in logits.unbind(-1)
         )
         return torch.stack(list(members)).sum(0)
-    if logits.ndim != 2 or len(logits) != len(data):
+    if logits.ndim != 2 or len(logits) != len(y):
         raise ValueError(
-            f"training: expected logits of shape ({len(data)}, n_classes) from the network, got "
+            f"training: expected logits of shape ({len(y)}, n_classes) from the network, got "
             f"{tuple(logits.shape)}"
         )
     if loss is None:
-        losses = cross_entropy(logits, data.y, reduction="none", label_smoothing=label_smoothing)
+        losses = cross_entropy(logits, y, reduction="none", label_smoothing=label_smoothing)
     else:
-        losses = loss(logits, data.y)
-        if losses.shape != data.y.shape:
+        losses = loss(logits, y)
+        if losses.shape != y.shape:
             raise ValueError(
-                f"training: expected a loss for each sample, of shape {tuple(data.y.shape)}, got "
+                f"training: expected a loss for each sample, of shape {tuple(y.shape)}, got "
                 f"{tuple(losses.shape)}; use reduction='none'"
             )
-    return losses if data.weight is None else losses * data.weight
+    return losses if weight is None else losses * weight
+
+
+def mean_loss(logits: Tensor, y: Tensor, weight: Tensor | None = None, **settings: Any) -> Tensor:
+    """Compute the sum of :func:`weighted_losses` divided by the number of samples."""
+    return weighted_losses(logits, y, weight, **settings).sum() / len(y)
 
 
 def run_in_chunks(

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 from torch.linalg import LinAlgError  # type: ignore[attr-defined]
-from torch.nn.functional import cross_entropy
 
 from spdnet.models.model import average, dims_of, get_trait
 from spdnet.training.data import DiskTensor, Samples, read_ahead
@@ -20,6 +19,7 @@ from spdnet.training.device import make_fabric, threads_for
 from spdnet.training.evaluation import (
     Loss,
     evaluate,
+    mean_loss,
     run_in_chunks,
     sum_over,
     unchecked,
@@ -118,9 +118,11 @@ class Trainer:
         self._run_stem()
         # the launches of kernels dominate small batches on a GPU, unless the step is a graph
         self._graphed = None
-        is_plain = train.weight is None and self.fabric.world_size == 1
-        if on_cuda and is_plain and get_trait(model, "can_capture")():
-            self._graphed = GraphedStep(model, optimizer, *self._scalar_losses())
+        is_alone = train.domain is None and self.fabric.world_size == 1
+        if on_cuda and is_alone and get_trait(model, "can_capture")():
+            shown = partial(mean_loss, loss=loss)
+            training_loss = partial(shown, label_smoothing=self._smoothing)
+            self._graphed = GraphedStep(model, optimizer, training_loss, shown, self._settings)
 
     @torch.no_grad()
     def _run_stem(self) -> None:
@@ -287,8 +289,9 @@ class Trainer:
         Return the loss of the batch before the update, without label smoothing, and the number of
         correct predictions of the part.
         """
-        if self._graphed is not None and len(part) == self.recipe.batch_size:
-            loss, hits = self._graphed(part.X[:], part.y)
+        is_full = len(part) == self.recipe.batch_size
+        if self._graphed is not None and not self._graphed.failed and is_full:
+            loss, hits = self._graphed(part.X[:], part.y, part.weight)
             _require_finite(loss, "loss")
             return loss, hits
         self._optimizer.zero_grad()
@@ -301,26 +304,21 @@ class Trainer:
             )
         world = self.fabric.world_size
         share = size / world  # the mean over the processes is that of the batch
-        smoothing = 0.0 if self.loss is not None else self.recipe.label_smoothing
-        losses = weighted_losses(outputs, part, self.loss, label_smoothing=smoothing)
-        value = losses.sum() / share
+        losses = partial(weighted_losses, y=part.y, weight=part.weight, loss=self.loss)
+        value = losses(outputs, label_smoothing=self._smoothing).sum() / share
         known = [value.detach()]
-        if smoothing or outputs.ndim == 3:
-            known.append(weighted_losses(logits.detach(), part, self.loss).sum() / share)
+        if self._smoothing or outputs.ndim == 3:
+            known.append(losses(logits.detach()).sum() / share)
         totals = (self._sum(torch.stack(known)) / world).tolist()
         _require_finite(totals[0], "loss")  # in all processes or in none
         self.fabric.backward(value)
         self._optimizer.step()
         return totals[-1], int((logits.argmax(-1) == part.y).sum())
 
-    def _scalar_losses(self) -> tuple[Callable[..., Tensor], Callable[..., Tensor] | None]:
-        """Return the mean loss of a batch for training, and the one to show if it differs."""
-        loss, smoothing = self.loss, self.recipe.label_smoothing
-        if loss is not None:
-            return lambda logits, y: loss(logits, y).mean(), None
-        if not smoothing:
-            return cross_entropy, None
-        return lambda logits, y: cross_entropy(logits, y, label_smoothing=smoothing), cross_entropy
+    @property
+    def _smoothing(self) -> float:
+        """Label smoothing of cross-entropy; a loss that was given has none."""
+        return self.recipe.label_smoothing if self.loss is None else 0.0
 
     @contextmanager
     def _naming(self, where: str, batch: Tensor | None = None) -> Iterator[None]:
