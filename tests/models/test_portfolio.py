@@ -7,10 +7,12 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
+from spdnet.linalg import congruence, logm
 from spdnet.models import MEMBERS, PortfolioNet
-from spdnet.models.members import ALL_MAPS
+from spdnet.models.members import ALL_MAPS, REDUCED
 from spdnet.nn.features import MAPS
 from spdnet.training import RECIPES, Samples, Trainer, build
+from spdnet.training.evaluation import weighted_losses
 from tests.cases import random_spd
 
 
@@ -18,7 +20,7 @@ def make(members=("log", "linear"), dtype=torch.float64, **settings):
     torch.manual_seed(0)
     settings = {"n_samples": 30} | settings
     model = PortfolioNet(4, 3, members=members, dtype=dtype, **settings)
-    model.fit_buffers(random_spd(30, 4, dtype=dtype))
+    model.fit_buffers(random_spd(30, 4, dtype=dtype), torch.arange(30) % 3)
     return model.eval()
 
 
@@ -84,6 +86,33 @@ def test_the_kernel_member_takes_gaussian_features_of_square_roots():
     torch.testing.assert_close(model.outputs(X)[..., 0], expected)
 
 
+def test_the_reduced_member_takes_logarithms_after_a_bimap():
+    model, X = make(("reduced", "log")), random_spd(6, 4)
+    features = model.maps["reduced"]
+    assert features.reduction.shape == (4, 1)
+    expected = features.scale * (
+        logm(congruence(model.center(X), features.reduction)) - features.mean
+    )
+    torch.testing.assert_close(model.stem(X)[:, -1:], expected[..., 0])
+
+
+def test_each_member_has_its_label_smoothing():
+    X, y = random_spd(24, 4), torch.arange(24) % 3
+    recipe = RECIPES["auto"].changed(epochs=2, n_samples=24, label_smoothing=0.2)
+    both = recipe.changed(members=("all", "all-hard"), ensemble=1)
+    model = build(both, (), 3, Samples(X, y))
+    assert model.smoothing == (1.0, 0.0)
+    outputs = model.train()(X)
+    expected = [
+        cross_entropy(outputs[..., i], y, reduction="none", label_smoothing=smoothing)
+        for i, smoothing in enumerate((0.2, 0.0))
+    ]
+    found = weighted_losses(
+        outputs, y, label_smoothing=Trainer(model, Samples(X, y), both)._smoothing
+    )
+    torch.testing.assert_close(found, sum(expected))
+
+
 def test_the_stem_is_computed_once(monkeypatch):
     X, y = random_spd(20, 4), torch.arange(20) % 2
     recipe = RECIPES["auto"].changed(members=("log",), epochs=3, n_samples=20)
@@ -95,7 +124,7 @@ def test_the_stem_is_computed_once(monkeypatch):
 
 
 def test_copies():
-    members = ("log", "linear", "sqrt-kernel", "norm-dropout-80")
+    members = ("log", "linear", "sqrt-kernel", "norm-dropout-80", "reduced")
     model, X = make(members, n_samples=7), random_spd(5, 4)
     torch.testing.assert_close(copy.deepcopy(model)(X), model(X))
     torch.testing.assert_close(pickle.loads(pickle.dumps(model))(X), model(X))
@@ -108,7 +137,7 @@ def test_copies():
 
 def test_members_have_known_maps():
     assert set(ALL_MAPS) == set(MAPS)
-    assert all(set(member.maps) <= set(MAPS) for member in MEMBERS.values())
+    assert all(set(member.maps) <= {*MAPS, REDUCED} for member in MEMBERS.values())
     assert all(len(member.maps) == 1 for member in MEMBERS.values() if member.gamma is not None)
 
 

@@ -82,11 +82,30 @@ def test_gaussian_features_of_repeated_vectors_are_finite():
     assert many(x).isfinite().all()
 
 
+def test_reduction_finds_the_directions_in_which_classes_differ():
+    """Classes differ in two of six directions; all others vary more, but alike in all classes."""
+    torch.manual_seed(0)
+    y = torch.arange(300) % 3
+    Q = torch.linalg.qr(torch.randn(6, 6, dtype=torch.float64)).Q
+    logs = torch.randn(300, 6, dtype=torch.float64)
+    logs[:, :2] = 0.1 * logs[:, :2] + torch.tensor([[2.0, 0], [0, 2.0], [-2.0, -2.0]])[y]
+    X = Q @ torch.diag_embed(logs.exp()) @ Q.mT
+    layer = SpectralFeatures(6, n_reduced=2, dtype=torch.float64).fit(X, y)
+    V = layer.reduction
+    torch.testing.assert_close(V.mT @ V, torch.eye(2, dtype=torch.float64))
+    torch.testing.assert_close(V @ V.mT, Q[:, :2] @ Q[:, :2].mT, atol=0.1, rtol=0)
+    assert layer(X).shape == (300, 3)
+    assert "n_reduced=2" in repr(layer)
+    assert SpectralFeatures(6, n_reduced=2).fit(X.float())(X.float()).isfinite().all()
+
+
 def test_errors():
     with pytest.raises(ValueError, match="gamma > 0"):
         GaussianFeatures(2, 9, gamma=0.0)
     with pytest.raises(ValueError, match=r"SpectralFeatures.*'log'.*'cube'"):
         SpectralFeatures(3, "cube")
+    with pytest.raises(ValueError, match="expected n_reduced <= 3, got 4"):
+        SpectralFeatures(3, n_reduced=4)
     with pytest.raises(ValueError, match="at least 5 matrices to fit the basis, got 4"):
         SpectralFeatures(4, n_samples=5).fit(random_spd(4, 4, dtype=torch.float32))
     with pytest.raises(ValueError, match="symmetric"):

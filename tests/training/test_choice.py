@@ -52,7 +52,14 @@ def test_the_choice():
     assert set(choice.accuracy) == set(MEMBERS)
     assert (choice.n_folds, choice.by_groups) == (4, False)
     assert counts[-1] == (8, 8)
-    assert list(choice.accuracy.values()) == sorted(choice.accuracy.values(), reverse=True)
+    names = tuple(choice.accuracy)
+    assert tuple(choice.loss) == names
+    ranks = [
+        sum(choice.accuracy[other] > choice.accuracy[name] for other in names)
+        + sum(choice.loss[other] < choice.loss[name] for other in names)
+        for name in names
+    ]
+    assert ranks == sorted(ranks)
     assert choice.members == tuple(choice.accuracy)[:4]
     one = choose_members(QUICK.changed(ensemble=1), data(), 2)
     assert one.members == choice.members[:1]
@@ -74,12 +81,14 @@ def test_few_samples_are_not_split():
 
 
 def test_the_description_is_one_line():
-    choice = Choice(("log", "linear"), {"log": 0.9, "linear": 0.89, "all": 0.7}, 4, True, 2.0)
+    accuracy = {"log": 0.9, "linear": 0.89, "all": 0.7}
+    choice = Choice(("log", "linear"), accuracy, dict.fromkeys(accuracy, 0.5), 4, True, 2.0)
     assert choice.describe() == (
         "chose log 90.0 %, linear 89.0 %: best 2 of 3 networks by 4-fold cross-validation by "
         "groups within the training set (2.0 s)"
     )
-    assert "by 2-fold cross-validation" in Choice(("log",), {"log": 0.9}, 2, True, 2.0).describe()
+    one = Choice(("log",), {"log": 0.9}, {"log": 0.5}, 2, True, 2.0)
+    assert "by 2-fold cross-validation" in one.describe()
 
 
 def test_the_classifier(capsys):

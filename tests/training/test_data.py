@@ -65,7 +65,7 @@ def test_the_centre_of_parts_is_that_of_all(stored, monkeypatch):
     recipe = RECIPES["fast"]
     model = build(recipe, (5, 3), 3, Samples(X, Y, weight))
     expected = model.center.mean
-    model.fit_buffers(stored, weight)
+    model.fit_buffers(stored, weight=weight)
     assert_close(model.center.mean, expected)
     other = build(recipe.changed(center="affine_invariant"), (5, 3), 3, Samples(X, Y))
     with pytest.raises(ValueError, match="log_euclidean"):

@@ -62,10 +62,10 @@ class Ensemble(Model):
         found = [net.features(X, *domain, **settings) for net in self.networks]
         return torch.cat([features.flatten(1) for features in found], 1)
 
-    def fit_buffers(self, X: Any, weight: Tensor | None = None) -> None:
+    def fit_buffers(self, X: Any, y: Tensor | None = None, weight: Tensor | None = None) -> None:
         """Fit the data-dependent buffers of each network to the training data."""
         for network in self.networks:
-            get_trait(network, "fit_buffers")(X, weight)
+            get_trait(network, "fit_buffers")(X, y, weight)
 
     def adapt(self, X: Any, domain: Tensor) -> Self:
         """Return networks that know the domains of ``X``, without labels."""

@@ -6,6 +6,8 @@ This module imports no third-party library, so that help texts are quick.
 from dataclasses import dataclass
 
 ALL_MAPS = ("log", "sqrt", "invsqrt")
+#: logarithm of the matrices after a BiMap to a quarter of their size
+REDUCED = "reduced"
 
 
 @dataclass(frozen=True)
@@ -15,7 +17,8 @@ class Member:
     Parameters
     ----------
     maps : tuple of str
-        Spectral maps of the features.
+        Spectral maps of the features, or ``"reduced"``: the logarithm of the matrices after a BiMap
+        to a quarter of their size.
     gamma : float, optional
         Inverse squared width of a Gaussian kernel: the member is a kernel classifier. See
         :class:`spdnet.nn.GaussianFeatures`.
@@ -27,6 +30,8 @@ class Member:
         Dropout of the features. Hidden units have a dropout of 0.5.
     lr : float
         Learning rate, relative to that of the recipe.
+    smoothing : float
+        Label smoothing, relative to that of the recipe.
     penalty : float
         L2 penalty of a linear classifier, for features whose mean squared norm is 1.
     """
@@ -37,18 +42,21 @@ class Member:
     norm: bool = False
     dropout: float = 0.0
     lr: float = 1.0
+    smoothing: float = 1.0
     penalty: float = 0.0
 
 
 #: members by name, from nearly linear and strongly regularized to flexible
 MEMBERS = {
     "linear": Member(ALL_MAPS, hidden=0, lr=10 / 3, penalty=1e-3),
-    "log-dropout-80": Member(dropout=0.8, lr=1 / 3),
-    "log-dropout-50": Member(dropout=0.5, lr=1 / 3),
+    "linear-hard": Member(ALL_MAPS, hidden=0, lr=10 / 3, penalty=1e-4, smoothing=0.0),
     "sqrt-dropout-50": Member(("sqrt",), dropout=0.5, lr=1 / 3),
     "sqrt-kernel": Member(("sqrt",), gamma=3.0, hidden=0, lr=10 / 3, penalty=1e-5),
     "norm-dropout-80": Member(norm=True, dropout=0.8),
     "norm-dropout-50": Member(norm=True, dropout=0.5),
+    "reduced-dropout-50": Member((REDUCED,), dropout=0.5, lr=1 / 3),
+    "reduced": Member((REDUCED,)),
     "log": Member(),
     "all": Member(ALL_MAPS),
+    "all-hard": Member(ALL_MAPS, smoothing=0.0),
 }

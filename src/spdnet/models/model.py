@@ -34,6 +34,9 @@ class Model(nn.Module):
         and ``"dims"``.
     is_random : bool
         Whether training draws random numbers, for example for dropout.
+    smoothing : tuple of float or None
+        Label smoothing of each member of a model that returns the logits of several, relative to
+        that of the recipe; 1 for all if None.
     stem : method or None
         First part of the network, without trainable parameters. Training computes it once for all
         epochs, and calls ``model(stem(X), stem=False)``.
@@ -49,6 +52,7 @@ class Model(nn.Module):
     uses_domains = False
     hyperparameters: tuple[str, ...] = ()
     is_random = True
+    smoothing: tuple[float, ...] | None = None
     stem: Any = None
 
     @classmethod
@@ -80,8 +84,11 @@ class Model(nn.Module):
         with nullcontext() if device is None else torch.device(device):
             return cls(size, n_classes, **settings).to(dtype)
 
-    def fit_buffers(self, X: Any, weight: Tensor | None = None) -> None:
-        """Fit the data-dependent buffers to the training data: the mean of a layer ``center``."""
+    def fit_buffers(self, X: Any, y: Tensor | None = None, weight: Tensor | None = None) -> None:
+        """Fit the data-dependent buffers to the training data: the mean of a layer ``center``.
+
+        ``y (N,)`` are the classes and ``weight (N,)`` the weights of the samples ``X``.
+        """
         center = getattr(self, "center", None)
         if not isinstance(center, Center):
             return

@@ -12,7 +12,7 @@ from spdnet.linalg import cholesky
 from spdnet.linalg.validate import require_symmetric
 from spdnet.manifolds import Metric
 from spdnet.models.check import BatchCheck
-from spdnet.models.members import ALL_MAPS, MEMBERS, Member
+from spdnet.models.members import ALL_MAPS, MEMBERS, REDUCED, Member
 from spdnet.models.mlp import BatchNorm
 from spdnet.models.model import Model, average
 from spdnet.nn import Center, GaussianFeatures, SpectralFeatures
@@ -93,21 +93,24 @@ class PortfolioNet(Model):
         self.check, self._checked = check, BatchCheck("PortfolioNet")
         self.center = None if center is None else Center(n, center, **where)
         chosen = [MEMBERS[name] for name in members] * math.ceil(ensemble / len(members))
-        names = [name for name in ALL_MAPS if any(name in member.maps for member in chosen)]
-        self.maps: Any = nn.ModuleDict(
-            {name: SpectralFeatures(n, name, n_samples, **where) for name in names}
-        )
-        first: Any = self.maps[chosen[0].maps[0]]
-        width: int = first.n_features
-        columns: dict[tuple[str, float | None], slice] = {
-            (name, None): slice(i * width, (i + 1) * width) for i, name in enumerate(names)
-        }
-        self.n_features = width * len(names)
+        self.maps: Any = nn.ModuleDict()
+        self.n_features = 0
+        columns: dict[tuple[str, float | None], slice] = {}
+        for name in (*ALL_MAPS, REDUCED):
+            if any(name in member.maps for member in chosen):
+                settings: Any = {"map": name}
+                if name == REDUCED:
+                    settings = {"map": "log", "n_reduced": math.ceil(n / 4)}
+                features = SpectralFeatures(n, n_samples=n_samples, **settings, **where)
+                self.maps[name] = features
+                start, self.n_features = self.n_features, self.n_features + features.n_features
+                columns[name, None] = slice(start, self.n_features)
         n_centers = min(n_samples or MOST_CENTERS, MOST_CENTERS)
         self.kernels: Any = nn.ModuleList()
         self._kernel_maps: list[str] = []
         for member in chosen:
             if member.gamma is not None and (member.maps[0], member.gamma) not in columns:
+                width: Any = self.maps[member.maps[0]].n_features
                 self.kernels.append(GaussianFeatures(width, n_centers, member.gamma, **where))
                 self._kernel_maps.append(member.maps[0])
                 start, self.n_features = self.n_features, self.n_features + n_centers
@@ -117,15 +120,15 @@ class PortfolioNet(Model):
             for member in chosen
         )
 
-    def fit_buffers(self, X: Any, weight: Tensor | None = None) -> None:
+    def fit_buffers(self, X: Any, y: Tensor | None = None, weight: Tensor | None = None) -> None:
         """Fit the center and the features to the training data, or to 4096 of them."""
-        super().fit_buffers(X, weight)
-        some = torch.linspace(0, len(X) - 1, min(len(X), MOST)).long().unique()
-        some = X[some.to(X.device)]
+        super().fit_buffers(X, y, weight)
+        index = torch.linspace(0, len(X) - 1, min(len(X), MOST)).long().unique().to(X.device)
+        some, classes = X[index], None if y is None else y.to(X.device)[index]
         if self.center is not None:
             some = self.center(some, check=False)
         for features in self.maps.values():
-            features.fit(some)
+            features.fit(some, classes)
         for name, kernel in zip(self._kernel_maps, self.kernels, strict=True):
             kernel.fit(self.maps[name](some, check=False))
 
@@ -142,6 +145,11 @@ class PortfolioNet(Model):
             {"params": params, "lr_factor": lr, **({"weight_decay": l2} if l2 else {})}
             for (lr, l2), params in groups.items()
         ]
+
+    @property
+    def smoothing(self) -> tuple[float, ...]:  # type: ignore[override]
+        """Label smoothing of each member, relative to that of the recipe."""
+        return tuple(head.member.smoothing for head in self.heads)
 
     def can_capture(self) -> bool:
         """Return True: a training step can be captured in a CUDA graph."""

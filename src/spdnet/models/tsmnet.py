@@ -230,7 +230,7 @@ class TSMNet(Model):
         self.norm.refit(Y, domain, check=False)
         return self
 
-    def fit_buffers(self, X: Any, weight: Tensor | None = None) -> None:
+    def fit_buffers(self, X: Any, y: Tensor | None = None, weight: Tensor | None = None) -> None:
         """Fit the gain to the training data."""
         self.calibrate(X[:])
 

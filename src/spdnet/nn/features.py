@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from spdnet._checks import require_choice, require_count, require_number, require_square
-from spdnet.linalg import invsqrtm, logm, sqrtm, vech
+from spdnet.linalg import congruence, invsqrtm, logm, sqrtm, vech
 from spdnet.nn.layer import SPDLayer
 
 #: spectral maps by name
@@ -23,7 +23,7 @@ _JITTER = 1e-4
 class SpectralFeatures(SPDLayer):
     r"""Spectral map, as vectors of mean 0 and variance 1 in a random orthonormal basis.
 
-    .. math:: y = s \, B^\top \bigl(\mathrm{vech}(W^\top f(X) W) - m\bigr)
+    .. math:: y = s \, B^\top \bigl(\mathrm{vech}(W^\top f(V^\top X V) W) - m\bigr)
 
     The mean :math:`m`, the basis :math:`B` and the scale :math:`s` are fitted to the training data.
     One scale for all features keeps their ratios, and makes learning rates, penalties and dropout
@@ -34,6 +34,12 @@ class SpectralFeatures(SPDLayer):
     the matrices are larger than 96, :math:`W` maps :math:`f(X)` to the 96 directions in which it
     varies most.
 
+    With ``n_reduced``, :math:`V` is a BiMap to the directions in which the mean logarithms of the
+    classes differ most: the leading eigenvectors of :math:`\sum_c p_c (L_c - L)^2`, where
+    :math:`L_c` is the mean of class :math:`c`, :math:`p_c` its frequency and :math:`L` the mean of
+    all. Otherwise :math:`V = I`. Few directions keep what classes share across people whose
+    remaining directions differ.
+
     Parameters
     ----------
     n : int
@@ -42,12 +48,16 @@ class SpectralFeatures(SPDLayer):
         The spectral map :math:`f`: logarithm, square root or inverse square root.
     n_samples : int, optional
         Number of training matrices; it bounds the number of features.
+    n_reduced : int, optional
+        Size of the matrices after the BiMap :math:`V`; None for no BiMap.
     check, device, dtype : see :class:`BiMap`
 
     Attributes
     ----------
     n_features : int
-    rotation : Tensor, shape (n, min(n, 96))
+    reduction : Tensor, shape (n, n_reduced), or None
+        Buffer :math:`V`, with random orthonormal columns before :meth:`fit`.
+    rotation : Tensor, shape (n, min(n, 96)) or (n_reduced, min(n_reduced, 96))
         Buffer :math:`W`, with random orthonormal columns before :meth:`fit`.
     mean, basis, scale : Tensor
         Buffers; ``basis`` is None if it is not needed.
@@ -62,6 +72,7 @@ class SpectralFeatures(SPDLayer):
     (torch.Size([50, 6]), tensor(1.))
     """
 
+    reduction: Tensor | None
     rotation: Tensor
     mean: Tensor
     basis: Tensor | None
@@ -73,6 +84,7 @@ class SpectralFeatures(SPDLayer):
         map: str = "log",  # noqa: A002
         n_samples: int | None = None,
         *,
+        n_reduced: int | None = None,
         check: bool = True,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
@@ -82,14 +94,22 @@ class SpectralFeatures(SPDLayer):
         require_choice("SpectralFeatures", "map", map, MAPS)
         if n_samples is not None:
             require_count("SpectralFeatures", "n_samples", n_samples)
-        self.n, self.map = n, map
-        d = min(n, LARGEST)
+        reduction = None
+        if n_reduced is not None:
+            require_count("SpectralFeatures", "n_reduced", n_reduced)
+            if n_reduced > n:
+                raise ValueError(f"SpectralFeatures: expected n_reduced <= {n}, got {n_reduced}")
+            reduction = torch.zeros(n, n_reduced, device=device, dtype=dtype)
+        self.n, self.map, self.n_reduced = n, map, n_reduced
+        size = n_reduced or n
+        d = min(size, LARGEST)
         n_entries = d * (d + 1) // 2
         self.n_features = min(n_entries, MOST, n_samples or n_entries)
         basis = None
         if self.n_features < n_entries:
             basis = torch.zeros(n_entries, self.n_features, device=device, dtype=dtype)
-        self.register_buffer("rotation", torch.zeros(n, d, device=device, dtype=dtype))
+        self.register_buffer("reduction", reduction)
+        self.register_buffer("rotation", torch.zeros(size, d, device=device, dtype=dtype))
         self.register_buffer("mean", torch.zeros(n_entries, device=device, dtype=dtype))
         self.register_buffer("basis", basis)
         self.register_buffer("scale", torch.ones((), device=device, dtype=dtype))
@@ -97,9 +117,11 @@ class SpectralFeatures(SPDLayer):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Draw a new rotation, and reset the other buffers."""
+        """Draw a new reduction and rotation, and reset the other buffers."""
         if self.rotation.is_meta:
             return
+        if self.reduction is not None:
+            self.reduction.copy_(_random_orthonormal(*self.reduction.shape))
         self.rotation.copy_(_random_orthonormal(*self.rotation.shape))
         self.mean.zero_()
         self.scale.fill_(1.0)
@@ -107,17 +129,23 @@ class SpectralFeatures(SPDLayer):
             self.basis.copy_(torch.eye(*self.basis.shape))
 
     @torch.no_grad()
-    def fit(self, X: Tensor) -> "SpectralFeatures":
-        """Fit the buffers to training matrices ``(N, n, n)`` and return the layer."""
+    def fit(self, X: Tensor, y: Tensor | None = None) -> "SpectralFeatures":
+        """Fit the buffers to training matrices ``(N, n, n)`` and return the layer.
+
+        The reduction needs the classes ``y (N,)``; without them, it stays as it is.
+        """
         require_square("SpectralFeatures.fit", X, n=self.n)
         if self.basis is not None and len(X) < self.n_features:
             raise ValueError(
                 f"SpectralFeatures: expected at least {self.n_features} matrices to fit the basis, "
                 f"got {len(X)}; pass n_samples={len(X)}"
             )
-        Y = MAPS[self.map](X.double(), check=False)
+        X = X.double()
+        if self.reduction is not None and y is not None:
+            self.reduction.copy_(_class_directions(X, y, self.reduction.shape[1]))
+        Y = MAPS[self.map](self._reduced(X), check=False)
         d = self.rotation.shape[1]
-        if d < self.n:
+        if d < Y.shape[-1]:
             deviations = Y - Y.mean(0)
             varies = (deviations @ deviations).mean(0)
             leading = torch.linalg.eigh(varies).eigenvectors[:, -d:]
@@ -137,12 +165,17 @@ class SpectralFeatures(SPDLayer):
         """Map ``(..., n, n)`` to ``(..., n_features)``."""
         check = self._require_input(X, check, n=self.n, like=self.rotation)
         W = self.rotation
+        X = self._reduced(X)
         entries = vech(W.mT @ MAPS[self.map](X, check=check) @ W) - self.mean
         return self.scale * (entries if self.basis is None else entries @ self.basis)
 
     def extra_repr(self) -> str:
         """Return the settings for ``repr``."""
-        return f"{self.n}, map={self.map!r}, n_features={self.n_features}"
+        reduced = "" if self.n_reduced is None else f"n_reduced={self.n_reduced}, "
+        return f"{self.n}, map={self.map!r}, {reduced}n_features={self.n_features}"
+
+    def _reduced(self, X: Tensor) -> Tensor:
+        return X if self.reduction is None else congruence(X, self.reduction.to(X.dtype))
 
 
 class GaussianFeatures(nn.Module):
@@ -226,6 +259,17 @@ class GaussianFeatures(nn.Module):
     def extra_repr(self) -> str:
         """Return the settings for ``repr``."""
         return f"{self.n}, {self.n_features}, gamma={self.gamma:g}"
+
+
+def _class_directions(X: Tensor, y: Tensor, k: int) -> Tensor:
+    """Return the ``k`` directions in which the mean logarithms of the classes differ most."""
+    logs = logm(X, check=False)
+    logs = logs - logs.mean(0)
+    scatter = torch.zeros_like(logs[0])
+    for c in y.unique():
+        mean = logs[y == c].mean(0)
+        scatter += (y == c).double().mean() * (mean @ mean)
+    return torch.linalg.eigh(scatter).eigenvectors[:, -k:]
 
 
 def _random_orthonormal(n: int, k: int) -> Tensor:

@@ -25,8 +25,9 @@ _MANY = 5000  # from this number of samples on, one fold is held out instead of 
 _FEW = 8  # fewer samples are not split
 _STEPS = 192  # networks are compared after this many steps, if that takes fewer epochs
 _LEAST = 1 / 3  # least fraction of the epochs
+_SMALL = 1e-6  # bounds the log loss of a sample
 #: members if there are too few samples to compare them
-FALLBACK = ("log-dropout-50", "log")
+FALLBACK = ("linear", "log")
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,10 @@ class Choice:
     members : tuple of str
         Names of the members.
     accuracy : dict
-        Accuracy of each member that was compared, on the folds that were held out.
+        Accuracy of each member that was compared, on the folds that were held out, from the first
+        to the last rank.
+    loss : dict
+        Mean log loss of each member on these folds.
     n_folds : int
         Number of folds that were held out; 0 if nothing was compared.
     by_groups : bool
@@ -48,13 +52,15 @@ class Choice:
     Examples
     --------
     >>> from spdnet.training import Choice
-    >>> choice = Choice(("log",), {"log": 0.9, "all": 0.8}, 4, False, 2.0)
+    >>> accuracy, loss = {"log": 0.9, "all": 0.8}, {"log": 0.4, "all": 0.5}
+    >>> choice = Choice(("log",), accuracy, loss, 4, False, 2.0)
     >>> choice.describe()[:55]
     'chose log 90.0 %: best of 2 networks by 4-fold cross-va'
     """
 
     members: tuple[str, ...]
     accuracy: dict[str, float]
+    loss: dict[str, float]
     n_folds: int
     by_groups: bool
     seconds: float
@@ -86,9 +92,9 @@ def choose_members(
 ) -> Choice:
     """Compare the members of a portfolio by cross-validation, and keep the best ones.
 
-    All members are trained side by side on each fold. The ``recipe.ensemble`` members of the
-    highest accuracy are kept. The comparison ends after a third of the epochs if these are at least
-    192 steps.
+    All members are trained side by side on each fold. Each has a rank by its accuracy and one by
+    its log loss, which is less noisy; the ``recipe.ensemble`` members with the smallest sum of
+    ranks are kept. The comparison ends after a third of the epochs if these are at least 192 steps.
 
     Folds consist of whole groups if there are at least two. Otherwise they are blocks of
     consecutive samples of each class, so that neighboring windows of a recording are not separated.
@@ -113,12 +119,13 @@ def choose_members(
     >>> y = torch.arange(40) // 20
     >>> choice = choose_members(RECIPES["auto"].changed(epochs=1), Samples(X, y), 2)
     >>> len(choice.accuracy)
-    9
+    11
     """
     started = time.perf_counter()
     fold, by_groups = assign_folds(train.y.cpu().numpy(), groups)
     held = sorted(set(fold.tolist()))[: 1 if len(fold) >= _MANY else None]
     right = numpy.zeros((len(fold), len(MEMBERS)), dtype=bool)
+    losses = numpy.zeros((len(fold), len(MEMBERS)))
     if len(fold) < _FEW or len(set(fold.tolist())) < 2:
         held = []
     for i, k in enumerate(held):
@@ -143,16 +150,21 @@ def choose_members(
         model.eval()
         with torch.no_grad():
             outputs = run_in_chunks(model.outputs, outer.to(trainer.fabric.device).X, check=False)
-        hits = outputs.argmax(1) == outer.y.to(outputs.device)[:, None]
-        right[fold == k] = hits.cpu().numpy()
+        y = outer.y.to(outputs.device)[:, None]
+        right[fold == k] = (outputs.argmax(1) == y).cpu().numpy()
+        probability = outputs.double().softmax(1).gather(1, y[:, None].expand(-1, 1, len(MEMBERS)))
+        losses[fold == k] = -(probability[:, 0] + _SMALL).log().cpu().numpy()
     if not held:
-        return Choice(FALLBACK, {}, 0, False, 0.0)
-    accuracy = right[numpy.isin(fold, held)].mean(0)
-    order = sorted(range(len(MEMBERS)), key=lambda i: -accuracy[i])
+        return Choice(FALLBACK, {}, {}, 0, False, 0.0)
+    used = numpy.isin(fold, held)
+    accuracy, loss = right[used].mean(0), losses[used].mean(0)
+    ranks = (accuracy > accuracy[:, None]).sum(1) + (loss < loss[:, None]).sum(1)
+    order = numpy.argsort(ranks, kind="stable")
     names = [tuple(MEMBERS)[i] for i in order]
     return Choice(
         tuple(names[: recipe.ensemble]),
-        {name: float(accuracy[i]) for name, i in zip(names, order, strict=True)},
+        dict(zip(names, accuracy[order].tolist(), strict=True)),
+        dict(zip(names, loss[order].tolist(), strict=True)),
         len(held),
         by_groups,
         time.perf_counter() - started,

@@ -1,9 +1,10 @@
 """Losses and evaluation of networks."""
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
@@ -65,16 +66,18 @@ def weighted_losses(
     weight: Tensor | None = None,
     loss: Loss | None = None,
     *,
-    label_smoothing: float = 0.0,
+    label_smoothing: float | Sequence[float] = 0.0,
 ) -> Tensor:
     """Compute the loss of each sample, multiplied by its weight; by default cross-entropy.
 
-    The loss of logits ``(B, n_classes, n_members)`` is the sum over the members.
+    The loss of logits ``(B, n_classes, n_members)`` is the sum over the members, each of which can
+    have its own label smoothing.
     """
     if logits.ndim == 3:
+        each = numpy.broadcast_to(label_smoothing, logits.shape[-1]).tolist()
         members = (
-            weighted_losses(member, y, weight, loss, label_smoothing=label_smoothing)
-            for member in logits.unbind(-1)
+            weighted_losses(member, y, weight, loss, label_smoothing=smoothing)
+            for member, smoothing in zip(logits.unbind(-1), each, strict=True)
         )
         return torch.stack(list(members)).sum(0)
     if logits.ndim != 2 or len(logits) != len(y):
@@ -83,7 +86,8 @@ def weighted_losses(
             f"{tuple(logits.shape)}"
         )
     if loss is None:
-        losses = cross_entropy(logits, y, reduction="none", label_smoothing=label_smoothing)
+        smoothing: Any = label_smoothing
+        losses = cross_entropy(logits, y, reduction="none", label_smoothing=smoothing)
     else:
         losses = loss(logits, y)
         if losses.shape != y.shape:

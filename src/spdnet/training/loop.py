@@ -316,9 +316,11 @@ class Trainer:
         return totals[-1], int((logits.argmax(-1) == part.y).sum())
 
     @property
-    def _smoothing(self) -> float:
-        """Label smoothing of cross-entropy; a loss that was given has none."""
-        return self.recipe.label_smoothing if self.loss is None else 0.0
+    def _smoothing(self) -> float | tuple[float, ...]:
+        """Label smoothing of cross-entropy, or of each member; a loss that was given has none."""
+        smoothing = self.recipe.label_smoothing if self.loss is None else 0.0
+        factors = get_trait(self.model, "smoothing")
+        return smoothing if factors is None else tuple(smoothing * factor for factor in factors)
 
     @contextmanager
     def _naming(self, where: str, batch: Tensor | None = None) -> Iterator[None]:

@@ -104,5 +104,5 @@ def build(
     with seeded(seed):
         model = make_network(recipe, n, n_classes, dims=dims, n_domains=n_domains, dtype=dtype)
         model.to("cpu" if isinstance(train.X, DiskTensor) else train.X.device)
-        get_trait(model, "fit_buffers")(train.X, train.weight)
+        get_trait(model, "fit_buffers")(train.X, train.y, train.weight)
     return model
