@@ -196,6 +196,25 @@ def test_repeats_give_mean_and_deviation(tmp_path):
         TrainedModel.load(folder.path)
 
 
+@pytest.mark.slow
+def test_repeats_in_processes_equal_those_of_one_process(tmp_path):
+    data, seen, watch = file_of(tmp_path), [], Lines()
+    together, alone = RunFolder(tmp_path / "together"), RunFolder(tmp_path / "alone")
+    expected = train(quick(data, repeat=3, jobs=1), alone)
+    found = train(
+        quick(data, repeat=3, jobs=2),
+        together,
+        watch=watch,
+        on_finished=lambda one: seen.append(one.path.name),
+    )
+    assert found.accuracy == expected.accuracy
+    assert sorted(seen) == ["seed-0", "seed-1", "seed-2", "together"]
+    assert sum("test accuracy" in line for line in watch.lines) == 3
+    for one, other in zip(together.seeds(), alone.seeds(), strict=True):
+        assert without_times(one.metrics()) == without_times(other.metrics())
+    assert together.settings().identity("") == alone.settings().identity("")
+
+
 class Interrupt(Watch):
     def __init__(self, epoch):
         self.left = epoch

@@ -118,7 +118,7 @@ def _resumed(values: dict[str, Any], out: Path | None) -> tuple[RunFolder, Setti
         )
     before, now = settings.as_dict(), asked.as_dict()
     is_longer = "epochs" in given and now["epochs"] > before["epochs"]
-    free = {*settings.paths(), "device", "baseline", *(["epochs"] if is_longer else [])}
+    free = {*settings.paths(), "device", "jobs", "baseline", *(["epochs"] if is_longer else [])}
     for name in sorted(given - free):
         if before.get(name) != now.get(name):
             raise ValueError(

@@ -140,6 +140,13 @@ class RunOptions(_Settings):  # type: ignore[misc]
         default=1,
         flags=("--repeat", "--repeats"),
     )
+    jobs: int | None = _run(
+        Count(),
+        "Number of processes that train repeats side by side",
+        detail="Each has one thread.",
+        default=None,
+        unset="one for each processor, at most 8; 1 on a GPU and for data of more than 1 GiB",
+    )
     baseline: bool = _run(Flag(), "Log-Euclidean linear baseline on the same split", default=True)
 
 
@@ -166,10 +173,9 @@ class CompareOptions(DataOptions):
     seed: int = same(RunOptions, "seed")
     device: str = same(RunOptions, "device")
     epochs: int | None = same(RunOptions, "epochs", unset="that of the recipe fast")
-    jobs: int | None = _run(
-        Count(),
-        "Number of processes that fit methods side by side",
-        detail="Each has one thread.",
-        default=None,
+    jobs: int | None = same(
+        RunOptions,
+        "jobs",
+        help="Number of processes that fit methods side by side",
         unset="one for each processor, at most 8; 1 on a GPU",
     )

@@ -19,7 +19,12 @@ def default_jobs() -> int:
 
 
 def run_parallel(
-    function: Callable[..., Any], arguments: Iterable[tuple[Any, ...]], jobs: int
+    function: Callable[..., Any],
+    arguments: Iterable[tuple[Any, ...]],
+    jobs: int,
+    *,
+    here: Callable[..., Any] | None = None,
+    at_once: bool = False,
 ) -> Iterator[Any]:
     """Yield ``function(*args)`` for each tuple of arguments, in the order in which they finish.
 
@@ -33,6 +38,10 @@ def run_parallel(
     arguments : iterable of tuple
     jobs : int
         Number of processes.
+    here : callable, optional
+        Function for the calls in this process, for example one that shows its progress.
+    at_once : bool
+        Start the processes without waiting for 5 seconds.
 
     Examples
     --------
@@ -41,8 +50,9 @@ def run_parallel(
     [8, 9]
     """
     left, started = list(arguments), time.monotonic()
-    while left and (jobs == 1 or len(left) == 1 or time.monotonic() - started < _SHORT):
-        yield function(*left.pop(0))
+    seconds = 0.0 if at_once else _SHORT
+    while left and (jobs == 1 or len(left) == 1 or time.monotonic() - started < seconds):
+        yield (here or function)(*left.pop(0))
     if left:
         with parallel_config("loky", n_jobs=min(jobs, len(left)), inner_max_num_threads=1):
             run = Parallel(return_as="generator_unordered")

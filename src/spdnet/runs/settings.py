@@ -18,7 +18,7 @@ from spdnet.training.recipe import NETWORK_OPTIONS, find_recipe, taken
 
 _LARGEST = 3.4e38  # in float32
 #: settings that do not affect the result
-_FREE = ("labels", "groups", "device", "baseline")
+_FREE = ("labels", "groups", "device", "jobs", "baseline")
 
 
 @document

@@ -1,5 +1,6 @@
 """Train and evaluate in a run folder; a run can be interrupted and resumed at any time."""
 
+import math
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import KW_ONLY, asdict, dataclass, replace
@@ -16,7 +17,8 @@ from spdnet.models.registry import find_model, import_model
 from spdnet.runs.checkpoints import Checkpoints
 from spdnet.runs.divide import advice, describe, divide
 from spdnet.runs.outcome import outcome
-from spdnet.runs.results import RepeatResults, RunResults, StoredChoice
+from spdnet.runs.parallel import default_jobs, run_parallel
+from spdnet.runs.results import PART_TITLES, RepeatResults, RunResults, StoredChoice
 from spdnet.runs.run_folder import RunFolder
 from spdnet.runs.session import Session
 from spdnet.runs.settings import Settings
@@ -29,6 +31,8 @@ from spdnet.training.recipe import NETWORK_OPTIONS, require_taken
 
 if TYPE_CHECKING:
     from spdnet.training.device import Fabric
+
+_LARGE = 2**30  # bytes: each process has a copy of the data
 
 
 def train(
@@ -95,7 +99,7 @@ def train(
         session.barrier()
         if alone:
             return first.run(folder, session)
-        found = _run_all(trainings, folder, session)
+        found = _run_all(trainings, folder, session, settings.jobs)
         if found is not None:
             session.finish(folder, found)
         return found
@@ -194,7 +198,7 @@ class Training:
         """Choose the members of the portfolio, or read the choice of an interrupted run."""
         watch, train = session.watch, self.samples["train"]
         if (found := session.look(lambda: _read_choice(folder, watch))) is None:
-            watch.say(f"{self._described}\ncomparing networks by cross-validation")
+            watch.say(f"{self.described}\ncomparing networks by cross-validation")
             session.first(lambda: folder.create(self.settings, self.data.digest))
             groups = self.data.groups
             choice = choose_members(
@@ -246,12 +250,13 @@ class Training:
             network += f", dims {','.join(map(str, self.settings.dims))}"
             network += " (chosen)" if self.chosen else ""
         line = f"{network}, recipe {self.settings.recipe_name}"
-        watch.say(line if self.choice else f"{self._described}\n{line}")
+        watch.say(line if self.choice else f"{self.described}\n{line}")
         for note in notes if self.notes else ():
             watch.say(f"note: {note}")
 
     @property
-    def _described(self) -> str:
+    def described(self) -> str:
+        """Description of the data and their split."""
         return describe(self.data, self.preprocessing, self.split)
 
     def _dims(self, dims: tuple[int, ...] | None) -> tuple[int, ...] | None:
@@ -318,18 +323,54 @@ def _begin(settings: Settings, folder: RunFolder, digest: str, resume: bool) -> 
 
 
 def _run_all(
-    trainings: list[Training], folder: RunFolder, session: Session
+    trainings: list[Training], folder: RunFolder, session: Session, jobs: int | None
 ) -> RepeatResults | None:
     """Train all repeats that are not finished; return their summary in the first process."""
-    found, seeds = [], [training.settings.seed for training in trainings]
-    for i, seed in enumerate(seeds, 1):
+    seeds, watch = [training.settings.seed for training in trainings], session.watch
+    n_jobs = _jobs(jobs, trainings[0].data, session)
+    unfinished: list[tuple[Training, RunFolder]] = []
+    for seed in seeds:
         training, one = trainings.pop(0), folder.of_seed(seed)
         finished, exists = session.look(lambda: (one.finished, one.exists))  # noqa: B023
         if exists:
             one.require_same(training.settings, training.data.digest)
         if not finished:
-            session.watch.say(f"repeat {i} of {len(seeds)}, seed {seed}")
-            training.run(one, session)
-        if session.is_first:
-            found.append(one.run_results())
-    return RepeatResults.of(found, seeds) if found else None
+            unfinished.append((training, one))
+
+    def run_here(training: Training, one: RunFolder) -> None:
+        seed = training.settings.seed
+        watch.say(f"repeat {seeds.index(seed) + 1} of {len(seeds)}, seed {seed}")
+        training.run(one, session)
+
+    n_left = len(unfinished)
+    if jobs is not None and min(n_jobs, n_left) > 1:  # no training will introduce itself here
+        watch.say(f"{unfinished[0][0].described}; {n_left} repeats in {n_jobs} processes")
+        watch.working(f"{n_left} repeats left")
+    # a training that is done is not kept
+    given = (unfinished.pop(0) for _ in range(len(unfinished)))
+    for one in run_parallel(_run_one, given, n_jobs, here=run_here, at_once=jobs is not None):
+        n_left -= 1
+        if one is not None:  # trained in another process
+            results = one.run_results()
+            title, accuracy = PART_TITLES[results.scored], 100 * results.accuracy
+            watch.say(f"{one.path.name}: {title.lower()} accuracy {accuracy:.2f} %")
+            watch.working(f"{n_left} repeats left")
+            session.on_finished(one)
+    if not session.is_first:
+        return None
+    return RepeatResults.of([folder.of_seed(seed).run_results() for seed in seeds], seeds)
+
+
+def _jobs(jobs: int | None, data: Dataset, session: Session) -> int:
+    """Return the number of processes for the repeats."""
+    if session.fabric.world_size > 1:
+        return 1
+    is_large = 8 * math.prod(data.inputs.shape) > _LARGE
+    return jobs or (1 if is_large or session.fabric.device.type != "cpu" else default_jobs())
+
+
+def _run_one(training: Training, folder: RunFolder) -> RunFolder:
+    """Train a repeat in a process of its own."""
+    import_model(training.recipe.model)
+    training.run(folder, Session(training.settings.device))
+    return folder
