@@ -4,9 +4,12 @@
 
 FOLDER is that of ``how_good_is_the_default.py``. Within the training part of each data set, four
 folds are held out in turn; they consist of whole subjects or sessions for the sets ``*-g``. On the
-other folds, each member is trained, and the members are ranked by inner cross-validation. The table
-has the accuracy on the held-out folds of each member alone, and of the average of the best ``k``
-members by accuracy, by log loss, and by the sum of both ranks (the rule of the default network).
+other folds, each member is trained, and the members are ranked by inner cross-validation.
+
+The table has the accuracy on the held-out folds: of each member alone; of the average of the best
+``k`` members by accuracy, by log loss, and by the sum of both ranks, which is the rule of the
+default network; and of logistic regression on logarithms, with its strength chosen on the inner
+folds. The number after ± is half the range over the seeds.
 """
 
 import argparse
@@ -17,6 +20,7 @@ import torch
 from how_good_is_the_default import SETS
 from sklearn.model_selection import StratifiedKFold
 
+from spdnet.baselines import LogEuclideanClassifier
 from spdnet.data.split import assign_folds
 from spdnet.models import MEMBERS
 from spdnet.training import RECIPES, Samples, Trainer, build, choose_members
@@ -51,6 +55,12 @@ def outputs_of_all(train, X, n_classes, seed):
         return model.eval().outputs(X, check=False).softmax(1).numpy()
 
 
+def baseline(X, y, groups, inner, held):
+    """Return the predictions of logistic regression whose strength is chosen on inner folds."""
+    model = LogEuclideanClassifier().fit(X[inner].numpy(), y[inner].numpy(), groups=groups)
+    return model.predict(X[held].numpy())
+
+
 def rankings(choice):
     """Return the order of the members by accuracy, by log loss, and by both."""
     accuracy = sorted(NAMES, key=lambda name: -choice.accuracy[name])
@@ -75,8 +85,10 @@ def right(X, y, groups, fold, seed):
             for count in (1, 2, 4, 6, len(NAMES)):
                 best = [NAMES.index(name) for name in order[:count]]
                 scores[f"best {count:2} by {rule}"] = P[:, :, best].mean(2)
-        for name, score in scores.items():
-            found.setdefault(name, []).append(score.argmax(1) == truth)
+        hits = {name: score.argmax(1) == truth for name, score in scores.items()}
+        hits["logistic regression, tuned"] = baseline(X, y, by, inner, held) == truth
+        for name, correct in hits.items():
+            found.setdefault(name, []).append(correct)
     return {name: np.concatenate(hits) for name, hits in found.items()}
 
 
@@ -93,11 +105,11 @@ def main():
         found = [right(*data, seed) for seed in range(arguments.seeds)]
         for name in found[0]:
             accuracies = [100 * hits[name].mean() for hits in found]
-            table.setdefault(name, []).append((np.mean(accuracies), np.std(accuracies)))
+            table.setdefault(name, []).append((np.mean(accuracies), np.ptp(accuracies) / 2))
         print(f"{part} done", flush=True)
     print(f"{'':28}" + "".join(f"{part:>14}" for part in [*arguments.sets.split(","), "mean"]))
     for name, row in table.items():
-        cells = "".join(f"{mean:8.2f} ± {deviation:3.1f}" for mean, deviation in row)
+        cells = "".join(f"{mean:8.2f} ± {half:3.1f}" for mean, half in row)
         print(f"{name:28}{cells}{np.mean([mean for mean, _ in row]):14.2f}")
 
 
