@@ -140,10 +140,11 @@ def _print_results(console: Console, found: RunResults | RepeatResults) -> None:
         ours = f"{100 * found.accuracy:.2f}"
         if found.baseline is not None:
             theirs = f"{100 * found.baseline.accuracy[found.scored]:.2f}"
+    width = max(len(found.network), len(baseline.name) if baseline else 0)
     console.print(f"{PART_TITLES[found.scored]} accuracy{unit}:")
-    console.print(f"  {found.network:34} {ours:>6} %", style="bold")
+    console.print(f"  {found.network:{width}} {ours:>6} %", style="bold", soft_wrap=True)
     if baseline:
-        console.print(f"  {baseline.name:34} {theirs:>6} %")
-    console.print(f"  {'most frequent class':34} {100 * found.chance:6.2f} %")
+        console.print(f"  {baseline.name:{width}} {theirs:>6} %", soft_wrap=True)
+    console.print(f"  {'most frequent class':{width}} {100 * found.chance:6.2f} %", soft_wrap=True)
     if found.linear and found.structure:
         console.print(f"note: {found.structure}", soft_wrap=True)

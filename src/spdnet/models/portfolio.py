@@ -9,6 +9,8 @@ from torch import Tensor, nn
 
 from spdnet._checks import require_choice, require_count, require_same_dtype, require_square
 from spdnet.linalg import cholesky
+from spdnet.linalg.scalar import Log
+from spdnet.linalg.spectral import decompose
 from spdnet.linalg.validate import require_symmetric
 from spdnet.manifolds import Metric
 from spdnet.models.check import BatchCheck
@@ -169,7 +171,13 @@ class PortfolioNet(Model):
         X = X.to(weight.dtype)  # half types are lifted
         if self.center is not None:
             X = self.center(X, check=False)
-        parts = {name: features(X, check=False) for name, features in self.maps.items()}
+        decomposed = None
+        if sum(name in self.maps for name in ALL_MAPS) > 1:  # the maps share a decomposition
+            decomposed = decompose(X, Log(), check=False, who="PortfolioNet")
+        parts = {
+            name: features(X, check=False, decomposed=decomposed)
+            for name, features in self.maps.items()
+        }
         kernels = [k(parts[name]) for name, k in zip(self._kernel_maps, self.kernels, strict=True)]
         return torch.cat([*parts.values(), *kernels], -1)
 

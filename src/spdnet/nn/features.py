@@ -6,11 +6,13 @@ import torch
 from torch import Tensor, nn
 
 from spdnet._checks import require_choice, require_count, require_number, require_square
-from spdnet.linalg import congruence, invsqrtm, logm, sqrtm, vech
+from spdnet.linalg import congruence, logm, spectral_map, vech
+from spdnet.linalg.scalar import InvSqrt, Log, Sqrt
+from spdnet.linalg.spectral import map_decomposed
 from spdnet.nn.layer import SPDLayer
 
 #: spectral maps by name
-MAPS = {"log": logm, "sqrt": sqrtm, "invsqrt": invsqrtm}
+MAPS = {"log": Log(), "sqrt": Sqrt(), "invsqrt": InvSqrt()}
 #: larger matrices are reduced to this size
 LARGEST = 96
 #: number of matrices to which the layer is fitted at most
@@ -143,7 +145,7 @@ class SpectralFeatures(SPDLayer):
         X = X.double()
         if self.reduction is not None and y is not None:
             self.reduction.copy_(_class_directions(X, y, self.reduction.shape[1]))
-        Y = MAPS[self.map](self._reduced(X), check=False)
+        Y = spectral_map(self._reduced(X), MAPS[self.map], check=False)
         d = self.rotation.shape[1]
         if d < Y.shape[-1]:
             deviations = Y - Y.mean(0)
@@ -161,12 +163,25 @@ class SpectralFeatures(SPDLayer):
         self.scale.fill_(1 / norm if norm > 0 else 1.0)
         return self
 
-    def forward(self, X: Tensor, check: bool | None = None) -> Tensor:
-        """Map ``(..., n, n)`` to ``(..., n_features)``."""
+    def forward(
+        self,
+        X: Tensor,
+        check: bool | None = None,
+        *,
+        decomposed: tuple[Tensor, Tensor] | None = None,
+    ) -> Tensor:
+        """Map ``(..., n, n)`` to ``(..., n_features)``.
+
+        ``decomposed`` are the eigenvalues and eigenvectors of ``X`` if they are known. They are not
+        used if the matrices are reduced.
+        """
         check = self._require_input(X, check, n=self.n, like=self.rotation)
         W = self.rotation
-        X = self._reduced(X)
-        entries = vech(W.mT @ MAPS[self.map](X, check=check) @ W) - self.mean
+        if decomposed is None or self.reduction is not None:
+            Y = spectral_map(self._reduced(X), MAPS[self.map], check=check)
+        else:
+            Y = map_decomposed(X, *decomposed, MAPS[self.map])
+        entries = vech(W.mT @ Y @ W) - self.mean
         return self.scale * (entries if self.basis is None else entries @ self.basis)
 
     def extra_repr(self) -> str:
