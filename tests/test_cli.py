@@ -127,7 +127,7 @@ def test_the_whole_way(tmp_path):
     first = choice["members"][0]
     chose = f"chose {first} {100 * choice['accuracy'][first]:.1f} %"
     assert f"note: {chose}" in trained.stdout
-    assert "by 4-fold cross-validation within the training set" in " ".join(trained.stdout.split())
+    assert "in 4-fold cross-validation within the training set" in " ".join(trained.stdout.split())
     report = (run / "report.html").read_text(encoding="utf-8")
     assert chose in report
     assert all(f"<td>{name}</td>" in report for name in choice["accuracy"])

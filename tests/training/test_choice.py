@@ -84,11 +84,11 @@ def test_the_description_is_one_line():
     accuracy = {"log": 0.9, "linear": 0.89, "all": 0.7}
     choice = Choice(("log", "linear"), accuracy, dict.fromkeys(accuracy, 0.5), 4, True, 2.0)
     assert choice.describe() == (
-        "chose log 90.0 %, linear 89.0 %: best 2 of 3 networks by 4-fold cross-validation by "
-        "groups within the training set (2.0 s)"
+        "chose log 90.0 %, linear 89.0 %: best 2 of 3 networks by accuracy and log loss in 4-fold "
+        "cross-validation by groups within the training set (2.0 s)"
     )
     one = Choice(("log",), {"log": 0.9}, {"log": 0.5}, 2, True, 2.0)
-    assert "by 2-fold cross-validation" in one.describe()
+    assert "in 2-fold cross-validation" in one.describe()
 
 
 def test_the_classifier(capsys):

@@ -39,8 +39,8 @@ class SpectralFeatures(SPDLayer):
     With ``n_reduced``, :math:`V` is a BiMap to the directions in which the mean logarithms of the
     classes differ most: the leading eigenvectors of :math:`\sum_c p_c (L_c - L)^2`, where
     :math:`L_c` is the mean of class :math:`c`, :math:`p_c` its frequency and :math:`L` the mean of
-    all. Otherwise :math:`V = I`. Few directions keep what classes share across people whose
-    remaining directions differ.
+    all. Otherwise :math:`V = I`. The reduction discards directions in which subjects differ,
+    but classes do not.
 
     Parameters
     ----------

@@ -55,7 +55,7 @@ class Choice:
     >>> accuracy, loss = {"log": 0.9, "all": 0.8}, {"log": 0.4, "all": 0.5}
     >>> choice = Choice(("log",), accuracy, loss, 4, False, 2.0)
     >>> choice.describe()[:55]
-    'chose log 90.0 %: best of 2 networks by 4-fold cross-va'
+    'chose log 90.0 %: best of 2 networks by accuracy and lo'
     """
 
     members: tuple[str, ...]
@@ -70,13 +70,14 @@ class Choice:
         names = self.members
         if not self.n_folds:
             return f"chose {', '.join(names)}: too few samples to compare networks"
-        how = f"{self.n_folds}-fold cross-validation" if self.n_folds > 1 else "a held-out fold"
+        n_folds = self.n_folds
+        how = f"in {n_folds}-fold cross-validation" if n_folds > 1 else "on a held-out fold"
         how += " by groups" if self.by_groups else ""
         scores = ", ".join(f"{name} {100 * self.accuracy[name]:.1f} %" for name in names)
         best = "best" if len(names) == 1 else f"best {len(names)}"
         return (
-            f"chose {scores}: {best} of {len(self.accuracy)} networks by {how} within the training "
-            f"set ({self.seconds:.1f} s)"
+            f"chose {scores}: {best} of {len(self.accuracy)} networks by accuracy and log loss "
+            f"{how} within the training set ({self.seconds:.1f} s)"
         )
 
 
