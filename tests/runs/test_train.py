@@ -14,6 +14,7 @@ import torch
 from spdnet.baselines import LogEuclideanClassifier
 from spdnet.data import Preprocessing, load_dataset, prepare
 from spdnet.runs import RunFolder, Settings, TrainedModel, train
+from spdnet.runs.parallel import run_parallel
 from spdnet.runs.report import write_report
 from spdnet.runs.watch import Terminated, Watch
 from spdnet.training import checkpoint
@@ -197,9 +198,12 @@ def test_repeats_give_mean_and_deviation(tmp_path):
 
 
 @pytest.mark.slow
-def test_repeats_in_processes_equal_those_of_one_process(tmp_path):
+def test_repeats_in_processes_equal_those_of_one_process(tmp_path, monkeypatch):
     data, seen, watch = file_of(tmp_path), [], Lines()
-    together, alone = RunFolder(tmp_path / "together"), RunFolder(tmp_path / "alone")
+    # the processes are kept, and stay in the working directory of their start
+    list(run_parallel(pow, [(2, 2), (2, 3)], jobs=2, at_once=True))
+    monkeypatch.chdir(tmp_path)
+    together, alone = RunFolder("together"), RunFolder("alone")
     expected = train(quick(data, repeat=3, jobs=1), alone)
     found = train(
         quick(data, repeat=3, jobs=2),

@@ -335,7 +335,8 @@ def _run_all(
         if exists:
             one.require_same(training.settings, training.data.digest)
         if not finished:
-            unfinished.append((training, one))
+            # a process that was started earlier may have another working directory
+            unfinished.append((training, RunFolder(one.path.resolve())))
 
     def run_here(training: Training, one: RunFolder) -> None:
         seed = training.settings.seed
