@@ -117,7 +117,7 @@ class LogEuclideanClassifier(SPDClassifier):
         """
         return self._validate_and_fit(X, y, groups=groups)
 
-    # threads of BLAS gain nothing here, and on small data wait for each other 15 times as long
+    # several BLAS threads are no faster here, and on small data they wait for each other
     @threadpool_limits.wrap(limits=1, user_api="blas")  # type: ignore[untyped-decorator]
     def _fit(self, X: Tensor, codes: IntArray, groups: ArrayLike | None = None) -> None:
         group_of = None if groups is None else _one_each(groups, len(codes))

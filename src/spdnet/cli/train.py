@@ -16,7 +16,7 @@ from spdnet.models.registry import is_registered
 from spdnet.runs import RunFolder, train
 from spdnet.runs.report import write_report
 from spdnet.runs.results import PART_TITLES, RepeatResults, RunResults
-from spdnet.runs.settings import Settings, from_mapping, read_toml
+from spdnet.runs.settings import FREE, Settings, from_mapping, read_toml
 from spdnet.runs.watch import Terminated
 from spdnet.training import make_fabric
 from spdnet.training.device import leave, under_torchrun
@@ -118,7 +118,7 @@ def _resumed(values: dict[str, Any], out: Path | None) -> tuple[RunFolder, Setti
         )
     before, now = settings.as_dict(), asked.as_dict()
     is_longer = "epochs" in given and now["epochs"] > before["epochs"]
-    free = {*settings.paths(), "device", "jobs", "baseline", *(["epochs"] if is_longer else [])}
+    free = {"data", *FREE, *(["epochs"] if is_longer else [])}
     for name in sorted(given - free):
         if before.get(name) != now.get(name):
             raise ValueError(

@@ -1,4 +1,4 @@
-"""Independent computations, side by side in processes."""
+"""Run independent computations in several processes."""
 
 import os
 import time
@@ -28,8 +28,8 @@ def run_parallel(
 ) -> Iterator[Any]:
     """Yield ``function(*args)`` for each tuple of arguments, in the order in which they finish.
 
-    The processes have one thread each. They are started after 5 seconds, so that short work is done
-    in this process. With one job, all of it is.
+    Each process has one thread. The processes are started after 5 seconds, so that short
+    computations run in this process. With one job, all of them do.
 
     Parameters
     ----------

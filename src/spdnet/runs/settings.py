@@ -18,7 +18,7 @@ from spdnet.training.recipe import NETWORK_OPTIONS, find_recipe, taken
 
 _LARGEST = 3.4e38  # in float32
 #: settings that do not affect the result
-_FREE = ("labels", "groups", "device", "jobs", "baseline")
+FREE = ("labels", "groups", "device", "jobs", "baseline")
 
 
 @document
@@ -115,7 +115,7 @@ class Settings(RunOptions):
     def identity(self, digest: str) -> dict[str, Any]:
         """Return the settings that affect the result; a digest identifies the data."""
         plain = {**json.loads(json.dumps(self.as_dict())), "data": digest}
-        return {name: value for name, value in plain.items() if name not in _FREE}
+        return {name: value for name, value in plain.items() if name not in FREE}
 
     def paths(self) -> dict[str, Any]:
         """Return the paths of the data."""

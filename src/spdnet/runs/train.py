@@ -344,7 +344,8 @@ def _run_all(
         training.run(one, session)
 
     n_left = len(unfinished)
-    if jobs is not None and min(n_jobs, n_left) > 1:  # no training will introduce itself here
+    n_jobs = max(1, min(n_jobs, n_left))
+    if jobs is not None and n_jobs > 1:  # no training will introduce itself here
         watch.say(f"{unfinished[0][0].described}; {n_left} repeats in {n_jobs} processes")
         watch.working(f"{n_left} repeats left")
     # a training that is done is not kept
