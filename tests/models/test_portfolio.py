@@ -9,7 +9,7 @@ from torch.nn.functional import cross_entropy
 
 from spdnet.linalg import congruence, logm
 from spdnet.models import MEMBERS, PortfolioNet
-from spdnet.models.members import ALL_MAPS, REDUCED
+from spdnet.models.members import FEATURES
 from spdnet.nn.features import MAPS
 from spdnet.training import RECIPES, Samples, Trainer, build
 from spdnet.training.evaluation import weighted_losses
@@ -136,8 +136,8 @@ def test_copies():
 
 
 def test_members_have_known_maps():
-    assert set(ALL_MAPS) == set(MAPS)
-    assert all(set(member.maps) <= {*MAPS, REDUCED} for member in MEMBERS.values())
+    assert {name for name, _ in FEATURES.values()} == set(MAPS)
+    assert all(set(member.maps) <= set(FEATURES) for member in MEMBERS.values())
     assert all(len(member.maps) == 1 for member in MEMBERS.values() if member.gamma is not None)
 
 

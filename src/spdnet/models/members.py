@@ -5,9 +5,14 @@ This module imports no third-party library, so that help texts are quick.
 
 from dataclasses import dataclass
 
-ALL_MAPS = ("log", "sqrt", "invsqrt")
-#: logarithm of the matrices after a BiMap to a quarter of their size
-REDUCED = "reduced"
+#: features by name: the spectral map, and the fraction of the size that a BiMap in front keeps
+FEATURES = {
+    "log": ("log", 1.0),
+    "sqrt": ("sqrt", 1.0),
+    "invsqrt": ("invsqrt", 1.0),
+    "reduced": ("log", 0.25),
+}
+_ALL = ("log", "sqrt", "invsqrt")
 
 
 @dataclass(frozen=True)
@@ -17,8 +22,8 @@ class Member:
     Parameters
     ----------
     maps : tuple of str
-        Spectral maps of the features, or ``"reduced"``: the logarithm of the matrices after a BiMap
-        to a quarter of their size.
+        Names of ``FEATURES``: spectral maps, or ``"reduced"``, the logarithm of the matrices after
+        a BiMap to a quarter of their size.
     gamma : float, optional
         Inverse squared width of a Gaussian kernel: the member is a kernel classifier. See
         :class:`spdnet.nn.GaussianFeatures`.
@@ -48,15 +53,15 @@ class Member:
 
 #: members by name, from nearly linear and strongly regularized to flexible
 MEMBERS = {
-    "linear": Member(ALL_MAPS, hidden=0, lr=10 / 3, penalty=1e-3),
-    "linear-hard": Member(ALL_MAPS, hidden=0, lr=10 / 3, penalty=1e-4, smoothing=0.0),
+    "linear": Member(_ALL, hidden=0, lr=10 / 3, penalty=1e-3),
+    "linear-hard": Member(_ALL, hidden=0, lr=10 / 3, penalty=1e-4, smoothing=0.0),
     "sqrt-dropout-50": Member(("sqrt",), dropout=0.5, lr=1 / 3),
     "sqrt-kernel": Member(("sqrt",), gamma=3.0, hidden=0, lr=10 / 3, penalty=1e-5),
     "norm-dropout-80": Member(norm=True, dropout=0.8),
     "norm-dropout-50": Member(norm=True, dropout=0.5),
-    "reduced-dropout-50": Member((REDUCED,), dropout=0.5, lr=1 / 3),
-    "reduced": Member((REDUCED,)),
+    "reduced-dropout-50": Member(("reduced",), dropout=0.5, lr=1 / 3),
+    "reduced": Member(("reduced",)),
     "log": Member(),
-    "all": Member(ALL_MAPS),
-    "all-hard": Member(ALL_MAPS, smoothing=0.0),
+    "all": Member(_ALL),
+    "all-hard": Member(_ALL, smoothing=0.0),
 }

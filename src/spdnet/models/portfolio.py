@@ -14,7 +14,7 @@ from spdnet.linalg.spectral import decompose
 from spdnet.linalg.validate import require_symmetric
 from spdnet.manifolds import Metric
 from spdnet.models.check import BatchCheck
-from spdnet.models.members import ALL_MAPS, MEMBERS, REDUCED, Member
+from spdnet.models.members import FEATURES, MEMBERS, Member
 from spdnet.models.mlp import BatchNorm
 from spdnet.models.model import Model, average
 from spdnet.nn import Center, GaussianFeatures, SpectralFeatures
@@ -98,12 +98,12 @@ class PortfolioNet(Model):
         self.maps: Any = nn.ModuleDict()
         self.n_features = 0
         columns: dict[tuple[str, float | None], slice] = {}
-        for name in (*ALL_MAPS, REDUCED):
+        for name, (spectral_map, kept) in FEATURES.items():
             if any(name in member.maps for member in chosen):
-                settings: Any = {"map": name}
-                if name == REDUCED:
-                    settings = {"map": "log", "n_reduced": math.ceil(n / 4)}
-                features = SpectralFeatures(n, n_samples=n_samples, **settings, **where)
+                n_reduced = math.ceil(kept * n) if kept < 1 else None
+                features = SpectralFeatures(
+                    n, spectral_map, n_samples, n_reduced=n_reduced, **where
+                )
                 self.maps[name] = features
                 start, self.n_features = self.n_features, self.n_features + features.n_features
                 columns[name, None] = slice(start, self.n_features)
@@ -129,8 +129,9 @@ class PortfolioNet(Model):
         some, classes = X[index], None if y is None else y.to(X.device)[index]
         if self.center is not None:
             some = self.center(some, check=False)
+        decomposed = self._decomposed(some.double())
         for features in self.maps.values():
-            features.fit(some, classes)
+            features.fit(some, classes, decomposed=decomposed)
         for name, kernel in zip(self._kernel_maps, self.kernels, strict=True):
             kernel.fit(self.maps[name](some, check=False))
 
@@ -171,9 +172,7 @@ class PortfolioNet(Model):
         X = X.to(weight.dtype)  # half types are lifted
         if self.center is not None:
             X = self.center(X, check=False)
-        decomposed = None
-        if sum(name in self.maps for name in ALL_MAPS) > 1:  # the maps share a decomposition
-            decomposed = decompose(X, Log(), check=False, who="PortfolioNet")
+        decomposed = self._decomposed(X)
         parts = {
             name: features(X, check=False, decomposed=decomposed)
             for name, features in self.maps.items()
@@ -182,6 +181,12 @@ class PortfolioNet(Model):
         return torch.cat([*parts.values(), *kernels], -1)
 
     features = stem
+
+    def _decomposed(self, X: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Decompose the matrices if several maps of the same matrices can share the result."""
+        if sum(features.reduction is None for features in self.maps.values()) < 2:
+            return None
+        return decompose(X, Log(), check=False, who="PortfolioNet")
 
     def outputs(self, X: Tensor, check: bool | None = None, *, stem: bool = True) -> Tensor:
         """Compute the logits of each member, ``(B, n_classes, n_members)``."""

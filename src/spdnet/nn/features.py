@@ -131,10 +131,17 @@ class SpectralFeatures(SPDLayer):
             self.basis.copy_(torch.eye(*self.basis.shape))
 
     @torch.no_grad()
-    def fit(self, X: Tensor, y: Tensor | None = None) -> "SpectralFeatures":
+    def fit(
+        self,
+        X: Tensor,
+        y: Tensor | None = None,
+        *,
+        decomposed: tuple[Tensor, Tensor] | None = None,
+    ) -> "SpectralFeatures":
         """Fit the buffers to training matrices ``(N, n, n)`` and return the layer.
 
-        The reduction needs the classes ``y (N,)``; without them, it stays as it is.
+        The reduction needs the classes ``y (N,)``; without them, it stays as it is. For
+        ``decomposed`` see :meth:`forward`.
         """
         require_square("SpectralFeatures.fit", X, n=self.n)
         if self.basis is not None and len(X) < self.n_features:
@@ -145,7 +152,7 @@ class SpectralFeatures(SPDLayer):
         X = X.double()
         if self.reduction is not None and y is not None:
             self.reduction.copy_(_class_directions(X, y, self.reduction.shape[1]))
-        Y = spectral_map(self._reduced(X), MAPS[self.map], check=False)
+        Y = self._mapped(X, decomposed, check=False)
         d = self.rotation.shape[1]
         if d < Y.shape[-1]:
             deviations = Y - Y.mean(0)
@@ -177,10 +184,7 @@ class SpectralFeatures(SPDLayer):
         """
         check = self._require_input(X, check, n=self.n, like=self.rotation)
         W = self.rotation
-        if decomposed is None or self.reduction is not None:
-            Y = spectral_map(self._reduced(X), MAPS[self.map], check=check)
-        else:
-            Y = map_decomposed(X, *decomposed, MAPS[self.map])
+        Y = self._mapped(X, decomposed, check=check)
         entries = vech(W.mT @ Y @ W) - self.mean
         return self.scale * (entries if self.basis is None else entries @ self.basis)
 
@@ -189,8 +193,14 @@ class SpectralFeatures(SPDLayer):
         reduced = "" if self.n_reduced is None else f"n_reduced={self.n_reduced}, "
         return f"{self.n}, map={self.map!r}, {reduced}n_features={self.n_features}"
 
-    def _reduced(self, X: Tensor) -> Tensor:
-        return X if self.reduction is None else congruence(X, self.reduction.to(X.dtype))
+    def _mapped(
+        self, X: Tensor, decomposed: tuple[Tensor, Tensor] | None, *, check: bool
+    ) -> Tensor:
+        if self.reduction is not None:
+            X = congruence(X, self.reduction.to(X.dtype))
+        elif decomposed is not None:
+            return map_decomposed(X, *decomposed, MAPS[self.map])
+        return spectral_map(X, MAPS[self.map], check=check)
 
 
 class GaussianFeatures(nn.Module):
