@@ -6,21 +6,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from spdnet._checks import (
-    require_count,
-    require_same_dtype,
-    require_shrinking,
-    require_square,
-)
-from spdnet.linalg.validate import require_positive_semidefinite
+from spdnet._checks import require_count
 from spdnet.manifolds import Metric
-from spdnet.models.check import BatchCheck
-from spdnet.models.model import Model
+from spdnet.models.check import CheckedModel
 from spdnet.models.spdnet import SPDNet, choose_dims, norm_settings
 from spdnet.nn import BiMap, Center, ReEig, SPDBatchNorm, SPDPool
 
 
-class MultiBranchSPDNet(Model):
+class MultiBranchSPDNet(CheckedModel):
     r"""SPDNet with several parallel BiMaps and ReEigs in the first layer, pooled into one matrix.
 
     The paper proposes several bilinear mappings of one input, like the filters of a convolution:
@@ -43,13 +36,10 @@ class MultiBranchSPDNet(Model):
 
     Attributes
     ----------
-    center : Center or None
     branches : BiMap
         BiMap with one input channel and ``n_branches`` output channels.
-    norm : SPDBatchNorm or None
-    reeig : ReEig
-    pool : SPDPool
-    trunk : SPDNet
+    center, norm, reeig, pool, trunk : Center, SPDBatchNorm, ReEig, SPDPool, SPDNet
+        The first two may be None.
 
     Examples
     --------
@@ -60,7 +50,6 @@ class MultiBranchSPDNet(Model):
     """
 
     hyperparameters = ("dims", "norm", "head", "hidden", "dropout", "eps", "center", "bias")
-    is_random = False
 
     def __init__(
         self,
@@ -79,9 +68,9 @@ class MultiBranchSPDNet(Model):
         dtype: torch.dtype | None = None,
         **settings: Any,
     ) -> None:
-        super().__init__()
         who = "MultiBranchSPDNet"
-        dims = require_shrinking(who, dims)
+        super().__init__(who, dims, n_classes, check)
+        dims = self.dims
         if len(dims) < 2:
             raise ValueError(
                 f"{who}: expected a BiMap, with the size of the branches in dims, got dims {dims}"
@@ -89,9 +78,6 @@ class MultiBranchSPDNet(Model):
         require_count(who, "n_branches", n_branches)
         norms = None if norm is None else norm_settings(who, norm)
         where: dict[str, Any] = {"device": device, "dtype": dtype}
-        self.dims = dims
-        self.n_classes = n_classes
-        self.check, self._checked = check, BatchCheck("MultiBranchSPDNet")
         self.center = None if center is None else Center(dims[0], center, **where)
         self.branches = BiMap(
             dims[0], dims[1], in_channels=1, out_channels=n_branches, init=init, **where
@@ -107,10 +93,7 @@ class MultiBranchSPDNet(Model):
         )
         self.is_random = self.trunk.is_random
 
-    @classmethod
-    def choose_dims(cls, n: int) -> tuple[int, ...]:
-        """Choose the sizes of the matrices: see :func:`spdnet.training.choose_dims`."""
-        return choose_dims(n)
+    choose_dims = staticmethod(choose_dims)
 
     @property
     def n_features(self) -> int:
@@ -125,14 +108,6 @@ class MultiBranchSPDNet(Model):
         if self.pool.kind == "weighted":
             nn.init.zeros_(self.pool.scores)
 
-    def forward(self, X: Tensor, check: bool | None = None) -> Tensor:
-        """Compute the logits ``(..., n_classes)`` of matrices ``(..., d_0, d_0)``."""
-        return self._checked(self._logits, X, self.check if check is None else check)
-
-    def features(self, X: Tensor, check: bool | None = None) -> Tensor:
-        """Compute the input of the classifier: see :meth:`spdnet.SPDNet.features`."""
-        return self._checked(self._features, X, self.check if check is None else check)
-
     def _logits(self, X: Tensor, check: bool | None) -> Tensor:
         return self.trunk(self._pooled(X, check), check=bool(check))
 
@@ -140,20 +115,9 @@ class MultiBranchSPDNet(Model):
         return self.trunk.features(self._pooled(X, check), check=bool(check))
 
     def _pooled(self, X: Tensor, check: bool | None) -> Tensor:
-        require_square("MultiBranchSPDNet", X, n=self.dims[0])
-        weight = self.branches.weight
-        require_same_dtype("MultiBranchSPDNet", X, weight)
-        if check:
-            require_positive_semidefinite("MultiBranchSPDNet", X)
-        X = X.to(weight.dtype)  # half types are lifted
-        if self.center is not None:
-            X = self.center(X, check=False)
+        X = self._centered(X, self.branches.weight, check)  # (..., d_0, d_0)
         Y = self.branches(X[..., None, :, :], check=False)  # (..., branches, d_1, d_1)
         if self.norm is not None:
             Y = self.norm(Y, check=bool(check))
         Y = self.reeig(Y, check=False, strict=check is None)
         return self.pool(Y, check=False)  # (..., d_1, d_1)
-
-    def extra_repr(self) -> str:
-        """Return the settings for ``repr``."""
-        return f"dims={self.dims}, n_classes={self.n_classes}"

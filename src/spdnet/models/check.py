@@ -1,6 +1,6 @@
 """Checks of the input of a network that cost nothing while the input is valid."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -8,6 +8,10 @@ from torch import Tensor
 from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 
 from spdnet._autograd import can_branch
+from spdnet._checks import require_same_dtype, require_shrinking, require_square
+from spdnet.linalg.validate import require_positive_semidefinite
+from spdnet.models.model import Model
+from spdnet.nn import Center
 
 
 class BatchCheck:
@@ -16,26 +20,7 @@ class BatchCheck:
     True examines every batch, False none. None examines the first batch. A later one is examined
     only if the decompositions find a negative eigenvalue or the result is not finite. On a GPU the
     result is read in a later call, after it has arrived, so that no call waits for the device.
-    Nothing is checked under compilation, vmap and CUDA graph capture.
-
-    Parameters
-    ----------
-    who : str
-        Network named in errors.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from spdnet.models.check import BatchCheck
-    >>> examined = []
-    >>> def network(X, check):
-    ...     examined.append(check)
-    ...     return X.sum()
-    >>> run = BatchCheck("network")
-    >>> for X in (torch.eye(2), torch.eye(2), torch.full((2, 2), torch.nan)):
-    ...     _ = run(network, X, None)
-    >>> examined
-    [True, None, None, True]
+    Nothing is checked under compilation, vmap and CUDA graph capture. Errors name ``who``.
     """
 
     def __init__(self, who: str) -> None:
@@ -85,3 +70,47 @@ class BatchCheck:
                     f"{self.who}: expected finite results, got NaN or infinity for an earlier "
                     "batch; call the network with check=True to find the matrix"
                 )
+
+
+class CheckedModel(Model):
+    """Base class of networks with BiMaps, which define ``_logits`` and ``_features``.
+
+    Both take the matrices, and ``check``: None only checks what decompositions show.
+    """
+
+    is_random = False
+    center: Center | None
+    _logits: Callable[[Tensor, bool | None], Tensor]
+    _features: Callable[[Tensor, bool | None], Tensor]
+
+    def __init__(self, who: str, dims: Sequence[int], n_classes: int, check: bool | None) -> None:
+        super().__init__()
+        self.dims = require_shrinking(who, dims)
+        self.n_classes = n_classes
+        self.check, self._checked = check, BatchCheck(who)
+
+    def forward(self, X: Tensor, check: bool | None = None) -> Tensor:
+        """Compute the logits ``(..., n_classes)`` of matrices ``(..., d_0, d_0)``."""
+        return self._checked(self._logits, X, self.check if check is None else check)
+
+    def features(self, X: Tensor, check: bool | None = None) -> Tensor:
+        """Compute the input of the classifier.
+
+        A vector ``(..., d * d)`` or ``(..., d * (d + 1) / 2)``, or a matrix ``(..., d, d)`` for a
+        Riemannian classifier.
+        """
+        return self._checked(self._features, X, self.check if check is None else check)
+
+    def _centered(self, X: Tensor, weight: Tensor, check: bool | None) -> Tensor:
+        """Validate matrices, lift half types to the dtype of the weights, and center them."""
+        who = self._checked.who
+        require_square(who, X, n=self.dims[0])
+        require_same_dtype(who, X, weight)
+        if check:
+            require_positive_semidefinite(who, X)
+        X = X.to(weight.dtype)
+        return X if self.center is None else self.center(X, check=False)
+
+    def extra_repr(self) -> str:
+        """Return the settings for ``repr``."""
+        return f"dims={self.dims}, n_classes={self.n_classes}"

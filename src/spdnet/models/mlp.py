@@ -45,12 +45,10 @@ class MLP(nn.Sequential):
 
     def forward(self, X: Tensor) -> Tensor:
         """Compute the logits."""
-        rows = X.reshape(-1, X.shape[-1])  # (N, n_features)
+        rows, own = X.reshape(-1, X.shape[-1]), slice(None)  # (N, n_features)
         if self.training:
             rows, own = gather_rows(rows)
-            logits = super().forward(rows)[own]
-        else:
-            logits = super().forward(rows)
+        logits = super().forward(rows)[own]
         return logits.reshape(*X.shape[:-1], logits.shape[-1])
 
 

@@ -10,8 +10,6 @@ from spdnet.models.spdnet import SPDNet
 from spdnet.models.tsmnet import TSMNet
 from spdnet.nn import CovPool
 
-MODELS = ("tsmnet", "spdnet")
-
 
 class SignalNet(nn.Module):
     """TSMNet, or SPDNet on the covariance, with the arguments ``n_chans`` and ``n_outputs``.
@@ -65,7 +63,7 @@ class SignalNet(nn.Module):
         for name, count in counts.items():
             if count is not None or name != "n_times":
                 require_count("SignalNet", name, count)
-        require_choice("SignalNet", "model", model, MODELS)
+        require_choice("SignalNet", "model", model, ("tsmnet", "spdnet"))
         require_number("SignalNet", "gain", gain, above=0)
         self.n_chans = n_chans
         self.n_outputs = n_outputs

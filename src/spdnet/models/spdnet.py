@@ -13,17 +13,12 @@ from spdnet._checks import (
     require_choice,
     require_count,
     require_number,
-    require_same_dtype,
-    require_shrinking,
-    require_square,
     require_threshold,
 )
-from spdnet.linalg.validate import require_positive_semidefinite
 from spdnet.manifolds import Metric, get_metric
 from spdnet.manifolds.stiefel import is_orthonormal
-from spdnet.models.check import BatchCheck
+from spdnet.models.check import CheckedModel
 from spdnet.models.mlp import MLP
-from spdnet.models.model import Model
 from spdnet.nn import SPDMLR, BiMap, Center, LogEig, ReEig, SPDBatchNorm, Vech
 from spdnet.nn.bimap import INITS
 from spdnet.nn.layer import SPDLayer
@@ -68,7 +63,7 @@ def choose_dims(n: int, n_bimaps: int = 2) -> tuple[int, ...]:
     return n, *(round(n * ratio ** (i / n_bimaps)) for i in range(1, n_bimaps + 1))
 
 
-class SPDNet(Model):
+class SPDNet(CheckedModel):
     r"""BiMap and ReEig blocks, LogEig, and a classifier, by default linear.
 
     .. math:: Y_1 = W_1^\top X W_1, \quad Y_{k+1} = W_{k+1}^\top \max(\epsilon, Y_k) W_{k+1}, \quad
@@ -149,7 +144,6 @@ class SPDNet(Model):
     hyperparameters: tuple[str, ...] = (
         *("dims", "norm", "head", "hidden", "dropout", "log", "eps", "center", "bias"),
     )
-    is_random = False
 
     def __init__(
         self,
@@ -170,8 +164,8 @@ class SPDNet(Model):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        super().__init__()
-        dims = require_shrinking("SPDNet", dims)
+        super().__init__("SPDNet", dims, n_classes, check)
+        dims = self.dims
         require_threshold("SPDNet", eps)
         require_count("SPDNet", "n_classes", n_classes)
         require_choice("SPDNet", "vectorize", vectorize, ("full", "vech"))
@@ -187,9 +181,6 @@ class SPDNet(Model):
             )
         where: dict[str, Any] = {"device": device, "dtype": dtype}
         d = dims[-1]
-        self.dims = dims
-        self.n_classes = n_classes
-        self.check, self._checked = check, BatchCheck("SPDNet")
         self.center = None if center is None else Center(dims[0], center, **where)
         self.bimaps = nn.ModuleList(BiMap(i, o, init=init, **where) for i, o in pairwise(dims))
         self.norms = nn.ModuleList()
@@ -213,10 +204,7 @@ class SPDNet(Model):
             self.classifier = SPDMLR(d, n_classes, head, **where)
         self._reset_classifier()
 
-    @classmethod
-    def choose_dims(cls, n: int) -> tuple[int, ...]:
-        """Choose the sizes of the matrices: see :func:`spdnet.training.choose_dims`."""
-        return choose_dims(n)
+    choose_dims = staticmethod(choose_dims)
 
     def can_capture(self) -> bool:
         """Return whether a training step can be captured in a CUDA graph."""
@@ -238,18 +226,6 @@ class SPDNet(Model):
             if self.classifier.bias is not None:
                 self.classifier.bias.zero_()
 
-    def forward(self, X: Tensor, check: bool | None = None) -> Tensor:
-        """Compute the logits ``(..., n_classes)`` of matrices ``(..., d_0, d_0)``."""
-        return self._checked(self._logits, X, self.check if check is None else check)
-
-    def features(self, X: Tensor, check: bool | None = None) -> Tensor:
-        """Compute the input of the classifier.
-
-        A vector ``(..., d * d)`` or ``(..., d * (d + 1) / 2)``, or a matrix ``(..., d, d)`` for a
-        Riemannian classifier.
-        """
-        return self._checked(self._features, X, self.check if check is None else check)
-
     def _logits(self, X: Tensor, check: bool | None) -> Tensor:
         features = self._features(X, check)
         if isinstance(self.classifier, SPDLayer):
@@ -257,15 +233,7 @@ class SPDNet(Model):
         return self.classifier(features)  # (..., n_classes)
 
     def _features(self, X: Tensor, check: bool | None) -> Tensor:
-        """Compute the features; None for ``check`` only checks what decompositions show."""
-        require_square("SPDNet", X, n=self.dims[0])  # (..., d_0, d_0)
-        weight = next(self.classifier.parameters())
-        require_same_dtype("SPDNet", X, weight)
-        if check:
-            require_positive_semidefinite("SPDNet", X)
-        X = X.to(weight.dtype)  # half types are lifted
-        if self.center is not None:
-            X = self.center(X, check=False)  # (..., d_0, d_0), mean at the identity
+        X = self._centered(X, next(self.classifier.parameters()), check)  # (..., d_0, d_0)
         for i, bimap in enumerate(self.bimaps):
             if i > 0:
                 if i == 1 and (check or (check is None and not X.is_cuda)):
@@ -285,7 +253,7 @@ class SPDNet(Model):
 
     def _warn_of_scale(self, X: Tensor) -> None:
         """Warn if the first ReEig replaces all eigenvalues of all matrices by its threshold."""
-        eps = _lower_bound(self.reeigs[0])
+        eps: float | None = getattr(self.reeigs[0], "lower_bound", None)
         if eps is None or not is_concrete(X):
             return
         # no eigenvalue of a positive semi-definite matrix exceeds its trace
@@ -303,17 +271,8 @@ class SPDNet(Model):
 
         The ReEig before it has raised them, and orthonormal columns do not lower the smallest one.
         """
-        before, after = _lower_bound(self.reeigs[i - 1]), _lower_bound(self.reeigs[i])
+        before, after = (getattr(self.reeigs[j], "lower_bound", None) for j in (i - 1, i))
         if self.norms or before is None or after is None or after > before:
             return False
         weight = self.bimaps[i].weight
         return isinstance(weight, Tensor) and is_orthonormal(weight)
-
-    def extra_repr(self) -> str:
-        """Return the settings for ``repr``."""
-        return f"dims={self.dims}, n_classes={self.n_classes}"
-
-
-def _lower_bound(layer: nn.Module) -> float | None:
-    """Return the lower bound of the eigenvalues after a layer, if it is known."""
-    return getattr(layer, "lower_bound", None)

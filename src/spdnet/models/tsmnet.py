@@ -11,7 +11,6 @@ from spdnet.linalg import invsqrtm
 from spdnet.models.model import Model
 from spdnet.nn import BiMap, CovPool, LogEig, ReEig, SPDDomainBatchNorm, Vech
 
-VARIANTS = ("default", "authors")
 _CHUNK = 256
 
 
@@ -30,9 +29,8 @@ class TSMNet(Model):
     * The temporal convolution pads with zeros instead of reflecting the signal, so that a signal
       may be shorter than the kernel.
     * The covariance is regularized, :math:`C + 10^{-3} \frac{\mathrm{tr}\, C}{n} I`.
-    * The dispersion of a batch is the mean squared distance from the running mean. The authors
-      approximate it in the tangent space at the arithmetic mean of the batch.
-    * The first batch of a domain sets its statistics, instead of the identity and a variance of 1.
+    * The dispersion of a batch is exact, and the first batch of a domain sets its statistics: see
+      ``dispersion`` and ``start`` of :class:`spdnet.nn.SPDDomainBatchNorm`.
     * The final momentum of training is 0.1, instead of one over the number of domains in a batch.
     * A single matrix of a domain takes its dispersion from the other domains, instead of 0.
     * The weight of the BiMap is uniformly distributed. The authors draw :math:`R (R^\top
@@ -70,12 +68,7 @@ class TSMNet(Model):
     ----------
     gain : Tensor, shape ()
         Factor of the signals, a buffer: see :meth:`calibrate`.
-    temporal, spatial : Conv2d
-    pool : CovPool
-    bimap : BiMap
-    reeig : ReEig
-    norm : SPDDomainBatchNorm
-    classifier : Linear
+    temporal, spatial, pool, bimap, reeig, norm, classifier : Module
 
     References
     ----------
@@ -121,7 +114,7 @@ class TSMNet(Model):
         counts = {"n_channels": n_channels, "n_classes": n_classes, "kernel": kernel}
         for name, value in {**counts, "temporal_filters": temporal_filters}.items():
             require_count("TSMNet", name, value)
-        require_choice("TSMNet", "variant", variant, VARIANTS)
+        require_choice("TSMNet", "variant", variant, ("default", "authors"))
         original = variant == "authors"
         self.n_channels = n_channels
         self.n_classes = n_classes

@@ -8,7 +8,7 @@ from torch import Tensor
 from spdnet._checks import require_choice, require_count, require_number
 from spdnet.manifolds import FlatMetric, Metric, get_metric
 from spdnet.manifolds.normalization import Deviation
-from spdnet.nn.distributed import all_gather, is_distributed
+from spdnet.nn.distributed import gather_rows, is_distributed
 from spdnet.nn.layer import SPDLayer
 
 
@@ -206,7 +206,7 @@ class SPDBatchNorm(NormalizationLayer):
 
     def _update(self, F: Tensor) -> tuple[Deviation, Tensor | None]:
         """Update the running statistics; return deviations and variance of the batch."""
-        every = all_gather(F.detach().reshape(-1, self.n, self.n))
+        every = gather_rows(F.detach().reshape(-1, self.n, self.n))[0]
         if len(every) < 2:  # the mean of a single matrix is the matrix
             return self._deviation(F, self.running_mean), self.running_var
         with torch.no_grad():
@@ -217,7 +217,7 @@ class SPDBatchNorm(NormalizationLayer):
             self.num_batches_tracked.add_(1)
             eta = 1 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
             if self.running_var is not None:
-                logs = all_gather(deviation.logs.reshape(-1, self.n, self.n))
+                logs = gather_rows(deviation.logs.reshape(-1, self.n, self.n))[0]
                 if self.variance == "entrywise":
                     v = logs.square().mean(0)
                 else:

@@ -77,7 +77,16 @@ class BiMap(SPDLayer):
         require_count("BiMap", "out_features", out_features)
         require_reducing("BiMap", in_features, out_features, "(in_features -> out_features)")
         require_choice("BiMap", "init", init, INITS)
-        channels = _channels(in_channels, out_channels)
+        channels = [count for count in (out_channels, in_channels) if count is not None]
+        if len(channels) == 1:
+            raise ValueError(
+                "BiMap: expected in_channels and out_channels, or neither, got "
+                f"in_channels={in_channels} and out_channels={out_channels}; use in_channels=1 for "
+                "one input matrix per sample"
+            )
+        if in_channels is not None:
+            require_count("BiMap", "in_channels", in_channels)
+            require_count("BiMap", "out_channels", out_channels)
         self.in_features, self.out_features = in_features, out_features
         self.in_channels, self.out_channels, self.init = in_channels, out_channels, init
         self.weight = StiefelParameter(
@@ -114,21 +123,6 @@ class BiMap(SPDLayer):
         if self.in_channels is not None:
             text += f", in_channels={self.in_channels}, out_channels={self.out_channels}"
         return text
-
-
-def _channels(in_channels: int | None, out_channels: int | None) -> tuple[int, ...]:
-    """Return the leading dimensions of the weight."""
-    if in_channels is None and out_channels is None:
-        return ()
-    if in_channels is None or out_channels is None:
-        raise ValueError(
-            "BiMap: expected in_channels and out_channels, or neither, got "
-            f"in_channels={in_channels} and out_channels={out_channels}; use in_channels=1 for "
-            "one input matrix per sample"
-        )
-    require_count("BiMap", "in_channels", in_channels)
-    require_count("BiMap", "out_channels", out_channels)
-    return out_channels, in_channels
 
 
 class OrthonormalityCheck:

@@ -12,16 +12,12 @@ def is_distributed() -> bool:
     return available and torch.distributed.get_world_size() > 1
 
 
-def all_gather(F: Tensor) -> Tensor:
+def gather_rows(F: Tensor) -> tuple[Tensor, slice]:
     """Concatenate the entries ``(N, ...)`` of all processes in the order of their ranks.
 
-    The gradient is that of the sum of the losses of all processes.
+    Return them and the slice with those of this process. The gradient is that of the sum of the
+    losses of all processes.
     """
-    return gather_rows(F)[0]
-
-
-def gather_rows(F: Tensor) -> tuple[Tensor, slice]:
-    """Return :func:`all_gather` of the entries, and the slice with those of this process."""
     if not is_distributed():
         return F, slice(None)
     world, rank = torch.distributed.get_world_size(), torch.distributed.get_rank()

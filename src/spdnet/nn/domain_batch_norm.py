@@ -12,7 +12,7 @@ from spdnet.linalg.validate import require_symmetric
 from spdnet.manifolds import Metric
 from spdnet.manifolds.normalization import CongruenceNormalization
 from spdnet.nn.batch_norm import NormalizationLayer
-from spdnet.nn.distributed import all_gather, is_distributed
+from spdnet.nn.distributed import gather_rows, is_distributed
 
 WHO = "SPDDomainBatchNorm"
 
@@ -215,8 +215,8 @@ class SPDDomainBatchNorm(NormalizationLayer):
 
     def _update(self, F: Tensor, domain: Tensor) -> tuple[Tensor, Tensor | None]:
         """Update the statistics; return the training statistics of all domains."""
-        F = all_gather(F.reshape(-1, self.n, self.n))
-        domain = all_gather(domain.reshape(-1))
+        F = gather_rows(F.reshape(-1, self.n, self.n))[0]
+        domain = gather_rows(domain.reshape(-1))[0]
         means = list(self.running_mean.clone().unbind())
         variances = [] if self.running_var is None else list(self.running_var.clone().unbind())
         for d in domain.unique().tolist():
@@ -259,10 +259,8 @@ class SPDDomainBatchNorm(NormalizationLayer):
         """Compute the variance about ``M``; if zero, the known one of this or other domains."""
         seen = self.num_batches_tracked > 0
         fallback = known[d] if bool(seen[d]) or not bool(seen.any()) else known[seen].mean()
-        frame = self._normalization.frame(M)
-        return self._frechet_variance(
-            self._normalization.deviation(F, frame).logs, fallback.clone()
-        )
+        logs = self._normalization.deviation(F, self._normalization.frame(M)).logs
+        return self._frechet_variance(logs, fallback.clone())
 
     def _expand_domain(self, X: Tensor, domain: Tensor | None, check: bool) -> Tensor:
         """Return the domain of each matrix, with the leading shape of ``X``."""

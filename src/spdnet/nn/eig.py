@@ -12,7 +12,7 @@ from spdnet.linalg.rectify import rectify
 from spdnet.linalg.scalar import Clamp, Exp, Log, ScalarFunction, Sigmoid, Softplus
 from spdnet.linalg.spectral import decompose, map_decomposed, spectral_map
 from spdnet.linalg.validate import require_semidefinite_eigenvalues
-from spdnet.nn.distributed import all_gather, is_distributed
+from spdnet.nn.distributed import gather_rows, is_distributed
 from spdnet.nn.layer import SPDLayer
 
 
@@ -115,10 +115,14 @@ class ReEig(SPDLayer):
         if strict and not s.is_cuda:  # a GPU would have to wait
             require_semidefinite_eigenvalues("ReEig", s)
         if self.training and (s.numel() > 0 or is_distributed()):
-            seen = all_gather(s.detach().reshape(-1, s.shape[-1]))
+            seen = gather_rows(s.detach().reshape(-1, s.shape[-1]))[0]
             return map_decomposed(X, s, U, Clamp(self._track(seen, self.share)))
-        if check and s.numel() > 0:
-            self._require_tracked()
+        count = self.num_batches_tracked
+        if check and s.numel() > 0 and is_concrete(count) and count == 0:
+            raise RuntimeError(
+                f"ReEig: expected a training batch before evaluation with eps={self.eps!r}, got "
+                "none, so there is no threshold yet; call it in training mode, or load a state_dict"
+            )
         return map_decomposed(X, s, U, Clamp(self.threshold.clone()))
 
     @torch.no_grad()
@@ -134,13 +138,6 @@ class ReEig(SPDLayer):
         )
         self.num_batches_tracked.add_(1)
         return current
-
-    def _require_tracked(self) -> None:
-        if is_concrete(self.num_batches_tracked) and self.num_batches_tracked == 0:
-            raise RuntimeError(
-                f"ReEig: expected a training batch before evaluation with eps={self.eps!r}, got "
-                "none, so there is no threshold yet; call it in training mode, or load a state_dict"
-            )
 
     def extra_repr(self) -> str:
         """Return the settings for ``repr``."""

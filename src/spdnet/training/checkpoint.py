@@ -94,32 +94,29 @@ def load(path: str | Path, *, device: torch.device | str = "cpu") -> dict[str, A
     except (PermissionError, MemoryError):
         raise
     except (RuntimeError, EOFError, OSError, zipfile.BadZipFile, UnicodeDecodeError) as error:
-        raise _error("a complete checkpoint", path, "is truncated or damaged", _EARLIER) from error
+        what = "is truncated or damaged; use an earlier one"
+        raise _error("a complete checkpoint", path, what) from error
     except Exception as error:  # a damaged pickle may raise anything
         what = "is something else, or damaged; nothing in it was run"
         raise _error("a file written by spdnet", path, what) from error
     if not isinstance(payload, dict) or payload.get("format") != FORMAT:
         raise _error("a file written by spdnet", path, "is something else")
     if payload.get("version") != VERSION:
-        what = f"has version {payload.get('version')!r}"
-        hint = "; use the version of spdnet that wrote it"
-        raise _error(f"version {VERSION}", path, what, hint)
+        what = f"has version {payload.get('version')!r}; use the version of spdnet that wrote it"
+        raise _error(f"version {VERSION}", path, what)
     try:
         limit = _GROWTH * path.stat().st_size + _CONSTANT
         is_whole = payload.get("digest") == _digest(payload.get("state"), limit)
     except (TypeError, ValueError, RuntimeError):  # types that are never written
         is_whole = False
     if not is_whole:
-        what = "has been damaged since"
-        raise _error("the contents that were written", path, what, _EARLIER)
+        what = "has been damaged since; use an earlier one"
+        raise _error("the contents that were written", path, what)
     return payload["state"]
 
 
-_EARLIER = "; use an earlier one"
-
-
-def _error(expected: str, path: Path, what: str, hint: str = "") -> CheckpointError:
-    return CheckpointError(f"checkpoint: expected {expected}, but {path} {what}{hint}")
+def _error(expected: str, path: Path, what: str) -> CheckpointError:
+    return CheckpointError(f"checkpoint: expected {expected}, but {path} {what}")
 
 
 class CheckpointFolder:

@@ -3,26 +3,15 @@
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-
-class Rows(Protocol):
-    """Array on disk that is read when it is indexed, such as :class:`spdnet.data.StoredArray`."""
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of the whole array."""
-
-    def __getitem__(self, index: Any) -> NDArray[Any]:
-        """Read rows."""
-
-    def take(self, index: Any, axis: int = 0) -> "Rows":
-        """Select rows without reading them."""
+if TYPE_CHECKING:
+    from spdnet.data import StoredArray
 
 
 @dataclass(frozen=True)
@@ -41,7 +30,7 @@ class DiskTensor:
     ((3, 2, 2), torch.Size([2, 2, 2]))
     """
 
-    rows: Rows
+    rows: "StoredArray"
     device: torch.device = torch.device("cpu")  # noqa: RUF009, it is immutable
 
     @property
@@ -147,6 +136,6 @@ def read_ahead(data: Samples, batches: Iterable[Tensor]) -> Iterator[Samples]:
             yield waiting.result()
 
 
-def as_tensor(values: NDArray[Any] | Rows) -> Tensor | DiskTensor:
+def as_tensor(values: "NDArray[Any] | StoredArray") -> Tensor | DiskTensor:
     """Return an array as a tensor that shares its memory; stored rows stay on disk."""
     return torch.from_numpy(values) if isinstance(values, numpy.ndarray) else DiskTensor(values)

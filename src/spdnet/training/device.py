@@ -4,8 +4,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 import torch
@@ -20,14 +19,12 @@ _FEW = 8  # processes that are allowed even on fewer processors
 _PAUSE = 0.1  # seconds before a process leaves its group
 
 
-@contextmanager
-def threads_for(n: int) -> Iterator[None]:
+def threads_for(n: int) -> AbstractContextManager[None]:
     """Use one thread for matrices of size ``n`` that are too small for several.
 
     On a busy machine, two threads on 17 by 17 matrices were 200 times slower than one.
     """
-    with one_thread() if n < _SMALL else nullcontext():
-        yield
+    return one_thread() if n < _SMALL else nullcontext()
 
 
 def under_torchrun() -> bool:

@@ -48,18 +48,6 @@ class GraphedStep:
     ----------
     failed : bool
         True if the steps cannot be captured.
-
-    Examples
-    --------
-    >>> import torch
-    >>> from spdnet import SPDNet
-    >>> from spdnet.optim import RiemannianSGD
-    >>> from spdnet.training.graphs import GraphedStep
-    >>> if torch.cuda.is_available():
-    ...     model = SPDNet((6, 4, 2), 3, device="cuda")
-    ...     step = GraphedStep(model, RiemannianSGD(model.parameters(), lr=0.01))
-    ...     X, y = torch.eye(6, device="cuda").expand(8, 6, 6), torch.zeros(8, device="cuda").long()
-    ...     loss, correct = step(X, y)
     """
 
     def __init__(

@@ -185,14 +185,12 @@ class Trainer:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state from which :meth:`load_state_dict` continues."""
+        partial = self.progress.partial
         return {
             "model": self.model.state_dict(),
             "optimizer": self._optimizer.state_dict(),
-            "history": self.progress.history,
-            "best_epoch": self.progress.best_epoch,
-            "best_state": self.progress.best_state,
-            "step": self.progress.step,
-            "partial": None if self.progress.partial is None else asdict(self.progress.partial),
+            **vars(self.progress),
+            "partial": None if partial is None else asdict(partial),
             "seed": self.seed,
             "random_state": self._random_state,
         }

@@ -52,8 +52,7 @@ class Recipe(RecipeOptions):
             )
         if is_registered(self.model):
             neutral = {n: o.neutral for n, o in options(self).items() if o.neutral is not ...}
-            values = {name: getattr(self, name) for name in neutral}
-            given = {n: v for n, v in values.items() if v != neutral[n]}
+            given = {n: getattr(self, n) for n in neutral if getattr(self, n) != neutral[n]}
             require_taken(who, self.model, given)
             has_no_mlp = "head" in taken(self.model) and self.head != "mlp"
             if unused := [name for name in ("hidden", "dropout") if has_no_mlp and name in given]:
@@ -101,23 +100,18 @@ class Recipe(RecipeOptions):
     def network(self) -> str:
         """Description of the network, such as ``SPDNet, norm brooks``."""
         parts = [class_name(self.model)]
-        if self.members is not None:
-            return f"{parts[0]}, {self.described_members}"
+        if self.needs_choice:
+            return f"{parts[0]}, members not chosen yet"
+        if self.members is not None:  # such as log, all (2 of each)
+            times = math.ceil(self.ensemble / len(self.members))
+            each = " of each" if len(self.members) > 1 else " networks"
+            return ", ".join((*parts, *self.members)) + (f" ({times}{each})" if times > 1 else "")
         if is_registered(self.model):
             parts += [] if self.norm is None else [f"norm {self.norm}"]
             parts += [] if self.head == "linear" else [f"head {self.head}"]
             parts += [] if self.log else ["no LogEig"]
         parts += [] if self.ensemble == 1 else [f"{self.ensemble} networks"]
         return ", ".join(parts)
-
-    @property
-    def described_members(self) -> str:
-        """Members of a portfolio, such as ``log, all (2 of each)``."""
-        if self.members is None or self.members == "auto":
-            return "members not chosen yet"
-        times = math.ceil(self.ensemble / len(self.members))
-        each = " of each" if len(self.members) > 1 else " networks"
-        return ", ".join(self.members) + (f" ({times}{each})" if times > 1 else "")
 
     @property
     def needs_choice(self) -> bool:
@@ -146,16 +140,10 @@ NETWORK_OPTIONS = {
 
 
 def require_taken(who: str, model: str, given: Mapping[str, Any]) -> None:
-    """Raise an error if a given hyperparameter of the network is not one of the model.
-
-    None stands for a value that was not given. The model is registered or has been imported.
-    """
+    """Raise an error if a given hyperparameter of the network is not one of the model."""
     names = taken(model)
     for name, value in given.items():
-        found = NETWORK_OPTIONS.get(name)
-        if found is None or name in names or value is None:
-            continue
-        if value != ("none" if found.neutral is None else found.neutral):
+        if name in NETWORK_OPTIONS and name not in names and _is_given(name, value):
             own = ", ".join(name for name in names if name in NETWORK_OPTIONS)
             raise ValueError(
                 f"{who}: expected no {name} with model={model!r}, which has only {own}, got "
@@ -178,13 +166,14 @@ def find_recipe(name: str, given: Mapping[str, Any]) -> str:
         return name
     if given.get("model") is not None:
         return "auto" if given["model"] == RECIPES["auto"].model else "fast"
-    own = taken(RECIPES["auto"].model)
-    others = {n: o.neutral for n, o in NETWORK_OPTIONS.items() if n not in own}
-    is_given = any(
-        given.get(n) not in (None, "none" if neutral is None else neutral)
-        for n, neutral in others.items()
-    )
-    return "fast" if is_given else "auto"
+    others = NETWORK_OPTIONS.keys() - taken(RECIPES["auto"].model)
+    return "fast" if any(_is_given(name, given.get(name)) for name in others) else "auto"
+
+
+def _is_given(name: str, value: Any) -> bool:
+    """Return whether a value is neither None nor the one that models without the option accept."""
+    neutral = NETWORK_OPTIONS[name].neutral
+    return value not in (None, "none" if neutral is None else neutral)
 
 
 #: Recipes by name. "paper" has the settings of the paper, and the gradient of the released code,
