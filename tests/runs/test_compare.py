@@ -17,9 +17,9 @@ from spdnet.runs import (
     methods,
     parallel,
 )
-from spdnet.runs.divide import divide
 from spdnet.runs.methods import METHODS, Method
 from spdnet.runs.report import make_page, write_report
+from spdnet.runs.training import divide
 from spdnet.runs.watch import Watch
 from tests.cases import random_spd
 from tests.runs.test_train import file_of, recordings

@@ -8,7 +8,6 @@ from sklearn.metrics import confusion_matrix, precision_recall_fscore_support
 from spdnet.runs import RunFolder, Settings, train
 from spdnet.runs.confusion import Confusion
 from spdnet.runs.report import make_page
-from spdnet.runs.scores import class_scores
 
 
 def labels(n=50, n_classes=6):
@@ -26,11 +25,11 @@ def test_it_counts_as_scikit_learn_does():
     expected = precision_recall_fscore_support(
         true, predicted, labels=range(6), zero_division=np.nan
     )
-    n, *ratios = counts.per_class().T
-    np.testing.assert_array_equal(n, expected[3])
-    np.testing.assert_allclose(ratios, expected[:3], rtol=1e-15)
-    assert np.isnan(counts.per_class()[[2, 5], [1, 2]]).all()
-    table = class_scores(counts, list("abcdef"))
+    table = counts.per_class("abcdef")
+    assert [row.label for row in table] == list("abcdef")
+    assert [row.n for row in table] == expected[3].tolist()
+    ratios = np.array([[row.precision, row.recall, row.f1] for row in table], dtype=float)
+    np.testing.assert_allclose(ratios.T, expected[:3], rtol=1e-15)
     assert table[2].precision is None
     assert table[5].recall is None
 
@@ -41,7 +40,7 @@ def test_it_is_read_as_it_was_written():
     np.testing.assert_array_equal((counts + counts).dense(), 2 * counts.dense())
     nothing = Confusion(3, (), (), ())
     assert nothing.dense().sum() == 0
-    assert np.isnan(nothing.per_class()[:, 1:]).all()
+    assert {(r.precision, r.recall, r.f1) for r in nothing.per_class("abc")} == {(None,) * 3}
 
 
 @pytest.mark.parametrize(
@@ -69,7 +68,7 @@ def test_memory_does_not_grow_with_the_square_of_the_classes():
     y = np.arange(n_classes)
     tracemalloc.start()
     counts = Confusion.of(y, np.roll(y, 1), n_classes)
-    counts.per_class()
+    counts.per_class([str(label) for label in y])
     stored = json.dumps(counts.to_json())
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()

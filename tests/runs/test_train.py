@@ -338,7 +338,7 @@ def test_a_choice_is_not_made_again(tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         train(quick(file_of(tmp_path), recipe="auto"), folder, watch=Interrupt(2))
     choice = json.loads(folder.choice_file.read_text())
-    monkeypatch.setattr(sys.modules["spdnet.runs.train"], "choose_members", None)
+    monkeypatch.setattr(sys.modules["spdnet.runs.training"], "choose_members", None)
     watch = Lines()
     found = train(folder.settings(), folder, resume=True, watch=watch)
     assert not any("comparing" in line for line in watch.lines)

@@ -142,7 +142,7 @@ def test_balanced_weights_are_those_of_the_estimator(tmp_path):
     from sklearn.utils.class_weight import compute_sample_weight
 
     from spdnet.data import Preprocessing, load_dataset, prepare
-    from spdnet.runs.divide import divide
+    from spdnet.runs.training import divide
 
     data = imbalanced(tmp_path)
     matrices = prepare(load_dataset(data), Preprocessing(False, 3, "sample", 1e-3), "refuse")

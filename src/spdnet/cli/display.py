@@ -20,7 +20,7 @@ from rich.text import Text
 from spdnet.cli.signals import stop_on_signals
 from spdnet.data.names import printable
 from spdnet.runs.pace import time_left
-from spdnet.runs.watch import StopRequest, Watch
+from spdnet.runs.watch import Watch
 from spdnet.training import Trainer
 from spdnet.training.progress import describe_epoch
 
@@ -52,10 +52,7 @@ class Display(Watch):
     With ``quiet``, neither of them is shown, only messages.
     """
 
-    def __init__(
-        self, console: Console, *, quiet: bool = False, stop: StopRequest | None = None
-    ) -> None:
-        super().__init__(stop)
+    def __init__(self, console: Console, *, quiet: bool = False) -> None:
         self.console = console
         self.quiet = quiet
         self.live = console.is_terminal

@@ -24,7 +24,7 @@ from spdnet.runs.confusion import Confusion
 from spdnet.runs.report import write_report
 from spdnet.runs.results import PART_TITLES
 from spdnet.runs.run_folder import RunFolder
-from spdnet.runs.scores import class_scores, score
+from spdnet.runs.scores import score
 
 PARTS = (*SPLITS, "all")
 
@@ -55,7 +55,7 @@ def run_evaluation(
     for title in ("matrices", "precision", "recall", "F1"):
         table.add_column(title, justify="right")
     confusion = Confusion.of(codes, logits.argmax(-1).numpy(), len(trained.classes))
-    for row in class_scores(confusion, trained.classes):
+    for row in confusion.per_class(trained.classes):
         numbers = (row.precision, row.recall, row.f1)
         shown = ("-" if v is None else f"{100 * v:.1f} %" for v in numbers)
         table.add_row(Text(printable(row.label)), str(row.n), *shown)

@@ -28,8 +28,8 @@ from spdnet.runs.methods import METHODS, Method, Where
 from spdnet.runs.pace import Pace
 from spdnet.runs.session import Session
 from spdnet.runs.settings import Settings
-from spdnet.runs.train import Training
 from spdnet.runs.trained_model import TrainedModel
+from spdnet.runs.training import Training
 from spdnet.runs.watch import Watch
 from spdnet.training import make_fabric
 from spdnet.training.data import as_tensor

@@ -55,6 +55,11 @@ class Cell(Record):
         if (self.score is None) == (self.error is None):
             raise ValueError("expected either a score or an error")
 
+    @property
+    def accuracy(self) -> float | None:
+        """Accuracy, if the method did not fail and the score is one."""
+        return None if self.score is None else self.score.values.get("accuracy")
+
     @classmethod
     def find(cls, file: Path, *measures: str) -> "Cell | None":
         """Read a cell from a file; None if it is missing, damaged or failed, or lacks a measure."""
@@ -106,15 +111,11 @@ def fit_and_score(
                 scored = Score({"accuracy": float(numpy.mean(predicted == codes[test]))})
             else:
                 scored = score(estimator, _take(X, test))
-            chosen = estimator.best_params_ if grid else {}
             found: dict[str, Any] = {
                 "score": scored,
                 "fit_seconds": fitted - started,
                 "predict_seconds": time.perf_counter() - fitted,
-                "parameters": {
-                    name: value.item() if isinstance(value, numpy.generic) else value
-                    for name, value in chosen.items()
-                },
+                "parameters": estimator.best_params_ if grid else {},
             }
         except Exception as error:  # reported in its cell; the other methods continue
             found = {"score": None, "error": f"{type(error).__name__}: {error}"}

@@ -8,55 +8,7 @@ import torch
 from spdnet.runs.run_folder import RunFolder, describe_change
 from spdnet.runs.session import Session
 from spdnet.training import Trainer
-from spdnet.training.checkpoint import CheckpointError, CheckpointFolder
-
-
-def resume_training(
-    trainer: Trainer, state: dict[str, Any], common: dict[str, Any], folder: RunFolder
-) -> None:
-    """Load the state of a checkpoint into a trainer.
-
-    ``common`` has the expected contents of all checkpoints of this run. An invalid checkpoint
-    raises a :class:`CheckpointError`, one of another training a ValueError.
-    """
-    try:
-        change = _find_change(state, common, trainer.seed, folder)
-        if change is None:
-            trainer.load_state_dict(state["trainer"])
-    except torch.OutOfMemoryError:
-        raise
-    except (LookupError, AttributeError, TypeError, RuntimeError, ValueError) as error:
-        raise CheckpointError(
-            f"train: expected the checkpoint of a training in {folder.path}, but what it holds "
-            f"does not fit: {error or type(error).__name__}; start a new run"
-        ) from error
-    if change is not None:
-        raise ValueError(f"train: {change}")
-
-
-def _find_change(
-    state: dict[str, Any], common: dict[str, Any], seed: int, folder: RunFolder
-) -> str | None:
-    """Describe why a checkpoint is not one of this training; None if it is."""
-    if type(state["trainer"]["seed"]) is not int:
-        raise TypeError("a seed that is not an integer")
-    before = {**state, "identity": {**state["identity"], "seed": state["trainer"]["seed"]}}
-    now = {**common, "identity": {**common["identity"], "seed": seed}}
-    for part in ("identity", "network", "recipe", "preprocessing"):
-        if (change := describe_change(before[part], now[part], folder.path)) is not None:
-            return change
-    there, here = before["data"]["parts"], now["data"]["parts"]
-    same = {part: before[part] == now[part] for part in ("classes", "domains")}
-    same["training, validation and test parts"] = there.keys() == here.keys() and all(
-        torch.equal(there[name], here[name]) for name in here
-    )
-    for part, is_same in same.items():
-        if not is_same:
-            return (
-                f"expected the {part} of the checkpoint in {folder.path}, got others: it belongs "
-                "to another training; start a new run"
-            )
-    return None
+from spdnet.training.checkpoint import CheckpointError
 
 
 @dataclass
@@ -68,10 +20,8 @@ class Checkpoints:
     common: dict[str, Any]  # contents of all checkpoints
     session: Session
 
-    @property
-    def files(self) -> CheckpointFolder:
-        """The checkpoints of the run folder."""
-        return self.folder.checkpoints()
+    def __post_init__(self) -> None:
+        self.files = self.folder.checkpoints()
 
     def start(self) -> None:
         """Resume from the last checkpoint, or write the first one."""
@@ -82,7 +32,7 @@ class Checkpoints:
         state, faults = files.load_last(needs=(*self.common, "trainer"))
         for fault in faults:
             watch.say(f"warning: {fault}; resuming from the previous one")
-        resume_training(self.trainer, state, self.common, self.folder)
+        self._resume(state)
         session.barrier()  # all have read before the damaged file is renamed
         if faults:
             session.first(files.set_aside_last)
@@ -115,3 +65,42 @@ class Checkpoints:
         partial = self.trainer.progress.partial
         batch = "" if partial is None else f", batch {partial.batches}"
         return f"after epoch {self.trainer.progress.epoch}{batch}"
+
+    def _resume(self, state: dict[str, Any]) -> None:
+        """Load a checkpoint; a valid one of another training raises a ValueError."""
+        try:
+            change = self._find_change(state)
+            if change is None:
+                self.trainer.load_state_dict(state["trainer"])
+        except torch.OutOfMemoryError:
+            raise
+        except (LookupError, AttributeError, TypeError, RuntimeError, ValueError) as error:
+            raise CheckpointError(
+                f"train: expected the checkpoint of a training in {self.folder.path}, but what it "
+                f"holds does not fit: {error or type(error).__name__}; start a new run"
+            ) from error
+        if change is not None:
+            raise ValueError(f"train: {change}")
+
+    def _find_change(self, state: dict[str, Any]) -> str | None:
+        """Describe why a checkpoint is not one of this training; None if it is."""
+        path, now, seed = self.folder.path, self.common, state["trainer"]["seed"]
+        if type(seed) is not int:
+            raise TypeError("a seed that is not an integer")
+        seeds = {"seed": seed}, {"seed": self.trainer.seed}
+        pairs = [(state[k], now[k]) for k in ("identity", "network", "recipe", "preprocessing")]
+        for before, after in (seeds, *pairs):
+            if (change := describe_change(before, after, path)) is not None:
+                return change
+        there, here = state["data"]["parts"], now["data"]["parts"]
+        same = {part: state[part] == now[part] for part in ("classes", "domains")}
+        same["training, validation and test parts"] = there.keys() == here.keys() and all(
+            torch.equal(there[name], here[name]) for name in here
+        )
+        for part, is_same in same.items():
+            if not is_same:
+                return (
+                    f"expected the {part} of the checkpoint in {path}, got others: it belongs to "
+                    "another training; start a new run"
+                )
+        return None

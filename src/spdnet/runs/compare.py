@@ -12,7 +12,7 @@ from spdnet.options.option import check_options, document
 from spdnet.options.run import EMBEDDED, CompareOptions
 from spdnet.runs.cell import Cell, fit_and_score
 from spdnet.runs.comparison import ComparisonFolder, ComparisonResults, MethodRow
-from spdnet.runs.methods import METHODS, Method, Where
+from spdnet.runs.methods import METHODS, Where
 from spdnet.runs.pace import Pace
 from spdnet.runs.parallel import default_jobs, run_parallel
 from spdnet.runs.settings import Settings
@@ -164,10 +164,9 @@ def _fit(
 
 def _shown(cell: Cell) -> str:
     """Return accuracy and time, or the error."""
-    if cell.score is None:
+    if cell.accuracy is None:
         return str(cell.error)
-    seconds = cell.fit_seconds + cell.predict_seconds
-    return f"{100 * cell.score.values['accuracy']:6.2f} %   {seconds:8.2f} s"
+    return f"{100 * cell.accuracy:6.2f} %   {cell.fit_seconds + cell.predict_seconds:8.2f} s"
 
 
 def _load(settings: Comparison, watch: Watch) -> tuple[Dataset, Preprocessing]:
@@ -193,28 +192,24 @@ def _inputs(data: Dataset, settings: Comparison) -> dict[str, Any]:
     return inputs
 
 
-def _methods(settings: Comparison, inputs: dict[str, Any]) -> dict[str, Method]:
-    if settings.methods is None:
-        return {name: m for name, m in METHODS.items() if m.takes in inputs}
-    chosen = {name: METHODS[name] for name in settings.methods}
-    for name, method in chosen.items():
-        if method.takes not in inputs:
+def _methods(settings: Comparison, inputs: dict[str, Any]) -> list[str]:
+    """Return the names of the methods; an error if the data lack what one takes."""
+    for name in settings.methods or ():
+        if METHODS[name].takes not in inputs:
             images = f"images, which only {' and '.join(map(repr, EMBEDDED))} have"
-            what = "signals" if method.takes == "sets" else images
+            what = "signals" if METHODS[name].takes == "sets" else images
             raise ValueError(f"compare: expected data with {what} for {name}, got matrices")
-    return chosen
+    return [*(settings.methods or (k for k, m in METHODS.items() if m.takes in inputs))]
 
 
 def _protocol(settings: Comparison, data: Dataset) -> str:
     there = {"file": data.split is not None, "groups": data.groups is not None}
-    if settings.protocol is None:
-        return next((name for name, has in there.items() if has), "random-halves")
-    if not there.get(settings.protocol, True):
-        what = "a split" if settings.protocol == "file" else "groups"
-        raise ValueError(
-            f"compare: expected data with {what} for protocol {settings.protocol!r}, got none"
-        )
-    return settings.protocol
+    there["random-halves"] = True
+    protocol = settings.protocol or next(name for name, has in there.items() if has)
+    if not there[protocol]:
+        what = "a split" if protocol == "file" else "groups"
+        raise ValueError(f"compare: expected data with {what} for protocol {protocol!r}, got none")
+    return protocol
 
 
 def _split(protocol: str, data: Dataset, settings: Comparison, repeat: int) -> Split:

@@ -38,15 +38,13 @@ class MethodRow(Record):
         cls, name: str, method: Method, n: int, cells: Sequence[Cell | None]
     ) -> "MethodRow":
         """Summarize repeats on matrices of size ``n``; None is a repeat that was not run."""
-        good = [cell for cell in cells if cell is not None and cell.score is not None]
-        scores = [
-            None
-            if cell is None or cell.score is None
-            else (cell.score.values["accuracy"], cell.fit_seconds, cell.predict_seconds)
-            for cell in cells
-        ]
+        done = [None if cell is None or cell.score is None else cell for cell in cells]
+        good = [cell for cell in done if cell is not None]
         accuracy, fit, predict = (
-            Spread.of([score and score[i] for score in scores]) if good else None for i in range(3)
+            Spread.of([None if cell is None else getattr(cell, what) for cell in done])
+            if good
+            else None
+            for what in ("accuracy", "fit_seconds", "predict_seconds")
         )
         errors = [cell.error for cell in cells if cell is not None and cell.error is not None]
         return cls(

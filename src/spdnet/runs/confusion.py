@@ -1,13 +1,25 @@
 """Confusion counts of many classes: only the pairs that occur."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy
 from numpy.typing import ArrayLike, NDArray
 
 from spdnet.runs.record import Record
+
+
+@dataclass(frozen=True)
+class ClassScore(Record):
+    """Scores of one class; None if the class is never predicted or does not occur."""
+
+    label: str = field(metadata={"key": "class"})
+    n: int
+    precision: float | None
+    recall: float | None
+    f1: float | None
 
 
 @dataclass(frozen=True)
@@ -54,7 +66,7 @@ class Confusion(Record):
     def dense(self) -> NDArray[numpy.int64]:
         """Return all counts ``(n_classes, n_classes)``, true classes in rows."""
         table = numpy.zeros((self.n_classes, self.n_classes), dtype=numpy.int64)
-        table[_index(self.true), _index(self.predicted)] = self.count
+        table[list(self.true), list(self.predicted)] = self.count
         return table
 
     def most_confused(self, n: int) -> list[tuple[int, int, int]]:
@@ -62,23 +74,20 @@ class Confusion(Record):
         pairs = zip(self.true, self.predicted, self.count, strict=True)
         return sorted((pair for pair in pairs if pair[0] != pair[1]), key=lambda pair: -pair[2])[:n]
 
-    def per_class(self) -> NDArray[numpy.float64]:
-        """Return number of samples, precision, recall and F1 of each class ``(n_classes, 4)``.
-
-        Precision is NaN for a class that is never predicted, recall for one that does not occur.
-        """
+    def per_class(self, classes: Sequence[str]) -> tuple[ClassScore, ...]:
+        """Compute number of samples, precision, recall and F1 of each class."""
 
         def total(index: NDArray[numpy.int64], count: NDArray[numpy.int64]) -> Any:
             return numpy.bincount(index, count, minlength=self.n_classes)
 
-        true, predicted, count = map(_index, (self.true, self.predicted, self.count))
+        columns = (self.true, self.predicted, self.count)
+        true, predicted, count = (numpy.array(values, dtype=numpy.int64) for values in columns)
         right = true == predicted
         hits = total(true[right], count[right])
         actual, named = total(true, count), total(predicted, count)
         with numpy.errstate(invalid="ignore"):
-            ratios = hits / named, hits / actual, 2 * hits / (named + actual)
-        return numpy.stack([actual, *ratios], axis=1)
-
-
-def _index(values: Iterable[int]) -> NDArray[numpy.int64]:
-    return numpy.array(values, dtype=numpy.int64)
+            ratios = numpy.stack([hits / named, hits / actual, 2 * hits / (named + actual)], axis=1)
+        return tuple(
+            ClassScore(label, int(n), *(None if math.isnan(value) else value for value in row))
+            for label, n, row in zip(classes, actual, ratios.tolist(), strict=True)
+        )

@@ -31,27 +31,14 @@ class Folder:
     settings_name: ClassVar[str]
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+        self._move(Path(path))
 
-    @property
-    def settings_file(self) -> Path:
-        """File of the settings."""
-        return self.path / self.settings_name
-
-    @property
-    def environment_file(self) -> Path:
-        """File of versions, machine and command."""
-        return self.path / "environment.json"
-
-    @property
-    def results_file(self) -> Path:
-        """File of the results."""
-        return self.path / "results.json"
-
-    @property
-    def report_file(self) -> Path:
-        """File of the report."""
-        return self.path / "report.html"
+    def _move(self, path: Path) -> None:
+        self.path = path
+        self.settings_file = path / self.settings_name
+        self.environment_file = path / "environment.json"
+        self.results_file = path / "results.json"
+        self.report_file = path / "report.html"
 
     @property
     def exists(self) -> bool:
@@ -90,9 +77,22 @@ class Folder:
             atomic_write(self.path / f"table.{suffix}", text)
 
     def write_environment(self, seed: int, **more: Any) -> None:
-        """Write versions, machine and command."""
-        text = json.dumps({**_environment(seed), **more}, indent=2)
-        atomic_write(self.environment_file, text + "\n")
+        """Write what results may depend on besides the settings: versions, machine, command."""
+        found = {
+            "started": time.strftime("%Y-%m-%d %H:%M:%S %z"),
+            "command": shlex.join(["spdnet", *sys.argv[1:]]),
+            "seed": seed,
+            "python": platform.python_version(),
+            "platform": platform.platform(),
+            "processor": platform.processor() or platform.machine(),
+            "cores": os.cpu_count(),
+            "threads": torch.get_num_threads(),
+            "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+            "libraries": {name: _version(name) for name in _LIBRARIES},
+            "blas": numpy.show_config(mode="dicts")["Build Dependencies"]["blas"]["name"],
+            **more,
+        }
+        atomic_write(self.environment_file, json.dumps(found, indent=2) + "\n")
 
     def environment(self) -> dict[str, Any]:
         """Return versions, machine and command, as they were at the start."""
@@ -135,24 +135,6 @@ class SharedFolder(Folder):
         atomic_write(self.settings_file, json.dumps(settings, indent=1) + "\n")
         if not self.environment_file.is_file():
             self.write_environment(settings["seed"])
-
-
-def _environment(seed: int) -> dict[str, Any]:
-    """Collect what results may depend on besides the settings."""
-    cuda = torch.cuda.is_available()
-    return {
-        "started": time.strftime("%Y-%m-%d %H:%M:%S %z"),
-        "command": shlex.join(["spdnet", *sys.argv[1:]]),
-        "seed": seed,
-        "python": platform.python_version(),
-        "platform": platform.platform(),
-        "processor": platform.processor() or platform.machine(),
-        "cores": os.cpu_count(),
-        "threads": torch.get_num_threads(),
-        "gpu": torch.cuda.get_device_name() if cuda else None,
-        "libraries": {name: _version(name) for name in _LIBRARIES},
-        "blas": numpy.show_config(mode="dicts")["Build Dependencies"]["blas"]["name"],
-    }
 
 
 def _version(library: str) -> str:

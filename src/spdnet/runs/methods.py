@@ -73,24 +73,17 @@ def _method(
     return Method(title, make, candidates, takes)
 
 
-def _spdnet(n_bimaps: int) -> Method:
+def _network(title: str, n_bimaps: int | None = None) -> Method:
+    """Describe an SPDNet with this many BiMaps, by default the network of the recipe auto."""
+
+    def dims(n: int) -> tuple[int, ...] | None:
+        return None if n_bimaps is None else choose_dims(n, n_bimaps)
+
     def make(w: Where) -> SPDNetClassifier:
-        dims = choose_dims(w.n, n_bimaps)
-        return SPDNetClassifier(dims, epochs=w.epochs, random_state=w.seed, device=w.device)
+        return SPDNetClassifier(dims(w.n), epochs=w.epochs, random_state=w.seed, device=w.device)
 
-    return Method(
-        f"SPDNet-{n_bimaps}BiRe",
-        make,
-        lambda n: {"lr": [0.003, 0.01, 0.03]},
-        dims=lambda n: choose_dims(n, n_bimaps),
-    )
-
-
-def _auto() -> Method:
-    def make(w: Where) -> SPDNetClassifier:
-        return SPDNetClassifier(epochs=w.epochs, random_state=w.seed, device=w.device)
-
-    return Method("PortfolioNet, recipe auto", make, lambda n: {})
+    grid: dict[str, list[Any]] = {} if n_bimaps is None else {"lr": [0.003, 0.01, 0.03]}
+    return Method(title, make, lambda n: grid, dims=dims)
 
 
 def _neighbor(metric: str, title: str) -> Method:
@@ -147,6 +140,6 @@ METHODS: dict[str, Method] = {
         n_modes=[4, 8, 16],
     ),
     "deepo2p": _method("DeepO2P", DeepO2PClassifier, takes="images", lr=[0.001, 0.003, 0.01]),
-    **{f"spdnet-{k}": _spdnet(k) for k in range(4)},
-    "auto": _auto(),
+    **{f"spdnet-{k}": _network(f"SPDNet-{k}BiRe", k) for k in range(4)},
+    "auto": _network("PortfolioNet, recipe auto"),
 }

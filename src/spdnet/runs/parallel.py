@@ -1,11 +1,10 @@
 """Run independent computations in several processes."""
 
-import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from joblib import Parallel, delayed, parallel_config
+from joblib import Parallel, cpu_count, delayed, parallel_config
 
 _SHORT = 5.0  # seconds: starting the processes takes about as long
 _MOST = 8  # each process needs memory for its libraries
@@ -13,9 +12,7 @@ _MOST = 8  # each process needs memory for its libraries
 
 def default_jobs() -> int:
     """Return the number of processors that this process may use, at most 8."""
-    if hasattr(os, "sched_getaffinity"):
-        return min(_MOST, len(os.sched_getaffinity(0)))
-    return min(_MOST, os.cpu_count() or 1)
+    return min(_MOST, cpu_count())
 
 
 def run_parallel(
@@ -28,20 +25,9 @@ def run_parallel(
 ) -> Iterator[Any]:
     """Yield ``function(*args)`` for each tuple of arguments, in the order in which they finish.
 
-    Each process has one thread. The processes are started after 5 seconds, so that short
-    computations run in this process. With one job, all of them do.
-
-    Parameters
-    ----------
-    function : callable
-        Function of a module; it and its arguments are pickled.
-    arguments : iterable of tuple
-    jobs : int
-        Number of processes.
-    here : callable, optional
-        Function for the calls in this process, for example one that shows its progress.
-    at_once : bool
-        Start the processes without waiting for 5 seconds.
+    Each process has one thread. The processes are started after 5 seconds unless ``at_once``, so
+    that short computations run in this process. With one job, all of them do. ``here`` replaces the
+    function in this process, for example by one that shows its progress.
 
     Examples
     --------

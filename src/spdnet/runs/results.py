@@ -1,13 +1,13 @@
 """Results of a training run: the schema of ``results.json``."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Literal
 
 import numpy
 
 from spdnet import metrics
-from spdnet.runs.confusion import Confusion
+from spdnet.runs.confusion import ClassScore, Confusion
 from spdnet.runs.record import Record
 from spdnet.training import Choice
 
@@ -62,17 +62,6 @@ class PartScore(Record):
     loss: float
     accuracy: float
     groups: int | None = None
-
-
-@dataclass(frozen=True)
-class ClassScore(Record):
-    """Scores of one class; None if the class is never predicted or does not occur."""
-
-    label: str = field(metadata={"key": "class"})
-    n: int
-    precision: float | None
-    recall: float | None
-    f1: float | None
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,13 @@
 """Folder of a training run."""
 
 import csv
-import io
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from spdnet._files import atomic_write
 from spdnet.runs.folder import Folder
-from spdnet.runs.record import read_json
+from spdnet.runs.record import csv_table, read_json
 from spdnet.runs.results import RepeatResults, RunResults
 from spdnet.runs.settings import Settings, from_mapping, read_toml
 from spdnet.training.checkpoint import CheckpointFolder
@@ -52,15 +51,10 @@ class RunFolder(Folder):
         super().__init__(path)
         self.numbered = numbered
 
-    @property
-    def metrics_file(self) -> Path:
-        """File with one row per epoch."""
-        return self.path / "metrics.csv"
-
-    @property
-    def choice_file(self) -> Path:
-        """File with the members of a portfolio that were chosen."""
-        return self.path / "choice.json"
+    def _move(self, path: Path) -> None:
+        super()._move(path)
+        self.metrics_file = path / "metrics.csv"
+        self.choice_file = path / "choice.json"
 
     def require_free(self) -> None:
         """Raise an error if the folder is not empty."""
@@ -82,7 +76,7 @@ class RunFolder(Folder):
         """Raise an error if settings or data differ from those of the start of the run."""
         if not self.environment_file.exists():  # killed before it was written
             return
-        before = super().environment().get("identity")
+        before = self.environment().get("identity")
         if not isinstance(before, dict):
             raise ValueError(
                 f"run: expected the settings of the run in {self.environment_file}, got none; "
@@ -118,7 +112,8 @@ class RunFolder(Folder):
                 self.path.mkdir(parents=True)
                 self.numbered = False
             except FileExistsError:
-                self.path, number = base.with_name(f"{base.name}-{number}"), number + 1
+                self._move(base.with_name(f"{base.name}-{number}"))
+                number += 1
         self.path.mkdir(parents=True, exist_ok=True)
 
     def settings(self) -> Settings:
@@ -143,11 +138,8 @@ class RunFolder(Folder):
     def write_metrics(self, history: list[dict[str, float]]) -> None:
         """Write ``metrics.csv``."""
         if history:
-            text = io.StringIO()
-            table = csv.DictWriter(text, history[0], lineterminator="\n")
-            table.writeheader()
-            table.writerows(history)
-            atomic_write(self.metrics_file, text.getvalue())
+            text = csv_table(list(history[0]), [list(row.values()) for row in history])
+            atomic_write(self.metrics_file, text)
 
     def metrics(self) -> list[dict[str, float]]:
         """Read ``metrics.csv``: one row per epoch, empty before the first."""
@@ -164,17 +156,12 @@ class RunFolder(Folder):
 
     def results(self) -> RunResults | RepeatResults:
         """Read the results; an error if the run is not finished, or the file is damaged."""
-        if "seeds" in read_json(self.results_file, _UNFINISHED):
-            return RepeatResults.load(self.results_file, _UNFINISHED)
-        return self.run_results()
+        repeated = "seeds" in read_json(self.results_file, _UNFINISHED)
+        return (RepeatResults if repeated else RunResults).load(self.results_file, _UNFINISHED)
 
     def run_results(self) -> RunResults:
         """Read the results of a single training; see :meth:`results`."""
         return RunResults.load(self.results_file, _UNFINISHED)
-
-    def environment(self) -> dict[str, Any]:
-        """Return versions, machine and command, as they were at the start."""
-        return {k: v for k, v in super().environment().items() if k != "identity"}
 
 
 def describe_change(before: Mapping[str, Any], now: Mapping[str, Any], folder: Path) -> str | None:

@@ -1,10 +1,8 @@
 """Compute the scores of a trained network: parts, classes, baseline, spectra."""
 
-import math
 import time
 import warnings
 from collections import Counter
-from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy
@@ -16,14 +14,12 @@ from torch.nn.functional import cross_entropy
 
 from spdnet.baselines import LogEuclideanClassifier
 from spdnet.baselines.estimator import subsample
-from spdnet.data import StoredArray
+from spdnet.data import Dataset, Split, StoredArray
 from spdnet.data.io.readers import IN_MEMORY
 from spdnet.nn import BiMap, CovPool
 from spdnet.nn.layer import SPDLayer
-from spdnet.runs.confusion import Confusion
 from spdnet.runs.results import (
     BaselineScore,
-    ClassScore,
     LayerSpectrum,
     Orthonormality,
     Part,
@@ -41,26 +37,14 @@ def score(logits: Tensor, y: NDArray[numpy.int64], groups: int | None = None) ->
     return PartScore(len(y), loss, accuracy, groups)
 
 
-def class_scores(confusion: Confusion, classes: Sequence[str]) -> tuple[ClassScore, ...]:
-    """Compute precision, recall and F1 of each class."""
-    return tuple(
-        ClassScore(name, int(n), *(None if math.isnan(v) else v for v in ratios))
-        for name, (n, *ratios) in zip(classes, confusion.per_class().tolist(), strict=True)
-    )
-
-
-def baseline(
-    X: NDArray[Any] | StoredArray,
-    y: NDArray[Any],
-    parts: dict[str, NDArray[numpy.int64]],
-    groups: NDArray[Any] | None = None,
-) -> BaselineScore:
+def baseline(data: Dataset, split: Split) -> BaselineScore:
     """Fit and score the log-Euclidean linear classifier on the same parts.
 
-    The cross-validation that chooses its penalty keeps ``groups (N,)`` together. If the matrices do
-    not fit in memory, it is fitted to a stratified subset of the training set.
+    The cross-validation that chooses its penalty keeps groups together. If the matrices do not fit
+    in memory, it is fitted to a stratified subset of the training set.
     """
-    started, train = time.perf_counter(), parts["train"]
+    X, y, groups, started = data.X, split.codes, data.groups, time.perf_counter()
+    train = split.parts["train"]
     if isinstance(X, StoredArray):
         codes = numpy.unique(y[train], return_inverse=True)[1]
         train = train[subsample(codes, max(1, IN_MEMORY // 2 * len(X) // X.nbytes))]
@@ -68,20 +52,16 @@ def baseline(
         warnings.simplefilter("always")
         within = None if groups is None else groups[train]
         model = LogEuclideanClassifier().fit(X[train], y[train], groups=within)
-    converged = not any(issubclass(w.category, ConvergenceWarning) for w in caught)
-    for warning in caught:
-        if not issubclass(warning.category, ConvergenceWarning):
-            warnings.warn_explicit(
-                warning.message, warning.category, warning.filename, warning.lineno
-            )
-    right = {
-        cast(Part, name): [
-            model.predict(X[i]) == y[i] for i in numpy.split(index, range(1024, len(index), 1024))
-        ]
-        for name, index in {**parts, "train": train}.items()
-        if len(index)
-    }
-    accuracy = {name: float(numpy.concatenate(v).mean()) for name, v in right.items()}
+    others = [w for w in caught if not issubclass(w.category, ConvergenceWarning)]
+    for w in others:
+        warnings.warn_explicit(w.message, w.category, w.filename, w.lineno)
+    converged = len(others) == len(caught)
+    accuracy: dict[Part, float] = {}
+    for name, index in {**split.parts, "train": train}.items():
+        if len(index):
+            blocks = numpy.split(index, range(1024, len(index), 1024))
+            right = [model.predict(X[i]) == y[i] for i in blocks]
+            accuracy[cast(Part, name)] = float(numpy.concatenate(right).mean())
     return BaselineScore(BASELINE, accuracy, len(train), converged, time.perf_counter() - started)
 
 

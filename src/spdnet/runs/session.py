@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from spdnet.runs.results import RepeatResults, RunResults
 from spdnet.runs.run_folder import RunFolder
 from spdnet.runs.watch import Watch
 from spdnet.training import make_fabric
@@ -31,8 +30,10 @@ class Session:
         self.fabric = make_fabric(device) if fabric is None else fabric
         self.is_first: bool = self.fabric.is_global_zero
         self.barrier = self.fabric.barrier
-        watch = Watch() if watch is None else watch
-        self.watch = watch if self.is_first else Watch(watch.stop)
+        self.watch = watch = Watch() if watch is None else watch
+        if not self.is_first:
+            self.watch = Watch()
+            self.watch.stop = watch.stop
         self.on_finished = on_finished
 
     def first(self, action: Callable[[], object]) -> None:
@@ -45,8 +46,3 @@ class Session:
         answer = question()
         self.barrier()
         return answer
-
-    def finish(self, folder: RunFolder, found: RunResults | RepeatResults) -> None:
-        """Write the results."""
-        folder.write_results(found)
-        self.on_finished(folder)

@@ -70,11 +70,6 @@ class Settings(RunOptions):
         """Return the settings with changes."""
         return replace(self, **settings)
 
-    def replaces(self, name: str) -> bool:
-        """Return whether a setting differs from that of the recipe."""
-        value = getattr(self, name)
-        return value is not None and value != getattr(RECIPES[self.recipe_name], name)
-
     def fractions(self, *, named_parts: bool) -> dict[str, float]:
         """Return the test and validation fractions; 0 by default if the data have a split.
 

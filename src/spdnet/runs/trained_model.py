@@ -119,10 +119,13 @@ class TrainedModel:
         where = resolve_device(device)
         name = None if model is None else import_model(model)
         path = Path(path)
+        folder = RunFolder(path.parent.parent if path.is_file() else path)
+        try:
+            bad = folder.settings().bad
+        except (OSError, ValueError, TypeError):
+            bad = "refuse"
         if path.is_file():
-            state, bad = checkpoint.load(path, device=where), _bad_of(RunFolder(path.parent.parent))
-            return cls._from_state(state, (), bad, name)
-        folder = RunFolder(path)
+            return cls._from_state(checkpoint.load(path, device=where), name, bad)
         if not folder.exists:
             raise FileNotFoundError(
                 f"run: expected a run folder of spdnet train or a checkpoint in one, got {path}"
@@ -133,18 +136,18 @@ class TrainedModel:
                 f"run: expected one trained network, but {path} holds {len(seeds)} repeats; choose "
                 f"one, such as {seeds[0].path}"
             )
-        files, bad, warnings = folder.checkpoints(), _bad_of(folder), []
+        files, warnings = folder.checkpoints(), []
         if files.best.exists():
             try:
-                return cls._from_state(checkpoint.load(files.best, device=where), (), bad, name)
+                return cls._from_state(checkpoint.load(files.best, device=where), name, bad)
             except checkpoint.CheckpointError as error:
                 warnings.append(str(error))
         state, faults = files.load_last(device=where, needs=("network", "classes", "trainer"))
-        return cls._from_state(state, (*warnings, *faults), bad, name)
+        return cls._from_state(state, name, bad, (*warnings, *faults))
 
     @classmethod
     def _from_state(
-        cls, state: dict[str, Any], warnings: tuple[str, ...], bad: str, name: str | None
+        cls, state: dict[str, Any], name: str | None, bad: str, warnings: tuple[str, ...] = ()
     ) -> "TrainedModel":
         with _reading():
             recipe = Recipe(**state["recipe"])
@@ -168,9 +171,12 @@ class TrainedModel:
             )
             if is_registered(recipe.model):
                 # memory is allocated only if the weights have the sizes that the file states
-                _require_weights(weights, make(device="meta"))
+                expected = {k: v.shape for k, v in make(device="meta").state_dict().items()}
+                if {k: v.shape for k, v in weights.items()} != expected:
+                    raise ValueError("weights of other shapes than those of the network")
+            if strange := [k for k, v in weights.items() if not v.isfinite().all()]:
+                raise ValueError(f"{strange[0]} that is not finite")
             model = make(device=next(iter(weights.values())).device)
-            _require_weights(weights, model)
             model.load_state_dict(weights)
         common = (classes, preprocessing, recipe, state["data"], domains, scale)
         return cls(model.eval(), *common, warnings, bad)
@@ -302,14 +308,6 @@ def _require_named(model: str, name: str | None) -> None:
         raise ValueError(f"run: expected the model of the run, {model}, got {name}")
 
 
-def _bad_of(folder: RunFolder) -> str:
-    """Return how a run treated matrices that are not SPD; by default they are refused."""
-    try:
-        return folder.settings().bad
-    except (OSError, ValueError, TypeError):
-        return "refuse"
-
-
 def _group_names(groups: ArrayLike, n: int) -> NDArray[Any]:
     """Return groups as text or integers."""
     names = as_array("predict", groups, "groups")
@@ -346,17 +344,6 @@ def _require_valid(state: dict[str, Any], preprocessing: Preprocessing, recipe: 
     }
     if wrong := [name for name, is_valid in valid.items() if not is_valid]:
         raise ValueError(f"invalid {wrong[0]}")
-
-
-def _require_weights(weights: Any, model: torch.nn.Module) -> None:
-    """Raise an error unless the weights have the shapes of the network and are finite."""
-    expected = {name: value.shape for name, value in model.state_dict().items()}
-    found = {name: value.shape for name, value in weights.items()}
-    if found != expected:
-        raise ValueError("weights of other shapes than those of the network")
-    strange = [name for name, value in weights.items() if not value.isfinite().all()]
-    if strange:
-        raise ValueError(f"{strange[0]} that is not finite")
 
 
 def _some(names: list[str]) -> str:

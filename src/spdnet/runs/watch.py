@@ -41,21 +41,11 @@ class StopRequest:
 
 
 class Watch:
-    """Receive the progress of a run; this class ignores it.
-
-    Parameters
-    ----------
-    stop : StopRequest, optional
-        Asked between batches.
-    """
-
-    def __init__(self, stop: StopRequest | None = None) -> None:
-        if stop is not None:
-            self.stop = stop
+    """Receive the progress of a run; this class ignores it."""
 
     @cached_property
     def stop(self) -> StopRequest:
-        """The request to stop."""
+        """The request to stop, asked between batches."""
         return StopRequest()
 
     def say(self, text: str) -> None:
