@@ -30,7 +30,7 @@ from spdnet.baselines import (
     SteinSVC,
 )
 from spdnet.baselines.estimator import subsample
-from spdnet.baselines.log_det import cyclic_projections, solve_step
+from spdnet.baselines.leml import cyclic_projections, solve_step
 from spdnet.baselines.spdml import cost_and_gradient
 from spdnet.data import load_digits_spd
 from spdnet.linalg import logm, vech

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 
 from spdnet import covariance
 from spdnet.baselines import (
@@ -24,7 +25,7 @@ from spdnet.baselines import (
     NearestNeighbor,
     SteinSVC,
 )
-from spdnet.baselines.log_det import draw_pairs
+from spdnet.baselines.leml import draw_pairs
 from spdnet.manifolds.log_euclidean import LogEuclidean
 from tests.baselines.test_methods import every_method, problem, sets
 
@@ -126,6 +127,13 @@ def test_training_settings_do_not_affect_fitted_set_method(model):
     before = found(X)
     model.set_params(reg=0.5)
     np.testing.assert_array_equal(found(X), before)
+
+
+@pytest.mark.parametrize("model", [SPDML("stein", 2, max_iter=1), LEML(n_pairs=60, max_sweeps=1)])
+def test_warnings_of_fit_name_the_line_of_the_caller(model):
+    with pytest.warns(ConvergenceWarning, match="not converged") as caught:
+        model.fit(*problem())
+    assert {w.filename for w in caught} == {__file__}
 
 
 def test_prediction_settings_are_validated_in_predict():

@@ -10,8 +10,8 @@ from sklearn.base import TransformerMixin
 from sklearn.model_selection import StratifiedKFold
 from torch import Tensor
 
-from spdnet._checks import require_choice, require_count, require_number
-from spdnet.baselines.estimator import IntArray, ScoresMixin, SPDClassifier
+from spdnet._checks import require_number
+from spdnet.baselines.estimator import IntArray, ScoresMixin, SPDClassifier, choice, count
 from spdnet.baselines.neighbors import vote
 from spdnet.manifolds import log_euclidean
 from spdnet.manifolds.pairs import euclidean
@@ -67,19 +67,14 @@ class CDL(ScoresMixin, TransformerMixin, SPDClassifier):  # type: ignore[misc]
     True
     """
 
-    discriminant: str = "lda"
+    discriminant: str = choice("lda", choices=("lda", "pls"))
     _: KW_ONLY
     reg: float | str = 0.01
-    n_components: int | None = None
-
-    def _require_settings(self) -> None:
-        require_choice("CDL", "discriminant", self.discriminant, ("lda", "pls"))
-        if self.reg != "auto":
-            require_number("CDL", "reg", self.reg, above=0)
-        if self.n_components is not None:
-            require_count("CDL", "n_components", self.n_components)
+    n_components: int | None = count(None)
 
     def _fit(self, X: Tensor, codes: IntArray) -> None:
+        if self.reg != "auto":
+            require_number("CDL", "reg", self.reg, above=0)
         F = log_euclidean.vectors(X).numpy()
         if numpy.abs(F - F[0]).max() <= _RANK * max(1.0, numpy.abs(F).max()):
             raise ValueError("CDL: expected matrices that differ, got all alike")
@@ -110,18 +105,13 @@ class CDL(ScoresMixin, TransformerMixin, SPDClassifier):  # type: ignore[misc]
         if self.discriminant_ == "pls":
             return Z @ self.loadings_ + self.response_
         D = euclidean(torch.from_numpy(Z), torch.from_numpy(self.embedded_))
-        return -_nearest_of_class(D, self.codes_, len(self.classes_)).numpy()
+        index = torch.from_numpy(self.codes_).expand_as(D)
+        nearest = D.new_full((len(D), len(self.classes_)), torch.inf)  # of each class
+        return -nearest.scatter_reduce(1, index, D, "amin").numpy()
 
     def _embed(self, X: Tensor) -> NDArray[Any]:
         F = log_euclidean.vectors(X).numpy()
         return (F - self.mean_ if self.discriminant_ == "pls" else F) @ self.weights_
-
-
-def _nearest_of_class(D: Tensor, codes: IntArray, n_classes: int) -> Tensor:
-    """Reduce distances ``(M, N)`` to those to the nearest sample of each class."""
-    index = torch.from_numpy(codes).to(D.device).expand_as(D)
-    start = D.new_full((len(D), n_classes), torch.inf)
-    return start.scatter_reduce(1, index, D, "amin")
 
 
 def _discriminant(
@@ -168,14 +158,15 @@ def _partial_least_squares(
 
 def _choose_reg(F: NDArray[Any], codes: IntArray, n: int) -> float:
     """Choose the regularization by three-fold cross-validation; the smallest one of ties."""
-    if numpy.bincount(codes).min() < 2:
+    fewest = int(numpy.bincount(codes).min())
+    if fewest < 2:
         raise ValueError(
             "CDL: expected at least two matrices per class for reg='auto', got a class with one; "
             "pass reg as a number"
         )
-    folds = min(3, int(numpy.bincount(codes).min()))
     hits = numpy.zeros(len(GRID))
-    for train, test in StratifiedKFold(folds, shuffle=True, random_state=0).split(F, codes):
+    folds = StratifiedKFold(min(3, fewest), shuffle=True, random_state=0)
+    for train, test in folds.split(F, codes):
         for i, reg in enumerate(GRID):
             W, _ = _discriminant(F[train], codes[train], reg, n)
             D = euclidean(torch.from_numpy(F[test] @ W), torch.from_numpy(F[train] @ W))

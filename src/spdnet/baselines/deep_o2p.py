@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from spdnet._checks import as_array, require_choice, require_count, require_number
+from spdnet._checks import as_array
 from spdnet._inputs import seed_of
-from spdnet.baselines.estimator import Baseline, IntArray, ScoresMixin
+from spdnet.baselines.estimator import Baseline, IntArray, ScoresMixin, choice, count, positive
 from spdnet.models import O2PNet
 from spdnet.training.device import resolve_device
 from spdnet.training.network import seeded
@@ -52,18 +52,12 @@ class DeepO2PClassifier(ScoresMixin, Baseline):
     """
 
     _: KW_ONLY
-    pool: str = "log"
-    epochs: int = 30
-    batch_size: int = 50
-    lr: float = 0.003
+    pool: str = choice("log", choices=("log", "mean"))
+    epochs: int = count(30)
+    batch_size: int = count(50)
+    lr: float = positive(0.003)
     random_state: Any = 0
     device: str = "auto"
-
-    def _require_settings(self) -> None:
-        require_choice("DeepO2PClassifier", "pool", self.pool, ("log", "mean"))
-        require_count("DeepO2PClassifier", "epochs", self.epochs)
-        require_count("DeepO2PClassifier", "batch_size", self.batch_size)
-        require_number("DeepO2PClassifier", "lr", self.lr, above=0)
 
     def _fit(self, X: Tensor, codes: IntArray) -> None:
         self.n_features_in_ = X.shape[1]  # channels

@@ -5,36 +5,52 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
+from functools import partial
 from typing import Any, Self
 
 import numpy
+import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from spdnet._checks import require_count
+from spdnet._checks import require_choice, require_count, require_number
 from spdnet._inputs import checked_matrices, encode_labels
 from spdnet.training.device import resolve_device
 
 IntArray = NDArray[numpy.int64]
 
 
+def checked(default: Any, require: Callable[..., None], **bounds: Any) -> Any:
+    """Make a field of a dataclass that ``fit`` checks; the default is valid."""
+
+    def check(who: str, name: str, value: Any) -> None:
+        if value is not default and not (isinstance(value, str) and value == default):
+            require(who, name, value, **bounds)
+
+    return field(default=default, metadata={"check": check})
+
+
+#: fields for an integer of at least 1, for a positive number, and for one of several ``choices``
+count = partial(checked, require=require_count)
+positive = partial(checked, require=require_number, above=0)
+choice = partial(checked, require=require_choice)
+
+
 class Baseline(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Base class of the classifiers.
 
-    A subclass defines ``_require_settings``, ``_validate``, ``_fit`` and ``_predict``. Codes are
+    A subclass is a dataclass that defines ``_validate``, ``_fit`` and ``_predict``. Codes are
     indices into ``classes_``.
     """
 
     classes_: NDArray[Any]
     n_features_in_: int
 
-    def fit(self, X: Any, y: ArrayLike) -> Self:
+    def fit(self, X: Any, y: ArrayLike, **more: Any) -> Self:
         """Fit to samples ``X`` with classes ``y (N,)``."""
-        return self._validate_and_fit(X, y)
-
-    def _validate_and_fit(self, X: Any, y: ArrayLike, **more: Any) -> Self:
         self._require_settings()
         samples = self._validate(X)
         fitted = copy.copy(self)  # a fit that fails changes nothing
@@ -49,8 +65,11 @@ class Baseline(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         samples = self._validate_fitted(X)
         return self.classes_[self._predict(samples)]
 
-    def _require_settings(self) -> None:
-        raise NotImplementedError
+    def _require_settings(self, *names: str) -> None:
+        """Check all settings, or those with the given names."""
+        for f in fields(self):
+            if "check" in f.metadata and (not names or f.name in names):
+                f.metadata["check"](type(self).__name__, f.name, getattr(self, f.name))
 
     def _validate(self, X: Any, n: int | None = None) -> Any:
         """Convert the samples; raise an error if they are not valid or do not have size ``n``."""
@@ -84,6 +103,19 @@ class SPDClassifier(Baseline):
         return checked_matrices(type(self).__name__, X, n=n, device=device)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
+class SubsetClassifier(SPDClassifier):
+    """Base class of classifiers that compare with all training matrices, or with some of them."""
+
+    max_train: int | None = count(None)
+    device: str = "cpu"
+    verbose: bool = False
+
+    def _subset(self, X: Tensor, codes: IntArray) -> tuple[Tensor, IntArray]:
+        kept = subsample(codes, self.max_train)
+        return X[torch.from_numpy(kept)], codes[kept]
+
+
 class ScoresMixin:
     """Prediction of the class with the largest score; a subclass defines ``_scores``."""
 
@@ -101,8 +133,6 @@ class ScoresMixin:
 
 def subsample(codes: IntArray, max_train: int | None, seed: int = 0) -> IntArray:
     """Draw at most ``max_train`` indices, stratified, with at least one per class; None: all."""
-    if max_train is not None:
-        require_count("subsample", "max_train", max_train)
     if max_train is None or len(codes) <= max_train:
         return numpy.arange(len(codes))
     rng = numpy.random.default_rng(seed)

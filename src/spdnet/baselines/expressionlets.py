@@ -10,9 +10,8 @@ from sklearn.base import TransformerMixin
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.mixture import GaussianMixture
 
-from spdnet._checks import require_count, require_number
 from spdnet._inputs import seed_of
-from spdnet.baselines.estimator import IntArray
+from spdnet.baselines.estimator import IntArray, count, positive
 from spdnet.baselines.sets import SetClassifier, Sets
 from spdnet.linalg import logm, vech
 
@@ -54,16 +53,11 @@ class ExpressionletClassifier(TransformerMixin, SetClassifier):  # type: ignore[
     True
     """
 
-    n_modes: int = 8
+    n_modes: int = count(8)
     _: KW_ONLY
-    reg: float = 1e-3
-    max_features: int = 20_000
+    reg: float = positive(1e-3)
+    max_features: int = count(20_000)
     random_state: Any = 0
-
-    def _require_settings(self) -> None:
-        require_count("ExpressionletClassifier", "n_modes", self.n_modes)
-        require_count("ExpressionletClassifier", "max_features", self.max_features)
-        require_number("ExpressionletClassifier", "reg", self.reg, above=0)
 
     def _fit(self, sets: list[NDArray[Any]], codes: IntArray) -> None:
         self.reg_ = self.reg

@@ -8,8 +8,8 @@ import torch
 from numpy.typing import NDArray
 
 from spdnet._inputs import seed_of
-from spdnet.baselines.estimator import IntArray
-from spdnet.baselines.log_det import cyclic_projections, draw_pairs, require_settings, solve_step
+from spdnet.baselines.estimator import IntArray, positive
+from spdnet.baselines.leml import LogDetMixin, cyclic_projections, draw_pairs, solve_step
 from spdnet.baselines.sets import SetClassifier, Sets
 from spdnet.covariance import gaussian_embedding, regularize, sample_covariance
 from spdnet.linalg import logm, vech
@@ -21,7 +21,7 @@ _ROUNDING = 1e-13
 
 
 @dataclass(eq=False, repr=False)
-class HERML(SetClassifier):
+class HERML(LogDetMixin, SetClassifier):
     """Hybrid Euclidean and Riemannian metric learning with a nearest-neighbor classifier.
 
     Describes a set by its mean, its covariance, and its Gaussian embedded as an SPD matrix of
@@ -54,31 +54,22 @@ class HERML(SetClassifier):
     True
     """
 
-    slack: float = 1.0
-    spread: float = 0.1
+    slack: float = positive(1.0)
     _: KW_ONLY
-    n_pairs: int | None = None
-    reg: float = 1e-3
-    tol: float = 1e-3
-    max_sweeps: int = 100
-    random_state: Any = 0
-    verbose: bool = False
-
-    def _require_settings(self) -> None:
-        require_settings(self, "reg")
+    reg: float = positive(1e-3)
 
     def _fit(self, sets: list[NDArray[Any]], codes: IntArray) -> None:
         self.codes_, self.reg_ = codes, self.reg
         self.statistics_ = self._statistics(sets)
-        squares = [_squares(S, S) for S in self.statistics_]
         off = ~numpy.eye(len(sets), dtype=bool)
-        self.widths_ = [
-            _width(float(numpy.sqrt(D[off]).mean()), float(numpy.abs(S).max()))
-            for D, S in zip(squares, self.statistics_, strict=True)
-        ]
-        self.kernels_ = [_gaussian(D, w) for D, w in zip(squares, self.widths_, strict=True)]
+        self.widths_, self.kernels_, self.corrections_ = [], [], []
+        for S in self.statistics_:
+            D = _squares(S, S)
+            mean, size = float(numpy.sqrt(D[off]).mean()), max(float(numpy.abs(S).max()), 1e-300)
+            # if all samples are equal, the kernel is constant
+            self.widths_.append(mean if mean > 1e-10 * size else numpy.inf)
+            self.kernels_.append(_gaussian(D, self.widths_[-1]))
         ridge = _RIDGE * numpy.eye(len(sets))
-        self.corrections_ = []
         learned = self._learn_kernels([K.copy() for K in self.kernels_])
         for K, before in zip(learned, self.kernels_, strict=True):
             half = numpy.linalg.solve(before + ridge, K - before)
@@ -158,11 +149,6 @@ class HERML(SetClassifier):
 def _squares(A: NDArray[Any], B: NDArray[Any]) -> NDArray[Any]:
     """Compute the squared distances ``(M, N)`` of the rows."""
     return euclidean(torch.from_numpy(A), torch.from_numpy(B)).square().numpy()
-
-
-def _width(mean: float, size: float) -> float:
-    """Return the width of a kernel; infinite, for a constant kernel, if all samples are equal."""
-    return mean if mean > 1e-10 * max(size, 1e-300) else numpy.inf
 
 
 def _gaussian(squares: NDArray[Any], width: float) -> NDArray[Any]:

@@ -1,26 +1,58 @@
-"""Log-Euclidean metric learning."""
+r"""Log-Euclidean metric learning, by projections in the log-determinant divergence.
 
+The divergence is :math:`D(A, B) = \mathrm{tr}(A B^{-1}) - \log\det(A B^{-1}) - n`. The constraints
+are that distances within a class are below a bound, and others above one. Bregman's method projects
+onto one constraint at a time and corrects for its earlier projections; slack variables allow for
+bounds that cannot all be met.
+"""
+
+import warnings
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy
 import torch
 from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import brentq
 from sklearn.base import TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
-from spdnet._checks import require_count
 from spdnet._inputs import seed_of
-from spdnet.baselines.estimator import IntArray, SPDClassifier, subsample
-from spdnet.baselines.log_det import cyclic_projections, draw_pairs, require_settings, solve_step
+from spdnet.baselines.estimator import (
+    IntArray,
+    SPDClassifier,
+    count,
+    positive,
+    show_progress,
+    subsample,
+)
 from spdnet.baselines.neighbors import vote
 from spdnet.linalg import expm, logm
 from spdnet.linalg.threads import one_thread
 from spdnet.manifolds.pairs import euclidean
 
+#: relative distance of the root from the ends of its interval
+_MARGIN = 1e-12
+
 
 @dataclass(eq=False, repr=False)
-class LEML(TransformerMixin, SPDClassifier):  # type: ignore[misc]
+class LogDetMixin:
+    """Settings of the projections, described in :class:`spdnet.baselines.LEML`."""
+
+    slack: float = positive(0.1)
+    spread: float = positive(0.1)
+    _: KW_ONLY
+    n_pairs: int | None = count(None)
+    tol: float = positive(1e-3)
+    max_sweeps: int = count(100)
+    random_state: Any = 0
+    verbose: bool = False
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class LEML(TransformerMixin, LogDetMixin, SPDClassifier):  # type: ignore[misc]
     r"""Log-Euclidean metric learning with a nearest-neighbor classifier.
 
     Learns the positive definite :math:`Q` of
@@ -67,21 +99,8 @@ class LEML(TransformerMixin, SPDClassifier):  # type: ignore[misc]
     ((100, 8, 8), True)
     """
 
-    slack: float = 0.1
-    spread: float = 0.1
-    _: KW_ONLY
-    n_pairs: int | None = None
-    n_components: int | None = None
-    tol: float = 1e-3
-    max_sweeps: int = 100
-    random_state: Any = 0
-    max_train: int | None = None
-    verbose: bool = False
-
-    def _require_settings(self) -> None:
-        require_settings(self)
-        if self.n_components is not None:
-            require_count("LEML", "n_components", self.n_components)
+    n_components: int | None = count(None)
+    max_train: int | None = count(None)
 
     def _fit(self, X: Tensor, codes: IntArray) -> None:
         T = logm(X, check=False).numpy()
@@ -133,3 +152,79 @@ class LEML(TransformerMixin, SPDClassifier):  # type: ignore[misc]
     def _predict(self, X: Tensor) -> IntArray:
         Z = self._embed(logm(X, check=False).numpy())
         return vote(euclidean(torch.from_numpy(Z), torch.from_numpy(self.embedded_)), self.codes_)
+
+
+def draw_pairs(codes: IntArray, n_pairs: int | None, seed: int) -> tuple[IntArray, IntArray]:
+    """Draw pairs ``(P, 2)`` of indices, half of one class (sign 1), half of two (sign -1).
+
+    Pairs are drawn without listing all of them; see :class:`spdnet.baselines.LEML` for the default.
+    """
+    n_classes = int(codes.max()) + 1
+    wanted = min(40 * n_classes * (n_classes - 1), 2000) if n_pairs is None else n_pairs
+    rng = numpy.random.default_rng(seed)
+    order = numpy.argsort(codes, kind="stable")
+    index, end = numpy.arange(len(codes)), numpy.cumsum(numpy.bincount(codes))[codes[order]]
+    chosen = []
+    # partners of each sample: the later ones of its class, and all of later classes
+    for first, last in ((index + 1, end), (end, numpy.full_like(end, len(codes)))):
+        before = numpy.cumsum(last - first)
+        drawn = rng.choice(before[-1], min(max(1, wanted // 2), before[-1]), replace=False)
+        one = numpy.searchsorted(before, drawn, side="right")
+        other = last[one] - (before[one] - drawn)
+        chosen.append(numpy.stack([order[one], order[other]], 1))
+    pairs = rng.permutation(numpy.concatenate(chosen))
+    return pairs, numpy.where(codes[pairs[:, 0]] == codes[pairs[:, 1]], 1, -1)
+
+
+def solve_step(m: NDArray[numpy.float64], bound: float, slack: float, share: float = 1.0) -> float:
+    r"""Compute the step :math:`s` of a projection, at which the constraint holds with equality.
+
+    Solves :math:`c \sum_k \frac{m_k}{1 - s m_k} \, (1/\xi + s/\eta) = 1`, which is increasing in
+    ``s``, for eigenvalues ``m``, bound :math:`\xi`, slack :math:`\eta` and share ``c``.
+    """
+    low, high = -slack / bound, 1 / m.max()
+
+    def excess(s: float) -> float:
+        return float(share * (m / (1 - s * m)).sum() * (1 / bound + s / slack) - 1)
+
+    width = high - low
+    margin = _MARGIN * width
+    return float(brentq(excess, low + margin, high - margin, xtol=1e-15 * width))
+
+
+def cyclic_projections(
+    model: LogDetMixin,
+    step: Callable[[int, float, float], tuple[float, float]],
+    distances: NDArray[numpy.float64],
+    sign: IntArray,
+) -> int:
+    """Sweep over all constraints until their multipliers converge; return the number of sweeps.
+
+    ``step`` projects onto a constraint: it maps its index, bound and multiplier to the new bound
+    and multiplier. The bounds are ``model.spread`` standard deviations below (``sign`` 1, one
+    class) or above (``sign`` -1) the mean of the squared ``distances`` of the pairs.
+    """
+    if len(sign) == 0:
+        return 0
+    middle = distances.mean()
+    xi = numpy.maximum(middle - sign * model.spread * distances.std(), 1e-3 * middle)
+    multipliers = numpy.zeros(len(sign))
+    change = numpy.inf
+    with show_progress(model.verbose, f"{type(model).__name__}, sweep") as progress:
+        for sweep in range(1, model.max_sweeps + 1):
+            before = multipliers.copy()
+            for c in range(len(sign)):
+                xi[c], multipliers[c] = step(c, xi[c], multipliers[c])
+            size = numpy.abs(multipliers).sum() + numpy.abs(before).sum()
+            change = numpy.abs(multipliers - before).sum() / size if size > 0 else 0.0
+            progress(sweep, model.max_sweeps)
+            if change < model.tol:
+                return sweep
+    warnings.warn(
+        f"{type(model).__name__}: not converged after {model.max_sweeps} sweeps (change "
+        f"{change:.1e}, tol {model.tol:g}); a metric before convergence can be worse than none: "
+        "increase max_sweeps, or decrease slack",
+        ConvergenceWarning,
+        stacklevel=5,
+    )
+    return model.max_sweeps

@@ -16,8 +16,8 @@ from sklearn.utils.metaestimators import available_if
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
-from spdnet._checks import as_array, require_choice, require_number
-from spdnet.baselines.estimator import IntArray, SPDClassifier, subsample
+from spdnet._checks import as_array
+from spdnet.baselines.estimator import IntArray, SPDClassifier, choice, positive, subsample
 from spdnet.data.split import assign_folds
 from spdnet.manifolds import log_euclidean
 
@@ -97,30 +97,30 @@ class LogEuclideanClassifier(SPDClassifier):
     (True, True)
     """
 
-    C: float | None = None
+    C: float | None = positive(None)
     _: KW_ONLY
-    method: str = "logistic"
-    gamma: float | None = None
+    method: str = choice("logistic", choices=("logistic", "lda", "ridge", "svm"))
+    gamma: float | None = positive(None)
     max_iter: int = 2000
 
-    def _require_settings(self) -> None:
-        for name in ("C", "gamma"):
-            if getattr(self, name) is not None:
-                require_number("LogEuclideanClassifier", name, getattr(self, name), above=0)
-        methods = ("logistic", "lda", "ridge", "svm")
-        require_choice("LogEuclideanClassifier", "method", self.method, methods)
-
-    def fit(self, X: ArrayLike, y: ArrayLike, *, groups: ArrayLike | None = None) -> Self:
+    def fit(  # type: ignore[override]
+        self, X: ArrayLike, y: ArrayLike, *, groups: ArrayLike | None = None
+    ) -> Self:
         """Fit to matrices ``X`` with classes ``y (N,)``.
 
         The cross-validation keeps the matrices of each group together, given ``groups (N,)``.
         """
-        return self._validate_and_fit(X, y, groups=groups)
+        return super().fit(X, y, groups=groups)
 
     # several BLAS threads are no faster here, and on small data they wait for each other
     @threadpool_limits.wrap(limits=1, user_api="blas")  # type: ignore[untyped-decorator]
     def _fit(self, X: Tensor, codes: IntArray, groups: ArrayLike | None = None) -> None:
-        group_of = None if groups is None else _one_each(groups, len(codes))
+        group_of = None if groups is None else as_array("LogEuclideanClassifier", groups, "groups")
+        if group_of is not None and group_of.shape != codes.shape:
+            raise ValueError(
+                f"LogEuclideanClassifier: expected groups of shape {codes.shape}, one for each "
+                f"matrix, got {group_of.shape}"
+            )
         features = log_euclidean.vectors(X).numpy()
         self.mean_ = features.mean(0)
         size = float(numpy.sqrt(((features - self.mean_) ** 2).sum(1).mean()))
@@ -153,9 +153,8 @@ class LogEuclideanClassifier(SPDClassifier):
 
     def _strength(self, C: float, gamma: float) -> dict[str, float]:
         """Return the parameters of the scikit-learn classifier."""
-        if self.method == "svm":
-            return {"C": C, "gamma": gamma}
-        return {"logistic": {"C": C}, "ridge": {"alpha": 1 / C}, "lda": {}}[self.method]
+        known = {"svm": {"C": C, "gamma": gamma}, "ridge": {"alpha": 1 / C}, "lda": {}}
+        return known.get(self.method, {"C": C})
 
     def _choose(
         self, features: NDArray[Any], codes: IntArray, groups: NDArray[Any] | None
@@ -256,16 +255,6 @@ def _span(features: NDArray[Any]) -> NDArray[Any] | None:
 
 def _rotate(features: NDArray[Any], basis: NDArray[Any] | None) -> NDArray[Any]:
     return features if basis is None else features @ basis
-
-
-def _one_each(groups: ArrayLike, n: int) -> NDArray[Any]:
-    found = as_array("LogEuclideanClassifier", groups, "groups")
-    if found.shape != (n,):
-        raise ValueError(
-            f"LogEuclideanClassifier: expected groups of shape ({n},), one for each matrix, got "
-            f"{found.shape}"
-        )
-    return found
 
 
 def _folds(codes: IntArray, groups: NDArray[Any] | None) -> list[tuple[IntArray, IntArray]]:

@@ -9,8 +9,13 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import TransformerMixin
 from torch import Tensor
 
-from spdnet._checks import require_count
-from spdnet.baselines.estimator import IntArray, SPDClassifier, show_progress, subsample
+from spdnet.baselines.estimator import (
+    IntArray,
+    SPDClassifier,
+    SubsetClassifier,
+    count,
+    show_progress,
+)
 from spdnet.manifolds import FlatMetric, Metric, get_metric
 from spdnet.manifolds.pairs import euclidean
 
@@ -31,7 +36,7 @@ def vote(D: Tensor, codes: IntArray, k: int = 1) -> IntArray:
 
 
 @dataclass(eq=False, repr=False)
-class NearestNeighbor(SPDClassifier):
+class NearestNeighbor(SubsetClassifier):
     """Nearest-neighbor classifier.
 
     Prediction computes the distance to each training matrix: n^2 operations for a flat metric such
@@ -66,26 +71,18 @@ class NearestNeighbor(SPDClassifier):
 
     metric: str | Metric = "log_euclidean"
     _: KW_ONLY
-    k: int = 1
-    max_train: int | None = None
-    device: str = "cpu"
-    verbose: bool = False
-
-    def _require_settings(self) -> None:
-        get_metric(self.metric, who="NearestNeighbor")
-        require_count("NearestNeighbor", "k", self.k)
+    k: int = count(1)
 
     def _fit(self, X: Tensor, codes: IntArray) -> None:
-        kept = subsample(codes, self.max_train)
-        self.codes_ = codes[kept]
-        self.metric_ = get_metric(self.metric)
-        self.points_ = self._points(X[torch.from_numpy(kept)]).cpu()
+        self.metric_ = get_metric(self.metric, who="NearestNeighbor")
+        X, self.codes_ = self._subset(X, codes)
+        self.points_ = self._points(X).cpu()
 
     def _points(self, X: Tensor) -> Tensor:
         return self.metric_.vectors(X) if isinstance(self.metric_, FlatMetric) else X
 
     def _predict(self, X: Tensor) -> IntArray:
-        require_count("NearestNeighbor", "k", self.k)
+        self._require_settings("k")
         A, B = self._points(X), self.points_.to(X.device)
         if isinstance(self.metric_, FlatMetric):
             return vote(euclidean(A, B), self.codes_, self.k)
@@ -120,11 +117,8 @@ class MinimumDistanceToMean(TransformerMixin, SPDClassifier):  # type: ignore[mi
 
     metric: str | Metric = "affine_invariant"
 
-    def _require_settings(self) -> None:
-        get_metric(self.metric, who="MinimumDistanceToMean")
-
     def _fit(self, X: Tensor, codes: IntArray) -> None:
-        self.metric_ = get_metric(self.metric)
+        self.metric_ = get_metric(self.metric, who="MinimumDistanceToMean")
         parts = (X[torch.from_numpy(codes == c)] for c in range(len(self.classes_)))
         means = [self.metric_.mean(part, check=False) for part in parts]
         self.means_ = torch.stack(means).numpy()

@@ -12,16 +12,23 @@ from sklearn.base import TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
-from spdnet._checks import require_choice, require_count, require_number
+from spdnet._checks import require_number
 from spdnet._inputs import seed_of
-from spdnet.baselines.estimator import IntArray, SPDClassifier, show_progress, subsample
+from spdnet.baselines.estimator import (
+    IntArray,
+    SubsetClassifier,
+    checked,
+    choice,
+    count,
+    show_progress,
+)
 from spdnet.baselines.neighbors import vote
 from spdnet.linalg import logm, symmetrize
 from spdnet.manifolds import Metric, get_metric, stiefel
 
 
 @dataclass(eq=False, repr=False)
-class SPDML(TransformerMixin, SPDClassifier):  # type: ignore[misc]
+class SPDML(TransformerMixin, SubsetClassifier):  # type: ignore[misc]
     r"""SPD manifold learning with a nearest-neighbor classifier.
 
     Finds :math:`U` with orthonormal columns that minimizes
@@ -78,31 +85,19 @@ class SPDML(TransformerMixin, SPDClassifier):  # type: ignore[misc]
     """
 
     metric: str | Metric = "affine_invariant"
-    n_components: int | None = None
+    n_components: int | None = count(None)
     _: KW_ONLY
-    k_w: int | None = None
-    k_b: int | None = None
+    k_w: int | None = count(None)
+    k_b: int | None = count(None)
     balance: bool = True
-    init: str = "pca"
-    max_iter: int = 1000
-    tol: float = 1e-3
+    init: str = choice("pca", choices=("pca", "identity", "lda", "random"))
+    max_iter: int = count(1000)
+    tol: float = checked(1e-3, require_number, at_least=0)
     random_state: Any = 0
-    max_train: int | None = None
-    device: str = "cpu"
-    verbose: bool = False
-
-    def _require_settings(self) -> None:
-        get_metric(self.metric, "sum_over_pairs", who="SPDML")
-        require_choice("SPDML", "init", self.init, ("pca", "identity", "lda", "random"))
-        require_number("SPDML", "tol", self.tol, at_least=0)
-        for name in ("max_iter", "n_components", "k_w", "k_b"):
-            if getattr(self, name) is not None:
-                require_count("SPDML", name, getattr(self, name))
 
     def _fit(self, X: Tensor, codes: IntArray) -> None:
-        self.metric_ = get_metric(self.metric)
-        kept = subsample(codes, self.max_train)
-        X, codes = X[torch.from_numpy(kept)], codes[kept]
+        self.metric_ = get_metric(self.metric, "sum_over_pairs", who="SPDML")
+        X, codes = self._subset(X, codes)
         n = X.shape[-1]
         r = min(20, (n + 1) // 2) if self.n_components is None else self.n_components
         if r > n:
@@ -157,8 +152,9 @@ class SPDML(TransformerMixin, SPDClassifier):  # type: ignore[misc]
 
     def _initial_basis(self, X: Tensor, codes: IntArray, r: int) -> Tensor:
         n = X.shape[-1]
+        identity = torch.eye(n, dtype=X.dtype, device=X.device)
         if self.init == "identity":
-            return torch.eye(n, dtype=X.dtype, device=X.device)[:, :r]
+            return identity[:, :r]
         if self.init == "random":
             generator = torch.Generator().manual_seed(seed_of(self.random_state))
             return stiefel.random_point(n, r, generator=generator, dtype=X.dtype).to(X.device)
@@ -172,10 +168,8 @@ class SPDML(TransformerMixin, SPDClassifier):  # type: ignore[misc]
         between = (count * (means - T.mean(0)) @ (means - T.mean(0))).sum(0)
         within = ((T - means[classes]) @ (T - means[classes])).sum(0)
         size = (within + between).diagonal().mean().clamp(min=1e-300)
-        ridge = 1e-10 * size * torch.eye(n, dtype=X.dtype, device=X.device)
-        W = torch.linalg.solve_triangular(
-            torch.linalg.cholesky(within + ridge), torch.eye(n).to(X), upper=False
-        )
+        L = torch.linalg.cholesky(within + 1e-10 * size * identity)
+        W = torch.linalg.solve_triangular(L, identity, upper=False)
         _, V = torch.linalg.eigh(symmetrize(W @ between @ W.mT))
         return torch.linalg.qr(W.mT @ V.flip(-1)[:, :r])[0]
 

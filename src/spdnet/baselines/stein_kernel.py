@@ -16,13 +16,14 @@ from sklearn.linear_model import Lasso
 from sklearn.svm import SVC
 from torch import Tensor
 
-from spdnet._checks import require_choice, require_count, require_number
 from spdnet.baselines.estimator import (
     IntArray,
     ScoresMixin,
-    SPDClassifier,
+    SubsetClassifier,
+    choice,
+    count,
+    positive,
     show_progress,
-    subsample,
 )
 from spdnet.manifolds import stein
 
@@ -30,21 +31,15 @@ from spdnet.manifolds import stein
 _SMALLEST = 1e-10
 
 
-class _SteinKernel(SPDClassifier):
+@dataclass(eq=False, repr=False, kw_only=True)
+class _SteinKernel(SubsetClassifier):
     """Base class with the kernel and the training matrices."""
 
-    beta: float | str
-    max_train: int | None
-    verbose: bool
-
-    def _require_settings(self) -> None:
-        if self.beta != "scale":
-            require_number(type(self).__name__, "beta", self.beta, above=0)
+    beta: float | str = positive("scale")
 
     def _fit_kernel(self, X: Tensor, codes: IntArray) -> tuple[NDArray[Any], IntArray]:
         """Return the Gram matrix of the training matrices and their classes."""
-        kept = subsample(codes, self.max_train)
-        X, codes = X[torch.from_numpy(kept)], codes[kept]
+        X, codes = self._subset(X, codes)
         self.matrices_ = X.cpu()
         S = self._divergences(X)
         if self.beta == "scale":
@@ -92,16 +87,7 @@ class SteinSVC(_SteinKernel):
     True
     """
 
-    C: float = 10.0
-    _: KW_ONLY
-    beta: float | str = "scale"
-    max_train: int | None = None
-    device: str = "cpu"
-    verbose: bool = False
-
-    def _require_settings(self) -> None:
-        super()._require_settings()
-        require_number("SteinSVC", "C", self.C, above=0)
+    C: float = positive(10.0)
 
     def _fit(self, X: Tensor, codes: IntArray) -> None:
         K, codes = self._fit_kernel(X, codes)
@@ -163,25 +149,10 @@ class RSR(ScoresMixin, _SteinKernel):
     True
     """
 
-    alpha: float = 0.01
+    alpha: float = positive(0.01)
     _: KW_ONLY
-    beta: float | str = "scale"
-    normalize: str | None = None
-    max_iter: int = 1000
-    max_train: int | None = None
-    device: str = "cpu"
-    verbose: bool = False
-
-    def _require_settings(self) -> None:
-        super()._require_settings()
-        self._require_coding()
-        if self.normalize is not None:
-            require_choice("RSR", "normalize", self.normalize, ("columns",))
-
-    def _require_coding(self) -> None:
-        """Check the settings of prediction, which may change after fit."""
-        require_number("RSR", "alpha", self.alpha, above=0)
-        require_count("RSR", "max_iter", self.max_iter)
+    normalize: str | None = choice(None, choices=("columns",))
+    max_iter: int = count(1000)
 
     def _fit(self, X: Tensor, codes: IntArray) -> None:
         K, self.codes_ = self._fit_kernel(X, codes)
@@ -212,7 +183,7 @@ class RSR(ScoresMixin, _SteinKernel):
 
     def _sparse_codes(self, B: NDArray[Any]) -> NDArray[Any]:
         """Compute the coefficients ``(M, N)`` of the training matrices."""
-        self._require_coding()
+        self._require_settings("alpha", "max_iter")  # may change after fit
         A = self.dictionary_
         lasso = Lasso(
             alpha=self.alpha / len(A),

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from spdnet.data import DataError, Dataset, build, hold_out, load_digits_spd, read
 from spdnet.data.sources import Source, sequence_sources
-from spdnet.paper.published import data_file, how_to_get
+from spdnet.paper.published import PUBLISHED, data_file, how_to_get
 from spdnet.paper.reproduction import Experiment, Reproduction
 
 _QUICK = 6  # classes, and sequences of each, in the quick form
@@ -114,7 +114,7 @@ def make_matrices(
             index = numpy.asarray(data.samples.X).ravel().tolist()
             chosen = zip(index, split.tolist(), strict=True)
             sources = [replace(data.sources[i], split=part) for i, part in chosen]
-            descriptor = replace(experiment.descriptor, **changes)
+            descriptor = replace(PUBLISHED[experiment.data].descriptor, **changes)
             build(sources, file, descriptor, on_source=on_source)
         return read(file)
     if data.samples.names is None:

@@ -112,7 +112,7 @@ def fetch(
 
     ``on_bytes`` and ``on_source`` are called with the bytes, or files, done and their total.
     """
-    _new_file("fetch", name)
+    _new_file(name)
     archive = download(PUBLISHED[name].url, data_folder() / "downloads", on_bytes=on_bytes)
     return import_dataset(name, archive, on_source=on_source)
 
@@ -126,7 +126,7 @@ def import_dataset(
     ``.mat`` file, by default the one with ``spddb`` in its name. For ``on_source`` see
     :func:`fetch`.
     """
-    path, file = Path(path), _new_file("import", name)
+    path, file = Path(path), _new_file(name)
     known = PUBLISHED[name]
     parts = PARTS | (_TASKS if name == "pasc" else {})
     made = time.strftime("%Y-%m-%d %H:%M:%S %z")
@@ -143,9 +143,8 @@ def import_dataset(
     return build(sources, file, known.descriptor, provenance=about, on_source=on_source)
 
 
-def _new_file(who: str, name: str) -> Path:
+def _new_file(name: str) -> Path:
     """Return the file of a data set; raise an error if it exists."""
-    require_choice(who, "name", name, PUBLISHED)
     file = data_file(name)
     if file.exists():
         raise FileExistsError(

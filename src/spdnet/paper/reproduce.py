@@ -102,7 +102,7 @@ class _Run:
         self.verifies = experiment.protocol == "verification"
         self.methods = dict(_VERIFIED if self.verifies else _CLASSIFIED)
         if wanted.baselines:
-            self.methods |= {b.method: METHODS[b.method] for b in experiment.baselines}
+            self.methods |= {name: METHODS[name] for name in experiment.baselines}
 
     def run(self) -> ExperimentResults:
         """Run all rows in all repeats."""
@@ -132,7 +132,7 @@ class _Run:
             if left := pace.after(repeat + 1, counts=not known):
                 watch.say(f"repeat {repeat + 1} of {self.repeats} done{left}")
         assert found is not None  # there is a repeat
-        paper = {b.method: b.paper for b in experiment.baselines}
+        paper = experiment.baselines
         rows = [
             RowResults.from_cells(
                 cells[name], title=method.title, kind="method", paper=paper.get(name, {})

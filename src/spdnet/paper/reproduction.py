@@ -1,19 +1,16 @@
 """Experiments of the paper, described by TOML files, and the settings of a reproduction."""
 
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Literal
 
 from spdnet._checks import require_choice, require_count, require_number
-from spdnet.data import Descriptor
 from spdnet.options.option import check_options, document, same
 from spdnet.options.run import RunOptions
-from spdnet.paper.published import PUBLISHED
 from spdnet.runs.record import Record
 
 EXPERIMENTS = ("afew", "hdm05", "pasc", "no-logeig", "epsilon", "convergence")
-SCORES = ("features", "logits")
 
 
 @dataclass(frozen=True)
@@ -42,14 +39,6 @@ class Row(Record):
 
 
 @dataclass(frozen=True)
-class Baseline(Record):
-    """Another method of a table, by its name in :data:`spdnet.runs.methods.METHODS`."""
-
-    method: str
-    paper: dict[str, float]
-
-
-@dataclass(frozen=True)
 class Cited(Record):
     """A method of a table that is not run, and why."""
 
@@ -62,7 +51,8 @@ class Cited(Record):
 class Experiment(Record):
     """One data set of :data:`spdnet.paper.published.PUBLISHED`, a protocol, and a table.
 
-    ``minutes`` is the time of an epoch of SPDNet-3BiRe in the paper.
+    ``minutes`` is the time of an epoch of SPDNet-3BiRe in the paper. ``baselines`` maps names in
+    :data:`spdnet.runs.methods.METHODS` to what the paper reports.
     """
 
     data: str
@@ -71,13 +61,8 @@ class Experiment(Record):
     minutes: float
     rows: tuple[Row, ...]
     repeats: int = 1
-    baselines: tuple[Baseline, ...] = ()
+    baselines: dict[str, dict[str, float]] = field(default_factory=dict)
     cited: tuple[Cited, ...] = ()
-
-    @property
-    def descriptor(self) -> Descriptor:
-        """Descriptor of sequences."""
-        return PUBLISHED[self.data].descriptor
 
     @property
     def measures(self) -> list[str]:
@@ -142,7 +127,7 @@ class Reproduction:
     def __post_init__(self) -> None:
         who = "reproduce"
         require_choice(who, "experiment", self.experiment, EXPERIMENTS)
-        require_choice(who, "score", self.score, SCORES)
+        require_choice(who, "score", self.score, ("features", "logits"))
         check_options(who, self)
         if self.classes is not None:
             require_number(who, "classes", self.classes, at_least=2)

@@ -4,11 +4,9 @@ Functions take arrays or tensors, draw on the axes ``ax`` or on new ones, and re
 do not show the figure or change the settings of matplotlib. Class names are plain text, not math.
 """
 
-from spdnet.plots.cone import cone
 from spdnet.plots.confusion import confusion, confusion_size
-from spdnet.plots.curves import learning_curves, roc
-from spdnet.plots.embedding import embedding
-from spdnet.plots.spectra import spectra
+from spdnet.plots.curves import learning_curves, roc, spectra
+from spdnet.plots.points import cone, embedding
 from spdnet.plots.style import BASELINE, COLORS, INK, STYLE, TRAIN, VAL, panels
 
 __all__ = [

@@ -52,10 +52,18 @@ def confusion(
     if (counts is None) == (y_true is None) or (y_true is None) != (y_pred is None):
         raise ValueError("confusion: expected either counts, or y_true and y_pred")
     if counts is None:
-        table, names = _count_labels(y_true, y_pred, classes)
-    else:
-        table, names = _check_counts(counts, classes)
-    names = [shorten(str(name)) for name in names]
+        counts, classes = _count_labels(y_true, y_pred, classes)
+    table = to_tensor("confusion", counts, "counts").numpy()
+    if table.ndim != 2 or table.shape[0] != table.shape[1]:
+        raise ValueError(
+            f"confusion: expected counts of shape (n, n), got {table.shape}; pass labels as y_true "
+            "and y_pred"
+        )
+    if not (numpy.isfinite(table).all() and (table >= 0).all()):
+        raise ValueError("confusion: expected finite counts of at least 0, got others")
+    names = [shorten(str(name)) for name in (range(len(table)) if classes is None else classes)]
+    if len(names) != len(table):
+        raise ValueError(f"confusion: expected {len(table)} classes, got {len(names)}")
     ax = get_axes(ax, (confusion_size(len(names)),) * 2)
     share = table / numpy.maximum(table.sum(1, keepdims=True), 1)
     ax.grid(False)
@@ -85,24 +93,6 @@ def confusion_size(n_classes: int) -> float:
     5.4
     """
     return min(max(3.2, 0.42 * n_classes + 1.2), 9.0)
-
-
-def _check_counts(
-    counts: Any, classes: Sequence[Any] | None
-) -> tuple[NDArray[numpy.float64], Sequence[Any]]:
-    """Return the table and the names of its rows."""
-    table = to_tensor("confusion", counts, "counts").numpy()
-    if table.ndim != 2 or table.shape[0] != table.shape[1]:
-        raise ValueError(
-            f"confusion: expected counts of shape (n, n), got {table.shape}; pass labels as y_true "
-            "and y_pred"
-        )
-    if not (numpy.isfinite(table).all() and (table >= 0).all()):
-        raise ValueError("confusion: expected finite counts of at least 0, got others")
-    names = range(len(table)) if classes is None else classes
-    if len(names) != len(table):
-        raise ValueError(f"confusion: expected {len(table)} classes, got {len(names)}")
-    return table, names
 
 
 def _count_labels(

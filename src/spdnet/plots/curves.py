@@ -1,14 +1,15 @@
-"""Learning curves and ROC curves."""
+"""Learning curves, ROC curves and spectra."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy
+import torch
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, MaxNLocator
-from numpy.typing import NDArray
 
-from spdnet._checks import require_choice, require_number
+from spdnet._checks import require_choice, require_number, require_square
+from spdnet.linalg.validate import require_symmetric
 from spdnet.plots.style import BASELINE, INK, TRAIN, VAL, get_axes, styled, to_tensor, use_log_scale
 
 _PARTS = {"train": "train", "val": "validation", "test": "test"}
@@ -126,11 +127,18 @@ def roc(
     >>> plots.roc(curve, label="cosine").get_xscale()
     'log'
     """
-    far, rate = _rates(curve)
+    if len(curve) != 2 or numpy.shape(curve[0]) != numpy.shape(curve[1]):
+        raise ValueError(
+            "roc: expected a pair of false acceptance and verification rates of equal length, got "
+            f"{type(curve).__name__}; compute it with spdnet.metrics.roc(scores, same)"
+        )
+    far, rate = (to_tensor("roc", values, "the rates").numpy() for values in curve)
+    if far.ndim != 1 or not all(((v >= 0) & (v <= 1)).all() for v in (far, rate)):
+        raise ValueError("roc: expected one-dimensional rates from 0 to 1, got others")
     if mark is not None:
         require_number("roc", "mark", mark, above=0, at_most=1)
     ax = get_axes(ax)
-    ax.plot(far, rate, **{"lw": 1.2, "label": label, **line})
+    ax.plot(far[far > 0], rate[far > 0], **{"lw": 1.2, "label": label, **line})
     marks = [numpy.asarray(drawn.get_xdata()).tolist() for drawn in ax.lines]
     if mark is not None and [mark, mark] not in marks:  # once for several curves
         ax.axvline(mark, color=INK, lw=0.8, ls=":")
@@ -142,14 +150,60 @@ def roc(
     return ax
 
 
-def _rates(curve: Any) -> tuple[NDArray[numpy.float64], NDArray[numpy.float64]]:
-    """Return the points of a curve with a positive false acceptance rate."""
-    if len(curve) != 2 or numpy.shape(curve[0]) != numpy.shape(curve[1]):
+@styled
+def spectra(
+    X: Any,
+    *,
+    label: str | None = None,
+    color: str = TRAIN,
+    log: bool | None = None,
+    ax: Axes | None = None,
+) -> Axes:
+    r"""Plot the sorted eigenvalues :math:`\lambda_1 \ge \lambda_2 \ge \ldots` of many matrices.
+
+    The line is the median over the matrices; the band contains 90 percent of them.
+
+    Parameters
+    ----------
+    X : array or Tensor, shape (..., n, n)
+        Symmetric matrices, or a dict with ``low``, ``median`` and ``high``, as in the results of a
+        run.
+    label : str, optional
+        Name in the legend.
+    color : str
+    log : bool, optional
+        Use a logarithmic axis; by default if the band is positive.
+    ax : Axes, optional
+
+    Examples
+    --------
+    >>> import numpy
+    >>> from spdnet import plots
+    >>> ax = plots.spectra([numpy.diag([1.0, 4.0]), numpy.diag([3.0, 2.0])])
+    >>> ax.lines[0].get_ydata().tolist()
+    [3.5, 1.5]
+    """
+    keys = ("low", "median", "high")
+    if not isinstance(X, Mapping):
+        matrices = to_tensor("spectra", X, "X")
+        require_square("spectra", matrices)
+        require_symmetric("spectra", matrices)
+        s = torch.linalg.eigvalsh(matrices).flip(-1).reshape(-1, matrices.shape[-1])
+        low, middle, high = numpy.quantile(s.numpy(), (0.05, 0.5, 0.95), axis=0)
+    elif set(keys) <= set(X):
+        low, middle, high = (numpy.asarray(X[key], dtype=numpy.float64) for key in keys)
+    else:
         raise ValueError(
-            "roc: expected a pair of false acceptance and verification rates of equal length, got "
-            f"{type(curve).__name__}; compute it with spdnet.metrics.roc(scores, same)"
+            f"spectra: expected matrices, or a dict with {', '.join(keys)}, got {sorted(X)}"
         )
-    far, rate = (to_tensor("roc", values, "the rates").numpy() for values in curve)
-    if far.ndim != 1 or not all(((v >= 0) & (v <= 1)).all() for v in (far, rate)):
-        raise ValueError("roc: expected one-dimensional rates from 0 to 1, got others")
-    return far[far > 0], rate[far > 0]
+    ax = get_axes(ax)
+    index = numpy.arange(1, len(middle) + 1)
+    ax.fill_between(index, low, high, color=color, alpha=0.2, lw=0)
+    ax.plot(index, middle, marker="o" if len(index) == 1 else None, color=color, label=label)
+    if log or (log is None and bool((low > 0).all())):
+        use_log_scale(ax)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True, nbins=6))
+    ax.set(xlabel="index", ylabel="eigenvalue")
+    if label is not None:
+        ax.legend()
+    return ax

@@ -1,14 +1,23 @@
-"""Cone of 2 by 2 SPD matrices."""
+"""Points colored by class: the cone of 2 by 2 matrices, and an embedding of features."""
 
 from typing import Any
 
 import numpy
+from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
-from numpy.typing import NDArray
 
 from spdnet._checks import require_square
+from spdnet.linalg import Log, spectral_map, vech
 from spdnet.linalg.validate import require_positive_semidefinite
-from spdnet.plots.style import INK, MAX_LABELED_CLASSES, panels, split_by_class, styled, to_tensor
+from spdnet.plots.style import (
+    INK,
+    MAX_LABELED_CLASSES,
+    get_axes,
+    panels,
+    split_by_class,
+    styled,
+    to_tensor,
+)
 
 
 @styled
@@ -38,7 +47,14 @@ def cone(X: Any, y: Any = None, *, ax: Any = None) -> Any:
     >>> [text.get_text() for text in ax.get_legend().get_texts()]
     ['round', 'wide']
     """
-    stages = _stages(X)  # (stages, n, 2, 2)
+    matrices = to_tensor("cone", X, "X")
+    require_square("cone", matrices, n=2)
+    require_positive_semidefinite("cone", matrices)
+    if matrices.ndim not in (3, 4):
+        raise ValueError(
+            f"cone: expected X of shape (n, 2, 2) or (stages, n, 2, 2), got {tuple(matrices.shape)}"
+        )
+    stages = matrices.reshape(-1, *matrices.shape[-3:]).numpy()  # (stages, n, 2, 2)
     a, b, c = stages[..., 0, 0], stages[..., 0, 1], stages[..., 1, 1]
     points = numpy.stack([(a - c) / 2, b, (a + c) / 2])  # (3, stages, n)
     groups = list(split_by_class("cone", y, points.shape[-1]))
@@ -79,13 +95,52 @@ def _draw_cone(ax: Any, top: float) -> None:
     ax.view_init(elev=16, azim=-55)
 
 
-def _stages(X: Any) -> NDArray[numpy.float64]:
-    """Return the matrices ``(stages, n, 2, 2)``."""
-    matrices = to_tensor("cone", X, "X")
-    require_square("cone", matrices, n=2)
-    require_positive_semidefinite("cone", matrices)
-    if matrices.ndim not in (3, 4):
+@styled
+def embedding(features: Any, y: Any = None, *, ax: Axes | None = None) -> Axes:
+    """Plot the first two principal components of features, colored by class.
+
+    The axis labels show the explained variance.
+
+    Parameters
+    ----------
+    features : array or Tensor, shape (n, d) or (n, m, m)
+        Vectors, for example from ``transform`` of :class:`spdnet.SPDNetClassifier`, or SPD
+        matrices, which are compared in the log-Euclidean metric.
+    y : array or Tensor, shape (n,), optional
+        Classes; at most 25 are shown in the legend.
+    ax : Axes, optional
+
+    Examples
+    --------
+    >>> from spdnet import plots
+    >>> ax = plots.embedding([[0.0, 0.0], [3.0, 0.0], [0.0, 1.0], [3.0, 1.0]], [0, 1, 0, 1])
+    >>> ax.get_xlabel()
+    'first component, 90 %'
+    """
+    found = to_tensor("embedding", features, "features")
+    if found.ndim == 3:
+        found = vech(spectral_map(found, Log(), who="embedding", name="features"))
+    elif found.ndim != 2 or not found.isfinite().all():
         raise ValueError(
-            f"cone: expected X of shape (n, 2, 2) or (stages, n, 2, 2), got {tuple(matrices.shape)}"
+            "embedding: expected finite features (n, d), or SPD matrices (n, m, m), got "
+            f"{tuple(found.shape)}{'' if found.isfinite().all() else ' with NaN or infinity'}"
         )
-    return matrices.numpy() if matrices.ndim == 4 else matrices[None].numpy()
+    vectors = found.numpy()
+    groups = list(split_by_class("embedding", y, len(vectors)))
+    centered = vectors - vectors.mean(0)
+    U, s, Vh = numpy.linalg.svd(centered, full_matrices=False)
+    # the sign of a singular vector is arbitrary
+    sign = numpy.sign(Vh[numpy.arange(len(Vh)), numpy.abs(Vh).argmax(1)])
+    plane = numpy.zeros((len(vectors), 2))
+    plane[:, : len(s)] = (U * s * sign)[:, :2]
+    variance = numpy.zeros(2)
+    variance[: len(s)] = (s**2 / max(float((s**2).sum()), numpy.finfo(float).tiny))[:2]
+    ax = get_axes(ax)
+    for name, chosen, color in groups:
+        first, second = plane[chosen].T
+        ax.scatter(first, second, s=12, color=color, alpha=0.7, lw=0, label=name)
+    shares = [f"{100 * share:.0f} %" for share in variance]
+    ax.set(xlabel=f"first component, {shares[0]}", ylabel=f"second component, {shares[1]}")
+    if y is not None and len(groups) <= MAX_LABELED_CLASSES:
+        ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), ncols=1 + (len(groups) > 13))
+    return ax
