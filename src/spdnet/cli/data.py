@@ -24,7 +24,7 @@ from spdnet.cli.display import Speed
 from spdnet.cli.reading import read_shown
 from spdnet.cli.signals import stop_on_signals
 from spdnet.data import Descriptor, build, examine, read
-from spdnet.data.channels import examine_signals
+from spdnet.data.examination import examine_signals
 from spdnet.data.io.files import text
 from spdnet.data.io.index import read_index
 from spdnet.data.io.readers import read_column

@@ -10,10 +10,18 @@ from spdnet.covariance.descriptors import (
     image_features,
     joint_covariance,
     region_covariance,
+    segment,
 )
-from spdnet.covariance.estimators import ESTIMATORS, estimate, ledoit_wolf, oas, sample_covariance
-from spdnet.covariance.regularization import REGULARIZERS, correlation, regularize
-from spdnet.covariance.segments import segment
+from spdnet.covariance.estimators import (
+    ESTIMATORS,
+    REGULARIZERS,
+    correlation,
+    estimate,
+    ledoit_wolf,
+    oas,
+    regularize,
+    sample_covariance,
+)
 
 __all__ = [
     "ESTIMATORS",

@@ -18,17 +18,18 @@ def accept_arrays(function: Callable[..., Tensor]) -> Callable[..., Any]:
 
     @wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        if args:
-            X, *rest = args
-        elif first in kwargs:
-            X, rest = kwargs.pop(first), []
-        else:
+        if not args and first not in kwargs:
             return function(**kwargs)  # raises for the missing argument
-        if isinstance(X, Tensor):
-            if X.dtype.is_complex:
-                raise _complex_error(who, first, X.dtype)
-            return function(X if X.dtype.is_floating_point else X.double(), *rest, **kwargs)
-        return function(_to_tensor(who, first, X), *rest, **kwargs).numpy()
+        X, *rest = args or [kwargs.pop(first)]
+        tensor = X if isinstance(X, Tensor) else _to_tensor(who, first, X)
+        if tensor.dtype.is_complex:
+            raise TypeError(
+                f"{who}: expected {first} with real numbers, got {tensor.dtype}; give real and "
+                f"imaginary parts as channels, or the modulus: abs({first})"
+            )
+        tensor = tensor if tensor.dtype.is_floating_point else tensor.double()
+        found = function(tensor, *rest, **kwargs)
+        return found if isinstance(X, Tensor) else found.numpy()
 
     return wrapped
 
@@ -48,11 +49,9 @@ def _to_tensor(who: str, name: str, X: Any) -> Tensor:
             f"shapes {some}; process them one by one and stack results of one shape: "
             f"{stack}([spdnet.covariance.{who}(x) for x in {name}])"
         ) from None
-    if numpy.iscomplexobj(A):
-        raise _complex_error(who, name, A.dtype)
     native = A.dtype.newbyteorder("=")
     if native not in (numpy.float16, numpy.float32, numpy.float64):
-        native = numpy.dtype(numpy.float64)
+        native = numpy.dtype(numpy.complex128 if native.kind == "c" else numpy.float64)
     A = numpy.ascontiguousarray(A, dtype=native)
     return torch.from_numpy(A if A.flags.writeable else A.copy())
 
@@ -63,10 +62,3 @@ def _shapes(X: Any) -> list[tuple[int, ...]]:
         return [tuple(numpy.shape(x)) for x in X] if isinstance(X, (list, tuple)) else []
     except (TypeError, ValueError):
         return []
-
-
-def _complex_error(who: str, name: str, dtype: Any) -> TypeError:
-    return TypeError(
-        f"{who}: expected {name} with real numbers, got {dtype}; give real and imaginary parts as "
-        f"channels, or the modulus: abs({name})"
-    )

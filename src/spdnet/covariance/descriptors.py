@@ -1,12 +1,14 @@
-"""Covariance descriptors of feature sets, skeletons and images."""
+"""Covariance descriptors of feature sets, skeletons and images, and windows of sequences."""
+
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from spdnet._checks import require_count, require_number
 from spdnet.covariance.arrays import accept_arrays
-from spdnet.covariance.estimators import sample_covariance
-from spdnet.covariance.regularization import regularize
+from spdnet.covariance.estimators import regularize, sample_covariance
 from spdnet.linalg import cholesky
 
 
@@ -166,3 +168,45 @@ def region_covariance(
             f"region_covariance: expected n_features <= {features.shape[-2]}, got {n_features}"
         )
     return regularize(sample_covariance(features[..., :n_features, :]), reg, mode)
+
+
+def segment(
+    frames: Sequence[Any] | Any,
+    length: int,
+    stride: int | None = None,
+    min_length: int | None = None,
+) -> list[Any]:
+    """Return the list of windows of a sequence along its first dimension.
+
+    Split into training and test sequences first, and cut the training sequences only: windows of
+    one sequence on both sides would leak information.
+
+    Parameters
+    ----------
+    frames : sequence, Tensor or array, shape (frames, ...)
+    length : int
+        Number of frames in a window.
+    stride : int, optional
+        Number of frames from one window to the next. Default: ``length``, without overlap.
+    min_length : int, optional
+        Keep a shorter last window, or a shorter sequence, if it has at least this many frames.
+        Default: ``length``.
+
+    Examples
+    --------
+    >>> from spdnet.covariance import segment
+    >>> segment("abcdefgh", 3)
+    ['abc', 'def']
+    >>> segment("abcdefgh", 3, min_length=2)
+    ['abc', 'def', 'gh']
+    >>> segment("abcdefgh", 4, stride=2)
+    ['abcd', 'cdef', 'efgh']
+    """
+    stride = length if stride is None else stride
+    min_length = length if min_length is None else min_length
+    for name, value in (("length", length), ("stride", stride), ("min_length", min_length)):
+        require_count("segment", name, value)
+    # a window follows if the one before does not reach the end
+    last = max(len(frames) - length + stride - 1, 0)
+    windows = [frames[start : start + length] for start in range(0, last + 1, stride)]
+    return [window for window in windows if len(window) >= min(length, min_length)]

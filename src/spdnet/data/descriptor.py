@@ -13,13 +13,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from spdnet._checks import require_choice, require_count, require_number
-from spdnet.covariance import (
-    REGULARIZERS,
-    gaussian_embedding,
-    regularize,
-    sample_covariance,
-    segment,
-)
+from spdnet.covariance import REGULARIZERS, estimate, gaussian_embedding, segment
 from spdnet.data.errors import DataError
 from spdnet.data.examination import REMEDIES, clean, examine
 from spdnet.data.sources import Source
@@ -145,14 +139,16 @@ class Descriptor:
                     f"fraction below 1, got {self.clip_length}"
                 )
         given = [name for name in ("clip_stride", "clips") if getattr(self, name) is not None]
-        if len(given) > 1 or (given and self.clip_length is None):
+        if len(given) > (self.clip_length is not None):
             raise ValueError(
                 f"Descriptor: expected clip_length with clip_stride or clips, got {given} with "
                 f"clip_length {self.clip_length}"
             )
 
-    def flat(self, frames: NDArray[Any]) -> NDArray[numpy.float64]:
-        """Return frames as vectors ``(T, d)``, relative to the root if there is one."""
+    def flat(
+        self, frames: NDArray[Any], project: Projection | None = None
+    ) -> NDArray[numpy.float64]:
+        """Return frames as vectors ``(T, d)``, relative to the root, and projected if asked."""
         frames = numpy.asarray(frames, dtype=numpy.float64)
         if frames.ndim < 2 or len(frames) < 2:
             raise DataError(
@@ -165,44 +161,38 @@ class Descriptor:
                     f"{frames.shape}"
                 )
             frames = frames - frames[:, self.root : self.root + 1]
-        return frames.reshape(len(frames), -1)
+        vectors = frames.reshape(len(frames), -1)
+        return vectors if project is None else project(vectors)
 
     def __call__(
         self, frames: NDArray[Any], project: Projection | None = None
     ) -> NDArray[numpy.float64]:
         """Return the matrix ``(n, n)`` of all frames ``(T, ...)``."""
-        vectors = self.flat(frames)
-        return self._matrix(vectors if project is None else project(vectors))
+        return self._matrix(self.flat(frames, project))
 
     def cut(
         self, frames: NDArray[Any], project: Projection | None = None
     ) -> NDArray[numpy.float64]:
         """Return the matrices ``(k, n, n)`` of a training sequence and of its clips."""
-        vectors = self.flat(frames)
-        vectors = vectors if project is None else project(vectors)
-        whole, windows = self._matrix(vectors)[None], self._windows(vectors)
-        if not windows:
+        vectors = self.flat(frames, project)
+        whole, T = self._matrix(vectors)[None], len(vectors)
+        length = self.clip_length or T
+        length = max(2, round(length * T) if length < 1 else int(length))
+        if length >= T:
             return whole
-        return numpy.concatenate([whole, self._matrix(numpy.stack(windows))])
-
-    def _windows(self, vectors: NDArray[numpy.float64]) -> list[NDArray[numpy.float64]]:
-        if self.clip_length is None:
-            return []
-        share = self.clip_length < 1
-        length = max(2, round(self.clip_length * len(vectors)) if share else int(self.clip_length))
-        if length >= len(vectors):
-            return []
         if self.clips is None:
-            return segment(vectors, length, self.clip_stride or max(1, length // 2))
-        last = len(vectors) - length
-        starts = numpy.linspace(0, last, min(self.clips, last + 1)).round().astype(int)
-        return [vectors[start : start + length] for start in numpy.unique(starts)]
+            windows = segment(vectors, length, self.clip_stride or max(1, length // 2))
+        else:
+            starts = numpy.linspace(0, T - length, min(self.clips, T - length + 1)).round()
+            windows = [
+                vectors[start : start + length] for start in numpy.unique(starts.astype(int))
+            ]
+        return numpy.concatenate([whole, self._matrix(numpy.stack(windows))])
 
     def _matrix(self, vectors: NDArray[numpy.float64]) -> NDArray[numpy.float64]:
         features = vectors.swapaxes(-1, -2)
-        if self.kind == "gaussian":
-            return gaussian_embedding(features, reg=self.reg, mode=self.mode)
-        return regularize(sample_covariance(features), self.reg, self.mode)
+        describe = gaussian_embedding if self.kind == "gaussian" else estimate
+        return describe(features, reg=self.reg, mode=self.mode)
 
 
 def build(
@@ -245,7 +235,7 @@ def build(
     ...         Path(folder, "motions", kind).mkdir(parents=True)
     ...         frames = numpy.random.default_rng(0).normal(size=(40, 5))
     ...         numpy.save(f"{folder}/motions/{kind}/1.npy", frames)
-    ...     sources = sequence_sources(f"{folder}/motions", size=(20, 20), every=1)
+    ...     sources = sequence_sources(f"{folder}/motions")
     ...     data = read(build(sources, f"{folder}/motions.npz", Descriptor()))
     >>> data.X.shape, data.y.tolist()
     ((2, 5, 5), ['run', 'walk'])
@@ -269,8 +259,13 @@ def build(
     name, times = Counter(source.name for source in sources).most_common(1)[0]
     if times > 1:
         raise DataError(f"build: expected sources of different names, got {times} called {name!r}")
-    settings = None if descriptor is None else asdict(descriptor)
-    plan = {"descriptor": settings, "dtype": dtype, "bad": bad, "sources": _digest(sources)}
+    about = [[s.name, s.y, s.split, s.group, s.stamp] for s in sources]
+    plan = {
+        "descriptor": None if descriptor is None else asdict(descriptor),
+        "dtype": dtype,
+        "bad": bad,
+        "sources": hashlib.sha256("".join(map(json.dumps, about)).encode()).hexdigest(),
+    }
     with StoreWriter(path, plan) as writer:
         done = set(writer.done)
         left = [source for source in sources if source.name not in done]
@@ -295,13 +290,6 @@ def build(
                     "swapped? --of sequences takes time in rows, --of signals channels in rows"
                 )
         return writer.finish({**(provenance or {}), **plan, "empty": writer.empty})
-
-
-def _digest(sources: Sequence[Source]) -> str:
-    sha = hashlib.sha256()
-    for s in sources:
-        sha.update(json.dumps([s.name, s.y, s.split, s.group, s.stamp]).encode())
-    return sha.hexdigest()
 
 
 def _loaded(source: Source) -> NDArray[Any]:

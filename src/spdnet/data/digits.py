@@ -10,7 +10,7 @@ from spdnet.covariance import region_covariance
 def load_digits_spd(
     *, n_features: int = 17, reg: float = 1e-3, mode: str = "mean"
 ) -> tuple[NDArray[numpy.float64], NDArray[numpy.int64]]:
-    """Return the 1797 digits of scikit-learn as SPD matrices.
+    """Return the 1797 digits of scikit-learn as SPD matrices, and their classes.
 
     Each 8 by 8 image, scaled to [0, 1], becomes the covariance of features of its pixels. The
     commands know the matrices of all 17 features as ``digits``. Those of the first 8, position,
@@ -21,12 +21,6 @@ def load_digits_spd(
     ----------
     n_features, reg, mode
         See :func:`spdnet.covariance.region_covariance`.
-
-    Returns
-    -------
-    X : array of float64, shape (1797, n_features, n_features)
-    y : array of int64, shape (1797,)
-        The digits.
 
     References
     ----------
@@ -39,8 +33,6 @@ def load_digits_spd(
     >>> X, y = load_digits_spd()
     >>> X.shape, y.shape
     ((1797, 17, 17), (1797,))
-    >>> load_digits_spd(n_features=8)[0].shape
-    (1797, 8, 8)
     """
     digits = load_digits()
     X = region_covariance(digits.images / 16, n_features=n_features, reg=reg, mode=mode)

@@ -1,5 +1,6 @@
-"""Checks of matrices: which are not SPD, and why."""
+"""Checks of matrices and signals: which cannot be used, and why."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from spdnet import covariance
 from spdnet._checks import as_array, require_choice
 from spdnet.data.store import StoredArray
 from spdnet.linalg.validate import FAULTS, as_float64, chunk_size, find_faults, rounding_unit
@@ -16,18 +18,14 @@ from spdnet.linalg.validate import FAULTS, as_float64, chunk_size, find_faults, 
 REPAIRABLE = ("asymmetric", "singular")
 REMEDIES = ("refuse", "drop", "repair")
 _LOOKED_AT = 8  # matrices that are tested for being signals
+_PIECE = 2**24  # bytes of signals per chunk
+
+Where = dict[Any, NDArray[numpy.int64]]
 
 
 @dataclass(frozen=True)
 class Examination:
     """Result of :func:`examine`.
-
-    Attributes
-    ----------
-    faults : dict of str to array of int
-        Indices of the matrices with each fault; a matrix has at most one.
-    conditions : array, shape (N,)
-        Condition numbers; infinite for a faulty matrix.
 
     Examples
     --------
@@ -37,8 +35,8 @@ class Examination:
     [1]
     """
 
-    faults: dict[str, NDArray[numpy.int64]]
-    conditions: NDArray[numpy.float64]
+    faults: dict[str, NDArray[numpy.int64]]  #: indices of matrices, each with at most one fault
+    conditions: NDArray[numpy.float64]  #: condition numbers ``(N,)``, infinite for faulty matrices
 
     @property
     def bad(self) -> NDArray[numpy.int64]:
@@ -88,31 +86,32 @@ def examine(
     >>> print(examine([numpy.eye(2), -numpy.eye(2), numpy.zeros((2, 2))]))
     1 zero: 2; 1 indefinite: 1
     """
-    X = X if isinstance(X, StoredArray) else as_array("examine", X)
-    return _find(X, rounding_unit(X.dtype), torch.float64, on_matrix, spectra=True)
+    X = _matrices("examine", X)
+    unit = rounding_unit(X.dtype)
+    return _find(_chunks(X, on_matrix), len(X), unit=unit, dtype=torch.float64, spectra=True)
 
 
-def _find(
-    X: NDArray[Any] | StoredArray,
-    unit: float,
-    dtype: torch.dtype,
-    on_matrix: Callable[[int, int], None] | None = None,
-    *,
-    spectra: bool = False,
-) -> Examination:
-    """Examine in chunks; ``spectra`` computes the condition numbers."""
+def _matrices(who: str, X: ArrayLike | StoredArray) -> NDArray[Any] | StoredArray:
+    X = X if isinstance(X, StoredArray) else as_array(who, X)
     if X.ndim != 3 or X.shape[-1] != X.shape[-2]:
-        raise ValueError(f"examine: expected X of shape (N, n, n), got {X.shape}")
+        raise ValueError(f"{who}: expected X of shape (N, n, n), got {X.shape}")
+    return X
+
+
+def _chunks(
+    X: NDArray[Any] | StoredArray, on_matrix: Callable[[int, int], None] | None = None
+) -> Iterator[Tensor]:
     where = torch.device("cpu")
     size = chunk_size(X.shape[-1], where)
+    for start in range(0, len(X), size):
+        yield as_float64(X[start : start + size], where)
+        if on_matrix is not None:
+            on_matrix(min(start + size, len(X)), len(X))
 
-    def pieces() -> Iterator[Tensor]:
-        for start in range(0, len(X), size):
-            yield as_float64(X[start : start + size], where)
-            if on_matrix is not None:
-                on_matrix(min(start + size, len(X)), len(X))
 
-    found = find_faults(pieces(), len(X), unit=unit, dtype=dtype, spectra=spectra)
+def _find(chunks: Iterator[Tensor], count: int, **how: Any) -> Examination:
+    """Examine ``count`` matrices: see :func:`find_faults`."""
+    found = find_faults(chunks, count, **how)
     faults = {name: (found.code == i).nonzero()[:, 0].numpy() for i, name in enumerate(FAULTS)}
     conditions = torch.where(found.code < 0, found.high / found.low, torch.inf)
     return Examination(faults, conditions.numpy())
@@ -128,6 +127,8 @@ def clean(
     on_matrix: Callable[[int, int], None] | None = None,
 ) -> tuple[Any, NDArray[numpy.int64], str]:
     """Refuse, drop or repair matrices that are not SPD.
+
+    Return SPD matrices, their indices, and a description of the changes, empty if there are none.
 
     Parameters
     ----------
@@ -146,15 +147,6 @@ def clean(
     on_matrix : callable, optional
         See :func:`examine`.
 
-    Returns
-    -------
-    X : array
-        SPD matrices.
-    kept : array of int
-        Their indices.
-    report : str
-        Description of the changes; empty if there were none.
-
     Examples
     --------
     >>> import numpy
@@ -164,11 +156,11 @@ def clean(
     'dropped 1 of 2 matrices (1 zero: 1)'
     """
     require_choice("clean", "bad", bad, REMEDIES)
-    X = X if isinstance(X, StoredArray) else as_array("clean", X)
+    X = _matrices("clean", X)
     unit, computing = rounding_unit(X.dtype), torch.float64
     if dtype is not None:
         unit, computing = max(unit, rounding_unit(numpy.dtype(dtype))), getattr(torch, dtype)
-    found = _find(X, unit, computing, on_matrix)
+    found = _find(_chunks(X, on_matrix), len(X), unit=unit, dtype=computing)
     X = X if dtype is None else X.astype(dtype)
     everything = numpy.arange(len(X))
     if len(found.bad) == 0:
@@ -186,7 +178,7 @@ def clean(
         part = (repaired[repairable] + repaired[repairable].swapaxes(-1, -2)) / 2
         mean = numpy.trace(part, axis1=-2, axis2=-1) / X.shape[-1]
         repaired[repairable] = part + reg * mean[:, None, None] * numpy.eye(X.shape[-1])
-        left = _find(repaired, unit, computing)
+        left = _find(_chunks(repaired), len(X), unit=unit, dtype=computing)
         if len(left.bad) == 0:
             report = f"repaired {len(repairable)} of {len(X)} matrices ({faults})"
             return repaired, everything, report
@@ -223,3 +215,71 @@ def _have_indefinite_parts(X: NDArray[Any] | StoredArray, asymmetric: NDArray[An
     some = some / numpy.abs(some).max((-2, -1), keepdims=True)
     s = torch.linalg.eigvalsh(torch.from_numpy(some + some.swapaxes(-1, -2)))
     return bool((s[:, 0] < -1e-6 * s[:, -1].abs()).any())
+
+
+@dataclass(frozen=True)
+class SignalExamination:
+    """Indices of signals by faulty channel or pair of channels, and the faults of covariances."""
+
+    not_finite: Where
+    constant: Where
+    equal: Where
+    covariances: Examination
+
+
+def examine_signals(X: NDArray[Any] | StoredArray, *, reg: float = 1e-3) -> SignalExamination:
+    """Find the channels of ``X (N, channels, time)`` that are not finite, constant or equal."""
+    N, channels, time = X.shape
+    size = max(1, _PIECE // (8 * channels * max(channels, time) + 1))
+    places = tuple(defaultdict[Any, list[int]](list) for _ in range(3))
+
+    def covariances() -> Iterator[Tensor]:
+        for start in range(0, N, size):
+            signals = numpy.asarray(X[start : start + size], dtype=numpy.float64)
+            finite = numpy.isfinite(signals).all(-1)
+            flat = finite & (signals == signals[..., :1]).all(-1)
+            for place, bad in zip(places, (~finite, flat)):
+                for i, channel in numpy.argwhere(bad).tolist():
+                    place[channel].append(start + i)
+            for i, a, b in _equal_channels(signals, finite & ~flat):
+                places[2][a, b].append(start + i)
+            yield torch.from_numpy(covariances_of(signals, "sample", reg))
+
+    unit = rounding_unit(numpy.dtype(numpy.float64))
+    found = _find(covariances(), N, unit=unit, dtype=torch.float64, spectra=True)
+    not_finite, constant, equal = (
+        {key: numpy.array(place[key]) for key in sorted(place)} for place in places
+    )
+    return SignalExamination(not_finite, constant, equal, found)
+
+
+def _equal_channels(
+    signals: NDArray[numpy.float64], usable: NDArray[numpy.bool_]
+) -> list[tuple[int, int, int]]:
+    """Return the index of a signal and two equal channels, the first paired with each other one."""
+    with numpy.errstate(all="ignore"):
+        sums = numpy.where(usable, signals.sum(-1), numpy.nan)  # equal for equal channels
+    ordered = numpy.sort(sums, axis=1)
+    found = []
+    for i in numpy.nonzero((ordered[:, 1:] == ordered[:, :-1]).any(1))[0].tolist():
+        first: dict[bytes, int] = {}
+        for channel in numpy.nonzero(usable[i])[0].tolist():
+            a = first.setdefault(signals[i, channel].tobytes(), channel)
+            if a != channel:
+                found.append((i, a, channel))
+    return found
+
+
+def covariances_of(
+    signals: NDArray[numpy.float64], estimator: str, reg: float
+) -> NDArray[numpy.float64]:
+    """Return covariances ``(N, n, n)``, NaN for signals that are not finite."""
+    finite: NDArray[numpy.bool_] = numpy.asarray(numpy.isfinite(signals).all((-2, -1)))
+    C = numpy.full((*signals.shape[:2], signals.shape[1]), numpy.nan)
+    if signals.shape[-1] > 1 and finite.any():
+        with numpy.errstate(all="ignore"):  # overflow is reported as not finite
+            plain = covariance.ESTIMATORS[estimator](signals[finite])
+            held = numpy.isfinite(plain).all((-2, -1))
+            finite[finite] = held
+            C[finite] = covariance.regularize(plain[held], reg, "mean")
+    return C

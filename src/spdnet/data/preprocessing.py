@@ -1,21 +1,16 @@
 """Preprocessing: from the contents of a file to the SPD matrices or signals that a network sees."""
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy
 from numpy.typing import NDArray
 
 from spdnet import covariance
-from spdnet.data.channels import covariances_of
 from spdnet.data.dataset import Dataset
-from spdnet.data.examination import clean
+from spdnet.data.examination import clean, covariances_of
 from spdnet.data.store import StoredArray
-
-_SIGNALS = (
-    "these are signals, and the training had matrices: compute them with spdnet.covariance.estimate"
-)
 
 
 @dataclass(frozen=True)
@@ -75,7 +70,8 @@ class Preprocessing:
         rows, cols = data.X.shape[1:]
         if rows != self.n or not (self.signals or cols == self.n):
             kind = f"signals of {self.n} channels" if self.signals else f"{self.n} x {self.n}"
-            hint = "" if self.signals or rows == cols else f"; {_SIGNALS}"
+            hint = "; these are signals, and the training had matrices: compute them with "
+            hint = "" if self.signals or rows == cols else f"{hint}spdnet.covariance.estimate"
             raise ValueError(f"data: expected {kind} as in training, got {rows} x {cols}{hint}")
         if not self.signals:
             return data.X
@@ -97,10 +93,6 @@ class Preprocessing:
             return f"{count} {signals if self.signals else matrices}"
         estimator = self.estimator.replace("_", "-")
         return f"{count} {signals} -> {matrices} ({estimator} covariance, reg {self.reg:g})"
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the fields as plain values."""
-        return asdict(self)
 
 
 def prepare(

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,8 @@ PARTS = {
     **dict.fromkeys(("val", "valid", "validation"), "val"),
     **dict.fromkeys(("test", "testing"), "test"),
 }
-_PACKED = ("frames", "lengths", "label", "classes", "name", "split", "groups")
+_COLUMNS = ("label", "name", "split", "groups")
+_PACKED = ("frames", "lengths", "classes", *_COLUMNS)
 _HDM05 = re.compile(r"HDM_(?P<actor>[a-z]+)_(?P<action>.+)_(?P<take>\d+)_(?P<rate>\d+)$")
 
 
@@ -124,10 +126,10 @@ def sequence_sources(
         raise DataError(f"build: expected motions and videos in a folder, got {path}; unpack it")
     if not found:
         for file in data_files(files.members):
-            read = partial(_matrix, files, file, transposed=transposed)
-            found.append(replace(_source(files, file, read, parts), features=True))
+            source = _source(files, file, partial(_matrix, files, file), parts)
+            found.append(replace(source, features=True))
     how = f"{size} {every}{' transposed' * transposed}"
-    found = [_with_step(source, every, how) for source in found]
+    found = [_with_step(source, every, how, transposed) for source in found]
     what = f"{READABLE} files" if transposed else f"motions, videos, images or {READABLE} files"
     return _ordered(found, files, what, parts)
 
@@ -208,9 +210,8 @@ def _ordered(
     return sorted(sources, key=lambda s: 0 if s.split is None else SPLITS.index(s.split))
 
 
-def _matrix(files: Files, parts: tuple[str, ...], *, transposed: bool = False) -> NDArray[Any]:
-    matrix = parse_matrix(files.read(parts), "/".join(parts))
-    return matrix.T if transposed else matrix
+def _matrix(files: Files, parts: tuple[str, ...]) -> NDArray[Any]:
+    return parse_matrix(files.read(parts), "/".join(parts))
 
 
 def _joints(skeleton: Path, motion: Path) -> NDArray[Any]:
@@ -221,9 +222,9 @@ def _markers(file: Path) -> NDArray[Any]:
     return read_c3d(file)[0]
 
 
-def _with_step(source: Source, every: int, how: str) -> Source:
+def _with_step(source: Source, every: int, how: str, transposed: bool = False) -> Source:
     def load() -> NDArray[Any]:
-        return source.load()[::every]
+        return (source.load().T if transposed else source.load())[::every]
 
     return replace(source, load=load, stamp=f"{source.stamp} {how}")
 
@@ -235,7 +236,7 @@ def _indexed(files: Files, index: Index) -> list[Source]:
         if found is None:
             raise DataError(
                 f"build: expected {'/'.join(parts)} in {files.root}, as the index says, got none; "
-                f"{i} of {len(index)} files were there"
+                f"{i} of {len(index.files)} files were there"
             )
         load = partial(_matrix, files, found)
         about = (str(index.y[i]), str(index.split[i]), str(index.groups[i]))
@@ -281,7 +282,7 @@ def _packed(path: Path) -> list[Source]:
             f"build: expected a label for each of the lengths in {path}, which sum to the number "
             f"of frames, got {total} frames, lengths {lengths.shape}, labels {y.shape}"
         )
-    for name in ("name", "split", "groups"):
+    for name in _COLUMNS:
         if name in arrays and arrays[name].shape != y.shape:
             raise DataError(
                 f"build: expected {name} of shape {y.shape}, one for each label, in {path}, got "
@@ -294,20 +295,15 @@ def _packed(path: Path) -> list[Source]:
                 f"build: expected labels that are indices of classes in {path}, got others for "
                 f"classes of shape {classes.shape}"
             )
-        y = classes[y]
-    arrays["label"] = y
-    arrays = {name: as_text(values, f"{name} of {path}") for name, values in arrays.items()}
-    y, lengths = arrays["label"], lengths.astype(numpy.int64)
-    splits = arrays.get("split")
-    if splits is not None:
-        splits = as_parts(splits, f"build: expected split of {path}")
-    ends = numpy.cumsum(lengths)
-    stamp = stamp_of(path)
+        arrays["label"] = classes[y]
+    columns = {k: as_text(arrays[k], f"{k} of {path}") for k in _COLUMNS if k in arrays}
+    if "split" in columns:
+        columns["split"] = as_parts(columns["split"], f"build: expected split of {path}")
+    ends, stamp = numpy.cumsum(lengths.astype(numpy.int64)).tolist(), stamp_of(path)
     sources = []
-    for i, (a, b) in enumerate(zip(ends - lengths, ends, strict=True)):
-        name = str(arrays["name"][i]) if "name" in arrays else f"{path.stem}/{i}"
-        group = str(arrays["groups"][i]) if "groups" in arrays else name
-        load = partial(numpy.asarray, frames[a:b])
-        split = None if splits is None else str(splits[i])
-        sources.append(Source(name, load, str(y[i]), split, group, stamp))
+    for i, (start, end) in enumerate(pairwise([0, *ends])):
+        own = {k: str(column[i]) for k, column in columns.items()}
+        name = own.get("name", f"{path.stem}/{i}")
+        about = (own["label"], own.get("split"), own.get("groups", name), stamp)
+        sources.append(Source(name, partial(numpy.asarray, frames[start:end]), *about))
     return sources

@@ -20,19 +20,6 @@ _FOLDS = 4
 class Split:
     """Training, validation and test parts of a data set.
 
-    Attributes
-    ----------
-    codes : array of int, shape (N,)
-        Class index of each sample.
-    parts : dict of str to array of int
-        Indices of the samples in ``train``, ``val`` and ``test``; a missing part is empty.
-    groups : dict of str to int
-        Number of groups in each part, if the data have groups.
-    notes : list of str
-        Messages for the user.
-    drawn : bool
-        True if the scored part was drawn at random.
-
     Examples
     --------
     >>> import numpy
@@ -43,11 +30,11 @@ class Split:
     ('8 train, 2 test', 'test', 0.5)
     """
 
-    codes: NDArray[numpy.int64]
-    parts: dict[str, NDArray[numpy.int64]]
-    groups: dict[str, int]
-    notes: list[str]
-    drawn: bool
+    codes: NDArray[numpy.int64]  #: class index of each sample
+    parts: dict[str, NDArray[numpy.int64]]  #: indices of the samples; a missing part is empty
+    groups: dict[str, int]  #: number of groups in each part, if the data have groups
+    notes: list[str]  #: messages for the user
+    drawn: bool  #: True if the scored part was drawn at random
 
     @property
     def scored(self) -> str:
@@ -63,12 +50,9 @@ class Split:
     @property
     def sizes(self) -> str:
         """Sizes such as ``180 train (6 groups), 30 val (1 group), 30 test (1 group)``."""
-        texts = []
-        for name, index in self.parts.items():
-            count = self.groups.get(name)
-            of_groups = "" if count is None else f" ({count} group{'' if count == 1 else 's'})"
-            texts += [f"{len(index)} {name}{of_groups}"] if len(index) else []
-        return ", ".join(texts)
+        groups = {name: f" ({n} group{'s' * (n != 1)})" for name, n in self.groups.items()}
+        sizes = {name: len(index) for name, index in self.parts.items() if len(index)}
+        return ", ".join(f"{n} {name}{groups.get(name, '')}" for name, n in sizes.items())
 
     @property
     def balanced_weights(self) -> NDArray[numpy.float64]:
@@ -234,10 +218,10 @@ def _by_class(
 def _by_group(
     codes: NDArray[numpy.int64], fraction: float, groups: NDArray[Any], rng: numpy.random.Generator
 ) -> NDArray[numpy.bool_]:
-    _, group = numpy.unique(groups, return_inverse=True)
-    if group.max() + 1 == len(group):  # every sample is its own group
+    names, group = numpy.unique(groups, return_inverse=True)
+    if len(names) == len(group):  # every sample is its own group
         return _by_class(codes, fraction, rng)
-    table = numpy.zeros((group.max() + 1, codes.max() + 1))
+    table = numpy.zeros((len(names), codes.max() + 1))
     numpy.add.at(table, (group, codes), 1)
     total, sizes = table.sum(0), table.sum(1).tolist()
     smallest = min(sizes)
@@ -280,10 +264,9 @@ def assign_folds(
     """
     fold = numpy.zeros(len(y), dtype=numpy.int64)
     if groups is not None:
-        codes = numpy.unique(numpy.asarray(groups), return_inverse=True)[1]
-        n_groups = int(codes.max()) + 1 if len(codes) else 0
-        if 2 <= n_groups < len(y):
-            parts = GroupKFold(min(_FOLDS, n_groups)).split(codes, groups=codes)
+        names, codes = numpy.unique(numpy.asarray(groups), return_inverse=True)
+        if 2 <= len(names) < len(y):
+            parts = GroupKFold(min(_FOLDS, len(names))).split(codes, groups=codes)
             for k, (_, held_out) in enumerate(parts):
                 fold[held_out] = k
             return fold, True

@@ -71,8 +71,13 @@ class StoredArray:
         """Read rows by an integer, a slice, an array of integers or a mask."""
         if isinstance(index, tuple):
             raise TypeError(f"StoredArray: expected an index of rows, got {index}")
-        found = numpy.arange(len(self))[index]
-        return self._read(numpy.atleast_1d(found)).reshape(*found.shape, *self._shape[1:])
+        chosen = numpy.arange(len(self))[index]
+        rows = numpy.atleast_1d(chosen if self._rows is None else self._rows[chosen])
+        found = numpy.empty((len(rows), *self._shape[1:]), self.stored)
+        if found.size:
+            self._read(rows, found.reshape(-1).view(numpy.uint8))
+        found = found.reshape(*chosen.shape, *self._shape[1:])
+        return found.astype(self.dtype, copy=False)
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         if copy is False:
@@ -104,13 +109,8 @@ class StoredArray:
         """Return all rows of the file as a :class:`numpy.memmap`."""
         return numpy.memmap(self.path, self.stored, "r", self.offset, self._shape)
 
-    def _read(self, index: NDArray[numpy.int64]) -> NDArray[Any]:
-        rows = index if self._rows is None else self._rows[index]
-        found = numpy.empty((len(rows), *self._shape[1:]), self.stored)
-        if found.size == 0:
-            return found.astype(self.dtype, copy=False)
-        one = found.nbytes // len(rows)
-        data = found.reshape(-1).view(numpy.uint8)
+    def _read(self, rows: NDArray[numpy.int64], data: NDArray[numpy.uint8]) -> None:
+        one = len(data) // len(rows)
         starts = numpy.flatnonzero(numpy.diff(rows, prepend=-2) != 1)  # of consecutive rows
         with self.path.open("rb", buffering=0) as file:
             if _state(os.fstat(file.fileno())) != self._state:
@@ -126,7 +126,6 @@ class StoredArray:
                             f"read: expected {self.path} as it was, but it has become shorter"
                         )
                     left = left[got:]
-        return found.astype(self.dtype, copy=False)
 
     def __repr__(self) -> str:
         return f"StoredArray({str(self.path)!r}, shape={self.shape}, dtype={self.dtype})"

@@ -6,9 +6,8 @@ from typing import Any
 import numpy
 from numpy.typing import NDArray
 
-from spdnet.data.channels import SignalExamination, Where
 from spdnet.data.dataset import Dataset
-from spdnet.data.examination import Examination, list_indices, remedies
+from spdnet.data.examination import Examination, SignalExamination, Where, list_indices, remedies
 from spdnet.data.names import printable
 
 _MANY_CLASSES = 30

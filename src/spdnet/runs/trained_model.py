@@ -186,7 +186,7 @@ class TrainedModel:
         return {
             "network": {"dims": list(dims_of(self.model)), "dtype": self.dtype},
             "classes": self.classes,
-            "preprocessing": self.preprocessing.as_dict(),
+            "preprocessing": asdict(self.preprocessing),
             "data": self.data,
             "domains": self.domains,
             "scale": asdict(self.scale),

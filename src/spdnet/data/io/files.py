@@ -21,20 +21,14 @@ PACKED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 @dataclass(frozen=True)
 class Files:
-    """The files of a folder or of a zip archive."""
+    """The files of a folder or of a zip archive, without hidden ones."""
 
     root: Path
     members: dict[tuple[str, ...], str]  # parts of the path: name in the archive
 
     def ending_with(self, *suffixes: str) -> list[tuple[str, ...]]:
-        """Return the files with these suffixes in any case, sorted, without hidden ones."""
-        return sorted(
-            parts
-            for parts in self.members
-            if parts[-1].lower().endswith(suffixes)
-            and not parts[-1].startswith(".")
-            and "__MACOSX" not in parts
-        )
+        """Return the files with these suffixes in any case, sorted."""
+        return sorted(parts for parts in self.members if parts[-1].lower().endswith(suffixes))
 
     def stamp(self, parts: tuple[str, ...]) -> str:
         """Return text that changes when the file does."""
@@ -77,15 +71,20 @@ def open_files(path: str | Path) -> Files:
     """
     path = Path(path)
     if path.is_dir():
-        found = (file for file in path.rglob("*") if file.is_file())
-        members = {file.relative_to(path).parts: "" for file in found}
-        _require_distinct(part for parts in members for part in parts)
+        found = (file.relative_to(path).parts for file in path.rglob("*") if file.is_file())
+        members = {parts: "" for parts in found if not _is_hidden(parts)}
+        names = (os.fsencode(part) for parts in members for part in parts)
+        distinct_text(names, "utf-8", path)
         return Files(path, members)
     if not path.is_file():
         raise FileNotFoundError(f"read: expected a folder or an archive at {path}, got none")
     expected = f"read: expected a folder or a zip archive, but {path} is neither, or damaged"
     with converting(expected), zipfile.ZipFile(path) as archive:
         return Files(path, _members(archive, path))
+
+
+def _is_hidden(parts: tuple[str, ...]) -> bool:
+    return "__MACOSX" in parts or any(part.startswith(".") for part in parts)
 
 
 def is_bomb(size: int, packed: int, harmless: int = _SMALL) -> bool:
@@ -104,16 +103,19 @@ def text(name: str) -> str:
     return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
-def _require_distinct(names: Iterable[str]) -> None:
-    """Raise an error if :func:`text` maps different names to the same text."""
-    seen: dict[str, str] = {}
-    for name in names:
-        other = seen.setdefault(text(name), name)
-        if other != name:
+def distinct_text(raws: Iterable[bytes], codec: str, where: object) -> list[str]:
+    r"""Decode names, with escapes such as ``\xe9``; two that become the same are an error."""
+    seen: dict[str, bytes] = {}
+    names = []
+    for raw in raws:
+        name = raw.decode(codec, "backslashreplace").rstrip("\0")
+        if seen.setdefault(name, raw) != raw:
             raise DataError(
-                f"read: expected names that differ when written as text, got "
-                f"{os.fsencode(other)!r} and {os.fsencode(name)!r}; rename one of them"
+                f"read: expected names that differ as text in {where}, got {seen[name]!r} and "
+                f"{raw!r}, which both become {name!r}; rename one of them"
             )
+        names.append(name)
+    return names
 
 
 def safe_parts(name: str) -> tuple[str, ...] | None:
@@ -128,34 +130,28 @@ def safe_parts(name: str) -> tuple[str, ...] | None:
 def _members(archive: zipfile.ZipFile, path: Path) -> dict[tuple[str, ...], str]:
     members: dict[tuple[str, ...], str] = {}
     seen: set[tuple[str, ...]] = set()
-    packed = 0
     for info in archive.infolist():
-        parts = safe_parts(info.orig_filename)
+        parts, size, packed = safe_parts(info.orig_filename), info.file_size, info.compress_size
         kind = stat.S_IFMT(info.external_attr >> 16)
-        if parts is None:
-            fault = "a name that leads out of it"
-        elif kind not in (0, stat.S_IFREG, stat.S_IFDIR):
-            fault = "a link or a device"
-        elif info.flag_bits & 1:
-            fault = "a password"
-        elif info.compress_type not in PACKED:
-            fault = "an unusual compression method"
-        elif info.file_size > MAX_FILE or is_bomb(info.file_size, info.compress_size):
-            fault = f"{info.file_size} bytes packed in {info.compress_size}"
-        else:
-            fault = ""
-        small = tuple(part.lower() for part in parts or ())
         is_folder = info.filename.endswith(("/", "\\")) or kind == stat.S_IFDIR
-        if not is_folder and small in seen:
-            fault = "two files of this name"
-        packed += info.compress_size
-        if fault:
+        small = tuple(part.lower() for part in parts or ())
+        faults = {
+            "two files of this name": not is_folder and small in seen,
+            "a name that leads out of it": parts is None,
+            "a link or a device": kind not in (0, stat.S_IFREG, stat.S_IFDIR),
+            "a password": info.flag_bits & 1,
+            "an unusual compression method": info.compress_type not in PACKED,
+            f"{size} bytes packed in {packed}": size > MAX_FILE or is_bomb(size, packed),
+        }
+        if fault := next((text for text, found in faults.items() if found), None):
             raise DataError(
                 f"read: expected a harmless archive, but {path} has {fault}: {info.filename!r}"
             )
         if not is_folder and parts is not None:
             seen.add(small)
-            members[parts] = info.filename
+            if not _is_hidden(parts):
+                members[parts] = info.filename
+    packed = sum(info.compress_size for info in archive.infolist())
     if packed > path.stat().st_size:
         raise DataError(
             f"read: expected a harmless archive, but the files in {path} overlap: they are "

@@ -41,14 +41,20 @@ def read_folder(
     found = data_files(parts for parts in inside if len(parts) == depth)
     found.sort(key=lambda parts: SPLITS.index(present[parts[0]]) if present else 0)
     if present:
-        _require_nothing_beside(folder, everything, found, present)
+        others = [parts for parts in everything if len(parts) > 1 and parts[0] not in present]
+        kind = data_files([*found, *others])
+        if beside := list(dict.fromkeys(text(p[0]) for p in kind if p[0] not in present)):
+            raise DataError(
+                f"read: expected nothing beside {', '.join(present)} in {folder}, got "
+                f"{', '.join(beside[:5])}; the parts of a data set are called train, val and test"
+            )
     with_classes = bool(found)
     if found:
         notes = unread_notes("read", everything, found, {parts[:-1] for parts in found})
     elif not labeled:
         present = {}
         found = data_files(parts for parts in everything if len(parts) == 1)
-        rest = [parts for parts in set(everything) - set(found) if not _is_hidden(parts)]
+        rest = set(everything) - set(found)
         notes = [f"not read: {count_by_suffix(rest)}"] if rest else []
     if not found:
         loose = data_files(parts for parts in everything if len(parts) == 1)
@@ -72,18 +78,6 @@ def _are_parts(everything: list[Parts], present: Collection[str]) -> bool:
         return True
     named = {p[0] for p in data_files(p for p in everything if len(p) == 2)}
     return not (named & set(present) and named - set(present))
-
-
-def _require_nothing_beside(
-    folder: Path, everything: list[Parts], found: list[Parts], present: dict[str, str]
-) -> None:
-    others = [parts for parts in everything if len(parts) > 1 and parts[0] not in present]
-    kind = data_files([*found, *others])
-    if beside := list(dict.fromkeys(text(p[0]) for p in kind if p[0] not in present)):
-        raise DataError(
-            f"read: expected nothing beside {', '.join(present)} in {folder}, got "
-            f"{', '.join(beside[:5])}; the parts of a data set are called train, val and test"
-        )
 
 
 def _stacked(files: list[Path], on_file: Callable[[int, int], None] | None) -> NDArray[Any]:
@@ -136,19 +130,15 @@ def parse_matrix(data: bytes, name: str) -> NDArray[Any]:
     return matrix
 
 
-def _is_hidden(parts: Parts) -> bool:
-    return "__MACOSX" in parts or any(part.startswith(".") for part in parts)
-
-
 def data_files(files: Iterable[Parts]) -> list[Parts]:
     """Return the files of the first kind that is present, sorted.
 
     Tables of text count only if there are no arrays, beside which they are often notes. A table in
     no folder counts only if no table is in a folder.
     """
-    seen = [parts for parts in files if not _is_hidden(parts)]
+    files = list(files)
     for suffixes in KINDS:
-        found = sorted(parts for parts in seen if parts[-1].lower().endswith(suffixes))
+        found = sorted(parts for parts in files if parts[-1].lower().endswith(suffixes))
         in_folders = [parts for parts in found if len(parts) > 1]
         if found:
             return in_folders if in_folders and suffixes[0] in TABLES else found
@@ -157,9 +147,9 @@ def data_files(files: Iterable[Parts]) -> list[Parts]:
 
 def count_by_suffix(files: Iterable[Parts]) -> str:
     """Return counts such as ``20 .xyz files``."""
-    count = Counter(_suffix(parts[-1]) for parts in files if not _is_hidden(parts))
-    order = sorted(count.items(), key=lambda item: (-item[1], item[0]))
-    shown = [f"{n} {suffix or 'unnamed'} file{'s' * (n > 1)}" for suffix, n in order[:_SHOWN]]
+    count = Counter(sorted(_suffix(parts[-1]) for parts in files))  # ties stay sorted
+    order = count.most_common(_SHOWN)
+    shown = [f"{n} {suffix or 'unnamed'} file{'s' * (n > 1)}" for suffix, n in order]
     more = ["others"] if len(count) > _SHOWN else []
     return ", ".join(shown + more) or "none"
 
@@ -177,16 +167,13 @@ def unread_notes(
     rest = [
         parts
         for parts in files
-        if not _is_hidden(parts)
-        and not {parts, parts[:-1]} & whole
-        and not parts[-1].lower().endswith(_SKELETON)
+        if not {parts, parts[:-1]} & whole and not parts[-1].lower().endswith(_SKELETON)
     ]
     lost: dict[Parts, list[Parts]] = {}
     for parts in rest:
-        for parent in above:
-            folder = parts[: len(parent) + 1]
-            if len(parts) > len(folder) and folder[:-1] == parent and folder not in taken:
-                lost.setdefault(folder, []).append(parts)
+        for n in range(1, len(parts)):
+            if parts[: n - 1] in above and parts[:n] not in taken:
+                lost.setdefault(parts[:n], []).append(parts)
     for folder, inside in sorted(lost.items()):
         advice = f"save them as {READABLE}, or move the folder away"
         if data_files(inside):

@@ -29,9 +29,6 @@ class Index:
     split: NDArray[Any]
     groups: NDArray[Any]
 
-    def __len__(self) -> int:
-        return len(self.files)
-
 
 def read_index(path: str | Path | bytes, name: str | None = None) -> Index:
     r"""Read an index of the authors' SPD data sets.
@@ -58,8 +55,7 @@ def read_index(path: str | Path | bytes, name: str | None = None) -> Index:
         )
     if not all(v.dtype.kind in "iuf" and is_integer_valued(v).all() for v in (labels, sets)):
         raise DataError(f"read_index: expected integers as labels and sets in {name}, got others")
-    unknown = sorted({int(s) for s in sets} - set(_SETS))
-    if unknown:
+    if unknown := sorted({int(s) for s in sets} - set(_SETS)):
         raise DataError(f"read_index: expected sets 1 and 2 in {name}, got {unknown[0]}")
     files = [_parts(file, name) for file in names]
     return Index(

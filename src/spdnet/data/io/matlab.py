@@ -14,7 +14,7 @@ from typing import Any
 import numpy
 from numpy.typing import NDArray
 
-from spdnet.data.errors import DataError
+from spdnet.data.errors import DataError, converting
 from spdnet.data.io.arrays import HARMLESS
 from spdnet.data.io.files import is_bomb
 
@@ -92,16 +92,12 @@ def load_mat(
 
 
 def _bytes(path: Path, name: str) -> bytes:
-    try:
+    with converting(f"load_mat: expected to read {name}"):
         if not path.is_file():
             raise FileNotFoundError(f"load_mat: expected a file at {name}, got none")
-        if (size := path.stat().st_size) <= MAX_BYTES:
-            return path.read_bytes()
-    except (FileNotFoundError, PermissionError):
-        raise
-    except OSError as error:
-        raise DataError(f"load_mat: expected to read {name}, got {error}") from error
-    raise DataError(f"load_mat: expected at most {MAX_BYTES} bytes, got {size}, in {name}")
+        if (size := path.stat().st_size) > MAX_BYTES:
+            raise DataError(f"load_mat: expected at most {MAX_BYTES} bytes, got {size}, in {name}")
+        return path.read_bytes()
 
 
 def _looks(data: bytes) -> str:

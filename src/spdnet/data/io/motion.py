@@ -2,6 +2,7 @@
 
 import io
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -41,21 +42,21 @@ class Skeleton:
     unit: float
 
     @property
-    def joints(self) -> list[str]:
-        """The root, then the bones at whose ends the joints are, in the order of the file."""
-        names, children = ["root"], self.children
+    def connected(self) -> list[str]:
+        """The bones that are connected with the root, each after its parent."""
+        children: dict[str, list[str]] = {}
+        for child, parent in self.parent.items():
+            children.setdefault(parent, []).append(child)
+        names = ["root"]
         for name in names:  # grows during the loop
             names += children.get(name, [])
-        known = set(names)
-        return ["root", *(name for name in self.bones if name in known)]
+        return names[1:]
 
     @property
-    def children(self) -> dict[str, list[str]]:
-        """The bones that start at the end of each bone, or at the root."""
-        found: dict[str, list[str]] = {}
-        for child, parent in self.parent.items():
-            found.setdefault(parent, []).append(child)
-        return found
+    def joints(self) -> list[str]:
+        """The root, then the bones at whose ends the joints are, in the order of the file."""
+        connected = set(self.connected)
+        return ["root", *(name for name in self.bones if name in connected)]
 
 
 def read_asf(path: str | Path) -> Skeleton:
@@ -108,16 +109,13 @@ def read_amc(path: str | Path, skeleton: Skeleton) -> NDArray[Any]:
     positions[:, 0] = numpy.stack([columns[f"T{a}"] for a in "XYZ"], -1) / skeleton.unit
     angles = {name[1].lower(): column for name, column in columns.items() if name[0] == "R"}
     turned = {"root": _rotation(angles, T, degrees)}
-    names, children = ["root"], skeleton.children
-    for name in names:  # grows during the loop
-        for child in children.get(name, []):
-            bone = skeleton.bones[child]
-            own_values = values.get(child, numpy.zeros((T, 0)))
-            angles = dict(zip((d[1] for d in bone.dof), own_values.T, strict=True))
-            own = _rotation(angles, T, degrees)
-            turned[child] = R = turned[name] @ bone.axis @ own @ bone.axis.T
-            positions[:, joint[child]] = positions[:, joint[name]] + R @ bone.offset
-            names.append(child)
+    for name in skeleton.connected:
+        bone, parent = skeleton.bones[name], skeleton.parent[name]
+        own_values = values.get(name, numpy.zeros((T, 0)))
+        angles = dict(zip((d[1] for d in bone.dof), own_values.T, strict=True))
+        own = _rotation(angles, T, degrees)
+        turned[name] = R = turned[parent] @ bone.axis @ own @ bone.axis.T
+        positions[:, joint[name]] = positions[:, joint[parent]] + R @ bone.offset
     return positions
 
 
@@ -208,13 +206,19 @@ def _sections(path: Path) -> dict[str, list[list[str]]]:
     """Return the words of each line by the ``:name`` of their section."""
     sections: dict[str, list[list[str]]] = {}
     current: list[list[str]] = []
-    for line in path.read_text(encoding="latin-1").splitlines():
-        words = line.split("#")[0].split()
-        if words and words[0].startswith(":"):
+    for _, words in _lines(path):
+        if words[0].startswith(":"):
             current = sections.setdefault(words[0][1:].lower(), [])
-        elif words:
+        else:
             current.append(words)
     return sections
+
+
+def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """Yield the number and the words of each line, without comments."""
+    for number, line in enumerate(path.read_text(encoding="latin-1").splitlines(), 1):
+        if words := line.split("#")[0].split():
+            yield number, words
 
 
 def _blocks(lines: list[list[str]]) -> list[list[list[str]]]:
@@ -232,22 +236,21 @@ def _motion(path: Path, skeleton: Skeleton) -> dict[str, NDArray[Any]]:
     widths["root"] = len(skeleton.order)
     columns: dict[str, list[list[float]]] = {name: [] for name in widths}
     frames = 0
-    for number, line in enumerate(path.read_text(encoding="latin-1").splitlines(), 1):
-        words = line.split("#")[0].split()
-        if not words or words[0].startswith(":"):
+    for number, words in _lines(path):
+        name, *rest = words
+        if name.startswith(":"):
             continue
-        if len(words) == 1 and words[0].isdigit():
+        if not rest and name.isdigit():
             frames += 1
             continue
-        name = words[0]
         try:
-            numbers = [_number(word) for word in words[1:]]
+            numbers = [_number(word) for word in rest]
         except ValueError:
             numbers = []
         if name not in widths or len(numbers) != widths[name] or len(columns[name]) != frames - 1:
             raise ValueError(
                 f"read_amc: expected frames with {widths.get(name, 'no')} numbers of {name!r}, as "
-                f"the skeleton has it, got {line.strip()!r} in line {number} of {path}"
+                f"the skeleton has it, got {' '.join(words)!r} in line {number} of {path}"
             )
         columns[name].append(numbers)
     short = [name for name, rows in columns.items() if len(rows) != frames]

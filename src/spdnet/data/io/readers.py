@@ -17,7 +17,7 @@ from spdnet.data.dataset import SPLITS, Dataset, as_integers
 from spdnet.data.digits import load_digits_spd
 from spdnet.data.errors import DataError
 from spdnet.data.io.arrays import names_in, read_npy, read_npz, shapes_in
-from spdnet.data.io.files import text
+from spdnet.data.io.files import distinct_text, text
 from spdnet.data.io.folders import read_folder
 from spdnet.data.io.tables import text_lines
 from spdnet.data.store import StoredArray, open_stored
@@ -140,8 +140,6 @@ def load_dataset(
     Examples
     --------
     >>> from spdnet.data import load_dataset
-    >>> load_dataset("digits").X.shape
-    (1797, 17, 17)
     >>> load_dataset("digits-small").X.shape
     (1797, 8, 8)
     """
@@ -248,8 +246,7 @@ def _checked(
     if X.dtype.kind == "f" and X.dtype.itemsize > 8:
         with numpy.errstate(all="ignore"):  # values too large become infinite and are reported
             X = X.astype(numpy.float64)  # torch has no wider type
-    columns = {k: _column(path, X, k, values) for k, values in columns.items()}
-    columns = {k: values for k, values in columns.items() if values is not None}
+    columns = {k: _column(path, X, k, v) for k, v in columns.items() if v is not None}
     if "split" in columns:
         columns["split"] = as_parts(columns["split"], f"read: expected split of {path}")
     if "groups" in columns:
@@ -266,10 +263,8 @@ def _checked(
 
 
 def _column(
-    path: Path, X: NDArray[Any] | StoredArray, name: str, values: NDArray[Any] | None
-) -> NDArray[Any] | None:
-    if values is None:
-        return None
+    path: Path, X: NDArray[Any] | StoredArray, name: str, values: NDArray[Any]
+) -> NDArray[Any]:
     if values.shape != (N := X.shape[:1]):
         raise DataError(
             f"read: expected {name} of shape {N}, one for each of X, in {path}, got {values.shape}"
@@ -303,15 +298,5 @@ def as_text(values: NDArray[Any], where: str) -> NDArray[Any]:
             return numpy.char.decode(values, codec)
         data.decode(codec)
         return values
-    seen: dict[str, bytes] = {}
-    names = []
-    for start in range(0, len(data), size):
-        raw = data[start : start + size]
-        name = raw.decode(codec, "backslashreplace").rstrip("\0")
-        if seen.setdefault(name, raw) != raw:
-            raise DataError(
-                f"read: expected values that differ as text in {where}, got {seen[name]!r} and "
-                f"{raw!r}, which both become {name!r}; rename one of them"
-            )
-        names.append(name)
-    return numpy.array(names)
+    raws = (data[start : start + size] for start in range(0, len(data), size))
+    return numpy.array(distinct_text(raws, codec, where))

@@ -63,7 +63,25 @@ def parse_table(data: bytes, name: str) -> NDArray[numpy.float64]:
                 f"read: expected as many numbers as names, {named}, in line {begin + 1} of {name}, "
                 f"got {table.shape[1]}; write decimals with a point, and use one separator"
             )
-    _refuse_counters(table, body, names, separator, name, begin + 1)
+    fields = _fields(body[0], separator)
+    rows, columns = table.shape
+    counts = [[str(i) for i in range(start, start + columns)] for start in (0, 1)]
+    if columns > 2 and rows > 1 and fields in counts and "." in body[1]:
+        raise DataError(
+            f"read: expected numbers in line {begin + 1} of {name}, got the count of the columns; "
+            f"leave it out: {_PANDAS}"
+        )
+    if count := _count_counters(table, names, fields):
+        what = "what looks like times or an index" if names is None else _short(names[0])
+        header = ", header=None" if names is None else ""
+        turn, how = "", ""
+        if rows > columns:
+            turn, how = " and transpose, since channels go in rows", ".T"
+        raise DataError(
+            f"read: expected channels alone in {name}, got {what} in the first column; remove it"
+            f"{turn}: pandas.read_csv(file{header}).iloc[:, {count}:]{how}.to_csv(file, "
+            "header=False, index=False)"
+        )
     return table
 
 
@@ -146,39 +164,10 @@ def _fault(lines: list[str], begin: int, separator: str | None, name: str) -> Da
     return DataError(f"read: expected a table of numbers in {name}, got something else")
 
 
-def _refuse_counters(
-    table: NDArray[numpy.float64],
-    lines: list[str],
-    names: list[str] | None,
-    separator: str | None,
-    name: str,
-    begin: int,
-) -> None:
-    """Raise an error for an index or times, which would become a channel."""
-    rows, columns = table.shape
-    fields = _fields(lines[0], separator)
-    counts = [[str(i) for i in range(start, start + columns)] for start in (0, 1)]
-    if columns > 2 and rows > 1 and fields in counts and "." in lines[1]:
-        raise DataError(
-            f"read: expected numbers in line {begin} of {name}, got the count of the columns; "
-            f"leave it out: {_PANDAS}"
-        )
-    if count := _count_counters(table, names, fields):
-        what = "what looks like times or an index" if names is None else _short(names[0])
-        header = ", header=None" if names is None else ""
-        turn = " and transpose, since channels go in rows" if rows > columns else ""
-        how = ".T" if turn else ""
-        raise DataError(
-            f"read: expected channels alone in {name}, got {what} in the first column; remove it"
-            f"{turn}: pandas.read_csv(file{header}).iloc[:, {count}:]{how}.to_csv(file, "
-            "header=False, index=False)"
-        )
-
-
 def _count_counters(
     table: NDArray[numpy.float64], names: list[str] | None, fields: list[str]
 ) -> int:
-    """Return how many of the first columns are an index or times.
+    """Return how many of the first columns are an index or times, which are no channels.
 
     Without names, this needs more rows than columns, or integers before numbers with a point.
     """
@@ -186,10 +175,9 @@ def _count_counters(
     if rows < 3:
         return 0
     if names is not None:
-        pairs = zip(names[:2], table.T, strict=False)
         found = [
             bool(_COUNTER.fullmatch(title.strip("\"'"))) and _rises_evenly(column, 0.5)
-            for title, column in pairs
+            for title, column in zip(names[:2], table.T)
         ]
         return [*found, False].index(False)
     first = table[:, 0]

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from spdnet import covariance
-from spdnet.data import Dataset, channels, examine
-from spdnet.data.channels import examine_signals
+from spdnet.data import Dataset, examination, examine
+from spdnet.data.examination import examine_signals
 from spdnet.data.summary import counted, describe
 
 
@@ -17,7 +17,7 @@ def plain(where):
 
 @pytest.mark.parametrize("piece", [1, 2**24])
 def test_every_fault_is_found_by_index(monkeypatch, piece):
-    monkeypatch.setattr(channels, "_PIECE", piece)
+    monkeypatch.setattr(examination, "_PIECE", piece)
     X = signals()
     X[1, 2, 7] = np.nan
     X[4, 0, 0] = np.inf
