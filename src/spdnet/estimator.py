@@ -137,11 +137,11 @@ class SPDNetClassifier(
         recipe = self._recipe()
         data, classes, known = self._samples(recipe, X, y, sample_weight, domains)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-        codes = self._group_codes(domains if groups is None else groups, len(data))
-        train, val, codes = self._split(data, seed, codes)
+        train, val, codes = self._split(data, domains if groups is None else groups, seed)
         fabric = make_fabric(self.device)
         choice = None
-        if self._is_warm and recipe.members is not None:  # that network is trained further
+        is_warm = bool(self.warm_start) and hasattr(self, "model_")
+        if is_warm and recipe.members is not None:  # that network is trained further
             choice, last = self.choice_, self.recipe_
             members = last.members if recipe.needs_choice else None
             recipe = recipe.changed(members=members, n_samples=last.n_samples)
@@ -154,7 +154,13 @@ class SPDNetClassifier(
                 print(choice.describe())
         elif recipe.members is not None:
             recipe = recipe.changed(n_samples=len(train))
-        model = self._start(recipe, train, classes, known, seed)
+        dims = self._dims(recipe, train.X.shape[1])
+        if is_warm:
+            self._require_same(recipe, dims, train.X.shape[1], classes, known)
+            model = copy.deepcopy(self.model_).to(train.X.device)
+        else:
+            n_domains = 1 if known is None else len(known)
+            model = build(recipe, dims, len(classes), train, n_domains=n_domains, seed=seed)
         trainer = Trainer(
             model,
             train,
@@ -166,7 +172,8 @@ class SPDNetClassifier(
         )
         progress = trainer.run(self._report)
         self.scale_ = InputScale.of(data.X, signals=recipe.takes_signals)
-        self.model_ = model.eval().cpu()  # to be unpickled where there is no such device
+        # on the CPU, to be unpickled where there is no such device
+        self.model_: torch.nn.Module = model.eval().cpu()
         self.classes_ = classes
         self.domains_ = known
         self.recipe_: Recipe = recipe
@@ -261,22 +268,13 @@ class SPDNetClassifier(
         """Number of columns of :meth:`transform`, for ``get_feature_names_out``."""
         return int(getattr(self.model_, "n_features"))  # noqa: B009, its type is unknown
 
-    @property
-    def _is_warm(self) -> bool:
-        """True if the last network is trained further."""
-        return bool(self.warm_start) and hasattr(self, "model_")
-
-    def _start(
-        self, recipe: Recipe, train: Samples, classes: Any, known: Any, seed: int
-    ) -> torch.nn.Module:
-        """Return a new network, or with a warm start a copy of the last one."""
-        dims = self._dims(recipe, train.X.shape[1])
-        if not self._is_warm:
-            n_domains = 1 if known is None else len(known)
-            return build(recipe, dims, len(classes), train, n_domains=n_domains, seed=seed)
+    def _require_same(
+        self, recipe: Recipe, dims: tuple[int, ...], n: int, classes: Any, known: Any
+    ) -> None:
+        """Raise an error unless the network of the last fit can be trained further."""
         changes = {
             "classes": (self.classes_, classes),
-            "number of features": (self.n_features_in_, train.X.shape[1]),
+            "number of features": (self.n_features_in_, n),
             "domains": (self.domains_, known),
             **{
                 name: (getattr(self.recipe_, name), getattr(recipe, name))
@@ -291,7 +289,6 @@ class SPDNetClassifier(
                     f"SPDNetClassifier: expected the {name} of the last fit, {before}, with "
                     f"warm_start=True, got {now}; set warm_start=False"
                 )
-        return copy.deepcopy(self.model_).to(train.X.device)
 
     def _dims(self, recipe: Recipe, n: int) -> tuple[int, ...]:
         if self.dims is None:
@@ -341,17 +338,17 @@ class SPDNetClassifier(
         )
         return data, classes, known
 
-    def _group_codes(self, groups: ArrayLike | None, n: int) -> NDArray[Any] | None:
-        """Return the index of the group of each sample; None if there is at most one group."""
-        if groups is None:
-            return None
-        codes, names = encode_domains(WHO, groups, n, what="groups")
-        return None if len(names) == 1 else codes
-
     def _split(
-        self, data: Samples, seed: int, codes: NDArray[Any] | None
+        self, data: Samples, groups: ArrayLike | None, seed: int
     ) -> tuple[Samples, Samples | None, NDArray[Any] | None]:
-        """Hold out a validation part for early stopping, whole groups if there are several."""
+        """Hold out a validation part for early stopping, whole groups if there are several.
+
+        Return also the index of the group of each training sample, if there are several.
+        """
+        codes = None
+        if groups is not None:
+            found, names = encode_domains(WHO, groups, len(data), what="groups")
+            codes = found if len(names) > 1 else None
         if not self.early_stopping:
             return data, None, codes
         fraction = self.validation_fraction

@@ -9,6 +9,7 @@ import pytest
 from spdnet.data import DataError, Dataset, StoreWriter
 from spdnet.data.io import readers as readers_module
 from spdnet.metrics import verification_rate
+from spdnet.options.run import EXPERIMENTS
 from spdnet.paper import Reproduction, ReproductionFolder, reproduce, write_reproduction
 from spdnet.paper.data import (
     ExperimentData,
@@ -18,7 +19,6 @@ from spdnet.paper.data import (
     make_matrices,
     tasks,
 )
-from spdnet.paper.reproduction import EXPERIMENTS
 from spdnet.runs import RunFolder
 from spdnet.runs.watch import Watch
 from tests.cases import random_spd

@@ -1,18 +1,17 @@
-"""The commands. Each command imports the libraries that it needs."""
+"""The commands, apart from ``spdnet data``; each loads the libraries that it needs."""
 
 import io
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from spdnet.cli.data_app import data_app
-from spdnet.cli.errors import errors as _errors
-from spdnet.cli.options import Data, Device, Dtype, Groups, Labels, Seed, shared, takes_options
+from spdnet.cli.options import Data, Device, Groups, Labels, argument, runs, shared
 from spdnet.options.option import RUN
-from spdnet.options.run import CompareOptions, RunOptions
+from spdnet.options.run import CompareOptions, ReproduceOptions, RunOptions
 
 app = typer.Typer(
     name="spdnet",
@@ -25,10 +24,8 @@ app = typer.Typer(
 app.add_typer(data_app, name="data")
 
 _run_option = partial(typer.Option, rich_help_panel=RUN)
-Run = Annotated[
-    Path, typer.Argument(metavar="RUN", help="Run folder of `spdnet train`.", show_default=False)
-]
-BadAgain = Annotated[str | None, shared("bad", default="as in training")]
+Run = Annotated[Path, argument("RUN", "Run folder of `spdnet train`.")]
+BadAgain = Annotated[str | None, shared("bad", "as in training")]
 OwnModel = Annotated[
     str | None,
     typer.Option(
@@ -71,8 +68,7 @@ def _root(
 
 
 @app.command()
-@takes_options(RunOptions)
-@_errors()
+@runs("spdnet.cli.train:run_training", RunOptions, optional=True)
 def train(
     *,
     settings: Annotated[
@@ -95,7 +91,6 @@ def train(
     quiet: Annotated[
         bool, _run_option("--quiet", help="No progress bar and no line per epoch.")
     ] = False,
-    **given: Any,
 ) -> None:
     """Train and evaluate a network, and write everything to a run folder.
 
@@ -113,41 +108,15 @@ def train(
 
     Or, on two machines: torchrun --nnodes 2 --nproc-per-node 8 -m spdnet train big.npz --out big
     """
-    from spdnet.cli.train import run_training
-
-    run_training(given, settings, out, resume, devices, quiet)
 
 
 @app.command()
-@takes_options(CompareOptions, needs_data=True)
-@_errors()
+@runs("spdnet.cli.tables:run_comparison", CompareOptions)
 def compare(
     *,
-    methods: Annotated[
-        str,
-        typer.Option(
-            help="Methods, such as cdl,rsr,spdnet-2, or all: nn-log-euclidean, "
-            "nn-affine-invariant, nn-stein, mdm, logistic, lda, ridge, svm, svm-stein, cdl, "
-            "cdl-pls, leml, spdml-aim, spdml-stein, rsr, rsr-spdml, spdnet-0 to spdnet-3, auto "
-            "(the default network); herml and expressionlets for signals, deepo2p for the images "
-            "of the digits."
-        ),
-    ] = "all",
-    protocol: Annotated[
-        str | None,
-        typer.Option(
-            help="Split: file (the split of the data), groups or random-halves. [default: the "
-            "first of these that the data allow]"
-        ),
-    ] = None,
-    tune: Annotated[
-        bool,
-        typer.Option("--tune", help="Search the parameters of each method on the training parts."),
-    ] = False,
     out: Annotated[
         Path | None, typer.Option(help="Folder of the comparison. [default: runs/compare-NAME]")
     ] = None,
-    **given: Any,
 ) -> None:
     """Compare SPDNet with every method of its paper, on the same splits of your data.
 
@@ -156,62 +125,12 @@ def compare(
 
     Example: spdnet compare digits --repeats 3
     """
-    from spdnet.cli.compare import run_comparison
-
-    run_comparison({**given, "methods": methods, "protocol": protocol, "tune": tune}, out)
 
 
-@app.command("reproduce")
-@_errors()
-def reproduce_(
-    experiment: Annotated[
-        str,
-        typer.Argument(
-            metavar="EXPERIMENT",
-            help="afew, hdm05 or pasc: rows of Table 1. no-logeig: the network without LogEig. "
-            "epsilon and convergence: Figure 2.",
-            show_default=False,
-        ),
-    ],
+@app.command()
+@runs("spdnet.cli.tables:run_reproduction", ReproduceOptions)
+def reproduce(
     *,
-    standin: Annotated[
-        str | None,
-        typer.Option(
-            help="Data used instead of the paper's: digits, generated, or a file of sequences or "
-            "matrices."
-        ),
-    ] = None,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="Two epochs on a few sequences, as a test.")
-    ] = False,
-    baselines: Annotated[
-        bool, typer.Option("--baselines", help="Also run the other methods of the table.")
-    ] = False,
-    recipe: Annotated[str, shared("recipe")] = "paper",
-    repeats: Annotated[
-        int | None,
-        shared("repeat", "--repeats", "--repeat", default="as in the paper, 10 for hdm05, else 1"),
-    ] = None,
-    epochs: Annotated[
-        int | None, shared("epochs", default="as in the paper, 100 for pasc, else 500")
-    ] = None,
-    classes: Annotated[
-        int | None,
-        typer.Option(
-            help="Number of classes, those with the most sequences; 117 is usual for HDM05."
-        ),
-    ] = None,
-    root: Annotated[
-        int | None,
-        typer.Option(help="Joint that positions are relative to. [default: absolute positions]"),
-    ] = None,
-    clips: Annotated[bool, typer.Option(help="Training sequences cut into clips.")] = True,
-    score: Annotated[
-        str, typer.Option(help="Input of verification: features (of LogEig) or logits.")
-    ] = "features",
-    seed: Seed = 0,
-    device: Device = "auto",
-    dtype: Dtype = "float64",
     out: Annotated[
         Path | None,
         typer.Option(help="Folder of the reproduction. [default: runs/reproduce-EXPERIMENT]"),
@@ -226,14 +145,10 @@ def reproduce_(
 
     As a quick test: spdnet reproduce afew --standin digits --quick
     """
-    given = {name: value for name, value in locals().items() if name != "out"}
-    from spdnet.cli.reproduce import run_reproduction
-
-    run_reproduction(given, out)
 
 
 @app.command()
-@_errors()
+@runs("spdnet.cli.evaluate:run_evaluation")
 def evaluate(
     run: Run,
     data: Data,
@@ -253,13 +168,10 @@ def evaluate(
 
     Example: spdnet evaluate runs/digits-small digits-small
     """
-    from spdnet.cli.evaluate import run_evaluation
-
-    run_evaluation(run, data, labels, groups, bad, part, device, model)
 
 
 @app.command()
-@_errors()
+@runs("spdnet.cli.evaluate:run_prediction")
 def predict(
     run: Run,
     data: Data,
@@ -278,18 +190,12 @@ def predict(
 
     Example: spdnet predict runs/digits-small new.npz --out predictions.csv
     """
-    from spdnet.cli.evaluate import run_prediction
-
-    run_prediction(run, data, out, groups, bad, device, model, force)
 
 
 @app.command()
-@_errors()
+@runs("spdnet.cli.evaluate:run_report")
 def report(run: Run) -> None:
     """Write the report of a run again.
 
     Example: spdnet report runs/digits-small
     """
-    from spdnet.cli.evaluate import run_report
-
-    run_report(run)

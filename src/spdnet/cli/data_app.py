@@ -5,8 +5,7 @@ from typing import Annotated
 
 import typer
 
-from spdnet.cli.errors import errors
-from spdnet.cli.options import Bad, Data, Dtype, Groups, Labels, Signals
+from spdnet.cli.options import Bad, Data, Dtype, Groups, Labels, Signals, argument, runs
 
 data_app = typer.Typer(
     help="Inspect data, build files of matrices, get the data sets of the paper.",
@@ -15,6 +14,7 @@ data_app = typer.Typer(
 
 
 @data_app.command()
+@runs("spdnet.cli.data:run_info")
 def info(
     data: Data,
     labels: Labels = None,
@@ -28,23 +28,13 @@ def info(
 
     Example: spdnet data info recordings.npz
     """
-    with errors():
-        from spdnet.cli.data import run_info
-
-        run_info(data, labels, groups, signals)
 
 
 @data_app.command("build")
+@runs("spdnet.cli.data:run_build")
 def build_(
-    source: Annotated[
-        Path,
-        typer.Argument(
-            metavar="SOURCE", help="A folder, a zip archive, or a .npz file.", show_default=False
-        ),
-    ],
-    out: Annotated[
-        Path, typer.Argument(metavar="OUT", help="The .npz file to write.", show_default=False)
-    ],
+    source: Annotated[Path, argument("SOURCE", "A folder, a zip archive, or a .npz file.")],
+    out: Annotated[Path, argument("OUT", "The .npz file to write.")],
     *,
     of: Annotated[
         str,
@@ -55,14 +45,16 @@ def build_(
         ),
     ] = "matrices",
     kind: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="Descriptor of sequences and signals: covariance, or gaussian (with mean)."
+            help="Descriptor of sequences and signals: covariance, or gaussian (with mean). "
+            "[default: covariance]"
         ),
-    ] = "covariance",
+    ] = None,
     reg: Annotated[
-        float, typer.Option(help="Regularization of the covariance, in units of --mode.")
-    ] = 1e-3,
+        float | None,
+        typer.Option(help="Regularization of the covariance, in units of --mode. [default: 0.001]"),
+    ] = None,
     mode: Annotated[
         str | None,
         typer.Option(
@@ -85,8 +77,13 @@ def build_(
     clips: Annotated[
         int | None, typer.Option(help="Number of clips per sequence, instead of a stride.")
     ] = None,
-    size: Annotated[int, typer.Option(help="Height and width of the gray frames of videos.")] = 20,
-    every: Annotated[int, typer.Option(help="Step between the frames that are used.")] = 1,
+    size: Annotated[
+        int | None,
+        typer.Option(help="Height and width of the gray frames of videos. [default: 20]"),
+    ] = None,
+    every: Annotated[
+        int | None, typer.Option(help="Step between the frames that are used. [default: 1]")
+    ] = None,
     index: Annotated[
         Path | None, typer.Option(help="Index (.mat) of the authors for a folder of matrices.")
     ] = None,
@@ -110,21 +107,13 @@ def build_(
 
     Or: spdnet data build motions/ motions.npz --of sequences --test 0.5 --clip-length 0.5
     """
-    given = {"kind": kind, "reg": reg, "mode": mode, "root": root, "pca": pca}
-    given |= {"clip_length": clip_length, "clip_stride": clip_stride, "clips": clips}
-    given |= {"size": size, "every": every}
-    with errors():
-        from spdnet.cli.data import run_build
-
-        run_build(source, out, of, given, index, groups, test, seed, dtype=dtype, bad=bad)
 
 
-Published = Annotated[
-    str, typer.Argument(metavar="NAME", help="afew, hdm05 or pasc.", show_default=False)
-]
+Published = Annotated[str, argument("NAME", "afew, hdm05 or pasc.")]
 
 
 @data_app.command("fetch")
+@runs("spdnet.cli.data:run_fetch")
 def fetch_(name: Published) -> None:
     """Download the SPD matrices that the paper's authors publish.
 
@@ -133,22 +122,14 @@ def fetch_(name: Published) -> None:
 
     Example: spdnet data fetch afew
     """
-    with errors():
-        from spdnet.cli.data import run_fetch
-
-        run_fetch(name)
 
 
 @data_app.command("import")
+@runs("spdnet.cli.data:run_import")
 def import_(
     name: Published,
     path: Annotated[
-        Path,
-        typer.Argument(
-            metavar="PATH",
-            help="The authors' archive, packed or not, or the original data.",
-            show_default=False,
-        ),
+        Path, argument("PATH", "The authors' archive, packed or not, or the original data.")
     ],
     index: Annotated[
         Path | None, typer.Option(help="The authors' index (.mat), if it is not in PATH.")
@@ -158,7 +139,3 @@ def import_(
 
     Example: spdnet data import afew AFEW_SPD_data.zip --index spddb_afew.mat
     """
-    with errors():
-        from spdnet.cli.data import run_import
-
-        run_import(name, path, index)

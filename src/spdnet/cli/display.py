@@ -1,7 +1,9 @@
 """Progress of a training: a live line on a terminal, plain lines elsewhere."""
 
+import signal
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
@@ -17,29 +19,52 @@ from rich.progress import (
 from rich.status import Status
 from rich.text import Text
 
-from spdnet.cli.signals import stop_on_signals
+from spdnet.data import Dataset, load_dataset
 from spdnet.data.names import printable
 from spdnet.runs.pace import time_left
-from spdnet.runs.watch import Watch
+from spdnet.runs.watch import StopRequest, Watch
 from spdnet.training import Trainer
 from spdnet.training.progress import describe_epoch
 
-
-class _Metrics(ProgressColumn):
-    """Loss, accuracies and speed of the last epoch."""
-
-    def render(self, task: Task) -> Text:
-        row = task.fields.get("row")
-        if row is None:
-            return Text("")
-        text = Text.assemble(("loss ", "dim"), f"{row['loss']:.4f}")
-        text.append("  train ", "dim").append(f"{100 * row['accuracy']:.1f} %")
-        if "val_accuracy" in row:
-            text.append("  val ", "dim").append(f"{100 * row['val_accuracy']:.1f} %", "bold")
-        return text.append(f"  {task.fields['speed']:,.0f}/s", "dim")
+#: sent by schedulers before they kill a process; Windows has only the first
+_SIGNALS = [getattr(signal, name) for name in ("SIGTERM", "SIGUSR1") if hasattr(signal, name)]
 
 
-class Speed(ProgressColumn):
+def make_console(*, stderr: bool = False) -> Console:
+    """Return a console that prints text as it is."""
+    return Console(highlight=False, markup=False, emoji=False, stderr=stderr)
+
+
+def read_shown(
+    data: str, labels: str | None, groups: str | None, *, labeled: bool | None
+) -> Dataset:
+    """Read an embedded data set, a file or a folder, and show the progress."""
+    display = Display(make_console(stderr=True))
+    try:
+        return load_dataset(data, labels, groups, labeled=labeled, on_file=display.file)
+    finally:
+        display.close()
+
+
+@contextmanager
+def _stop_on_signals(stop: StopRequest) -> Iterator[None]:
+    """Turn SIGTERM and SIGUSR1 into a request to stop.
+
+    Ignored signals stay ignored. Only the main thread can handle signals.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    before = {s: signal.getsignal(s) for s in _SIGNALS} if is_main else {}
+    for s, handler in before.items():
+        if handler is not signal.SIG_IGN:
+            signal.signal(s, lambda *_: stop())
+    try:
+        yield
+    finally:
+        for s, handler in before.items():
+            signal.signal(s, handler)
+
+
+class _Speed(ProgressColumn):
     """Samples per second."""
 
     def render(self, task: Task) -> Text:
@@ -63,15 +88,22 @@ class Display(Watch):
 
     @classmethod
     @contextmanager
-    def shown(cls, console: Console) -> Iterator["Display"]:
-        """Show the progress of a command that the same command resumes after an interruption."""
-        display = cls(console)
+    def shown(
+        cls,
+        console: Console,
+        *,
+        quiet: bool = False,
+        advice: Callable[[], str] = lambda: "run the same command again to resume",
+    ) -> Iterator["Display"]:
+        """Show the progress of a command; after an interruption, tell how to resume it."""
+        display = cls(console, quiet=quiet)
         try:
-            with stop_on_signals(display.stop):
+            with _stop_on_signals(display.stop):
                 yield display
         except KeyboardInterrupt:
-            display.close()
-            console.print("stopped; run the same command again to resume")
+            if text := advice():
+                display.close()
+                display.say(f"stopped; {text}")
             raise
         finally:
             display.close()
@@ -99,7 +131,7 @@ class Display(Watch):
             return
         bar = self._transient
         if not isinstance(bar, Progress) or bar.tasks[0].description != what:
-            columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), Speed())
+            columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), _Speed())
             bar = Progress(*columns, TimeRemainingColumn(), console=self.console, transient=True)
             bar.add_task(what, total=total)
             self._show(bar)
@@ -112,9 +144,10 @@ class Display(Watch):
         if not self.live or self.quiet:
             return
         bar = [BarColumn(bar_width=24)] if self.console.width >= 100 else []
-        columns = (TextColumn("epoch"), MofNCompleteColumn(), *bar, _Metrics())
+        metrics = TextColumn("{task.description}")
+        columns = (TextColumn("epoch"), MofNCompleteColumn(), *bar, metrics)
         self._bar = Progress(*columns, TimeRemainingColumn(compact=True), console=self.console)
-        self._bar.add_task("training", total=trainer.recipe.epochs)
+        self._bar.add_task("", total=trainer.recipe.epochs)
         self._move(trainer)
         self._bar.start()
 
@@ -136,12 +169,16 @@ class Display(Watch):
             self.say(describe_epoch(row) + pace)
 
     def _move(self, trainer: Trainer) -> None:
-        """Show the last epoch on the bar."""
+        """Show the loss, the accuracies and the speed of the last epoch on the bar."""
         assert self._bar is not None
-        row = trainer.progress.history[-1] if trainer.progress.history else None
-        speed = None if row is None else len(trainer.train) / row["seconds"]
+        text = ""
+        for row in trainer.progress.history[-1:]:
+            text = f"[dim]loss[/] {row['loss']:.4f}  [dim]train[/] {100 * row['accuracy']:.1f} %"
+            if "val_accuracy" in row:
+                text += f"  [dim]val[/] [bold]{100 * row['val_accuracy']:.1f} %[/]"
+            text += f"  [dim]{len(trainer.train) / row['seconds']:,.0f}/s[/]"
         completed = trainer.progress.epoch
-        self._bar.update(self._bar.task_ids[0], completed=completed, row=row, speed=speed)
+        self._bar.update(self._bar.task_ids[0], completed=completed, description=text)
 
     def end(self) -> None:
         if self._bar is not None:

@@ -8,14 +8,13 @@ from typing import Any
 
 import numpy
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from spdnet._checks import require_choice
 from spdnet._files import atomic_write
+from spdnet.cli.display import make_console, read_shown
 from spdnet.cli.options import find_in_current_folder
-from spdnet.cli.reading import read_shown
 from spdnet.data import Dataset, prepare
 from spdnet.data.dataset import SPLITS
 from spdnet.data.names import printable, spreadsheet_safe
@@ -29,26 +28,17 @@ from spdnet.runs.scores import score
 PARTS = (*SPLITS, "all")
 
 
-def run_evaluation(
-    run: Path,
-    data: str,
-    labels: str | None,
-    groups: str | None,
-    bad: str | None,
-    part: str | None,
-    device: str,
-    model: str | None,
-) -> None:
+def run_evaluation(*, part: str | None, **given: Any) -> None:
     """Print the scores."""
     if part is not None:
         require_choice("evaluate", "part", part, PARTS)
-    trained, matrices = _open("evaluate", run, data, labels, groups, bad, device, model)
+    trained, matrices = _open("evaluate", **given)
     assert matrices.y is not None  # read with labels
     codes = trained.codes(matrices.y)
     chosen, what = _part(trained, matrices, part)
     logits, codes = trained.logits(matrices)[chosen], codes[chosen]
     found = score(logits, codes)
-    console = Console(highlight=False, markup=False, emoji=False)
+    console = make_console()
     console.print(what)
     console.print(f"accuracy {100 * found.accuracy:.2f} %, loss {found.loss:.4f}", style="bold")
     table = Table("class", box=None, pad_edge=False)
@@ -62,23 +52,14 @@ def run_evaluation(
     console.print(table)
 
 
-def run_prediction(
-    run: Path,
-    data: str,
-    out: Path,
-    groups: str | None,
-    bad: str | None,
-    device: str,
-    model: str | None,
-    force: bool,
-) -> None:
+def run_prediction(*, out: Path, force: bool, **given: Any) -> None:
     """Write a CSV file, or to standard output.
 
     Names that a spreadsheet would read as formulas get an apostrophe: see
     :func:`spdnet.data.names.spreadsheet_safe`.
     """
     _require_target(out, force)
-    trained, matrices = _open("predict", run, data, None, groups, bad, device, model)
+    trained, matrices = _open("predict", labels=None, **given)
     probabilities = trained.probabilities(matrices)
     columns: dict[str, list[Any]] = {"index": matrices.index.tolist()}
     if matrices.names is not None:
@@ -147,6 +128,7 @@ def run_report(run: Path) -> None:
 
 def _open(
     who: str,
+    *,
     run: Path,
     data: str,
     labels: str | None,

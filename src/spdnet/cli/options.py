@@ -1,46 +1,44 @@
-"""Options of the command line, derived from their descriptions."""
+"""Commands and their options, derived from the descriptions of the options."""
 
 import inspect
 import sys
 from collections.abc import Callable
 from functools import wraps
+from pkgutil import resolve_name
 from typing import Annotated, Any
 
 import typer
 
-from spdnet.options.option import options
+from spdnet.cli.errors import errors
+from spdnet.options.option import Option, options
 from spdnet.options.run import RunOptions
 
 _OPTIONS = options(RunOptions)
 
-DATA = _OPTIONS["data"].text()
-Data = Annotated[str, typer.Argument(metavar="DATA", help=DATA, show_default=False)]
+
+def shared(name: str, default: str = "") -> Any:
+    """Make an option that ``spdnet train`` has too, perhaps with a default in words."""
+    return _option(name, _OPTIONS[name], default)
 
 
-def shared(name: str, *flags: str, default: str = "") -> Any:
-    """Make an option that ``spdnet train`` has too, with other flags or a default in words."""
-    described = _OPTIONS[name]
+def _option(name: str, described: Option, default: str, **more: Any) -> Any:
+    flags = described.flags or ((f"--{name}",) if described.default is False else ())
     text = described.text() + (f" [default: {default}]" if default else "")
-    return typer.Option(*(flags or described.flags), help=text)
+    return typer.Option(*flags, help=text, **more)
 
 
+def argument(metavar: str, text: str) -> Any:
+    """Make an argument without a default in the help."""
+    return typer.Argument(metavar=metavar, help=text, show_default=False)
+
+
+Data = Annotated[str, argument("DATA", _OPTIONS["data"].text())]
 Labels = Annotated[str | None, shared("labels")]
 Groups = Annotated[str | None, shared("groups")]
 Signals = Annotated[bool, shared("signals")]
 Bad = Annotated[str, shared("bad")]
-Seed = Annotated[int, shared("seed")]
 Device = Annotated[str, shared("device")]
 Dtype = Annotated[str, shared("dtype")]
-
-
-def parsed(who: str, given: dict[str, Any], described: Any = RunOptions) -> dict[str, Any]:
-    """Convert the text of options to values; omit options that were not given."""
-    found = options(described)
-    return {
-        name: found[name].kind.parse(who, name, value) if name in found else value
-        for name, value in given.items()
-        if value is not None
-    }
 
 
 def find_in_current_folder(model: str | None) -> None:
@@ -49,26 +47,33 @@ def find_in_current_folder(model: str | None) -> None:
         sys.path.insert(0, "")
 
 
-def takes_options(
-    described: Any, *, needs_data: bool = False
+def runs(
+    target: str, described: Any = None, *, optional: bool = False
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Replace the keywords ``**given`` of the decorated command by the options of a dataclass.
+    """Let a command run the function ``target``, which is imported when it is called.
 
-    An option that is not given is None. ``data`` becomes an argument, which the command may
-    require.
+    The decorated function declares options and has the help. Those of the dataclass ``described``
+    are added to them; the first becomes an argument, which may be ``optional``. The target gets the
+    values of those that were given.
     """
+    found = {} if described is None else options(described)
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        own = list(inspect.signature(command).parameters.values())[:-1]
-        made = [_parameter(name, found) for name, found in options(described).items()]
-        if needs_data:
-            made[0] = made[0].replace(default=inspect.Parameter.empty, annotation=Data)
-
         @wraps(command)
         def run(**given: Any) -> None:
-            command(**given)
+            with errors():
+                for name, option in found.items():
+                    if (value := given.pop(name)) is not None:
+                        given[name] = option.kind.parse(command.__name__, name, value)
+                resolve_name(target)(**given)
 
-        parameters = [*made, *own]
+        made = [_parameter(name, option) for name, option in found.items()]
+        if made:
+            first = next(iter(found))
+            info: Any = argument(first.upper(), found[first].text())
+            default = None if optional else inspect.Parameter.empty
+            made[0] = made[0].replace(default=default, annotation=Annotated[str | None, info])
+        parameters = [*made, *inspect.signature(command).parameters.values()]
         run.__signature__ = inspect.Signature(parameters, return_annotation=None)  # type: ignore[attr-defined]
         run.__annotations__ = {p.name: p.annotation for p in parameters}
         return run
@@ -77,17 +82,8 @@ def takes_options(
 
 
 def _parameter(name: str, described: Any) -> inspect.Parameter:
-    info: Any
-    if name == "data":
-        info = typer.Argument(metavar="DATA", help=DATA)
-    else:
-        default = f" [default: {described.default_text}]" if described.default_text else ""
-        info = typer.Option(
-            *described.flags, rich_help_panel=described.panel, help=described.text() + default
-        )
+    info = _option(name, described, described.default_text, rich_help_panel=described.panel)
+    annotation = Annotated[described.kind.type | None, info]
     return inspect.Parameter(
-        name,
-        inspect.Parameter.KEYWORD_ONLY,
-        default=None,
-        annotation=Annotated[described.kind.type | None, info],
+        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
     )

@@ -3,64 +3,55 @@
 import os
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Console
 
 from spdnet._checks import require_count
-from spdnet.cli.display import Display
-from spdnet.cli.options import find_in_current_folder, parsed
-from spdnet.cli.signals import stop_on_signals
+from spdnet.cli.display import Display, make_console
+from spdnet.cli.options import find_in_current_folder
 from spdnet.data.names import printable
 from spdnet.models.registry import is_registered
 from spdnet.runs import RunFolder, train
 from spdnet.runs.report import write_report
-from spdnet.runs.results import PART_TITLES, RepeatResults, RunResults
+from spdnet.runs.results import PART_TITLES, RepeatResults, RunResults, Spread
 from spdnet.runs.settings import FREE, Settings, from_mapping, read_toml
 from spdnet.runs.watch import Terminated
 from spdnet.training import make_fabric
 from spdnet.training.device import leave, under_torchrun
 
-if TYPE_CHECKING:
-    from spdnet.training.device import Fabric
-
 
 def run_training(
-    given: dict[str, Any],
-    file: Path | None,
+    *,
+    settings: Path | None,
     out: Path | None,
     resume: bool,
     devices: int,
     quiet: bool,
+    **given: Any,
 ) -> None:
     """Train with the given settings, those of a file, or those of the run to resume."""
-    console = Console(highlight=False, markup=False, emoji=False)
+    console = make_console()
     require_count("train", "devices", devices)
-    given = parsed("train", given)
     restarted = under_torchrun() and int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
     if restarted and out is not None and RunFolder(out).exists:
         # the same command, after a process has died
-        resume, given, file = True, {k: v for k, v in given.items() if k == "model"}, None
-    values = {**({} if file is None else read_toml(file)), **given}
+        resume, given, settings = True, {k: v for k, v in given.items() if k == "model"}, None
+    values = {**({} if settings is None else read_toml(settings)), **given}
     if resume:
-        folder, settings, is_longer = _resumed(values, out)
+        folder, chosen, is_longer = _resumed(values, out)
     else:
-        settings = from_mapping(values, str(file) if file else "the command line")
+        chosen = from_mapping(values, str(settings) if settings else "the command line")
         folder = RunFolder(
-            Path("runs") / (Path(settings.data).resolve().stem or "data") if out is None else out
+            Path("runs") / (Path(chosen.data).resolve().stem or "data") if out is None else out
         )
         folder.numbered, is_longer = out is None, False
-    find_in_current_folder(settings.model)
+    find_in_current_folder(chosen.model)
     if resume and folder.finished and not is_longer:
         console.print(f"{printable(str(folder.path))} is finished")
         found: RunResults | RepeatResults | None = folder.results()
     else:
-        fabric = make_fabric(settings.device, 0 if under_torchrun() else devices)
-        fabric.launch()
-        display = Display(console, quiet=quiet)
-        with stop_on_signals(display.stop):
-            found = _train(display, settings, folder, resume, fabric)
-        leave(fabric)
+        found = _train(chosen, folder, resume, devices, console, quiet)
     if found is None:  # not the first of several processes
         return
     for one in (*folder.seeds(), folder):
@@ -72,29 +63,34 @@ def run_training(
 
 
 def _train(
-    display: Display, settings: Settings, folder: RunFolder, resume: bool, fabric: "Fabric"
+    settings: Settings, folder: RunFolder, resume: bool, devices: int, console: Console, quiet: bool
 ) -> RunResults | RepeatResults | None:
+    fabric = make_fabric(settings.device, 0 if under_torchrun() else devices)
+    fabric.launch()
+
+    def advice() -> str:
+        if not (folder.exists and fabric.is_global_zero):
+            return ""
+        model = settings.make_recipe().model
+        named = [] if is_registered(model) else ["--model", model]
+        command = ["spdnet", "train", "--resume", "--out", str(folder.path), *named]
+        return f"resume with: {shlex.join(command)}"
+
     try:
-        return train(
-            settings,
-            folder,
-            resume=resume,
-            watch=display,
-            on_finished=write_report,
-            fabric=fabric,
-        )
-    except KeyboardInterrupt as stopped:
-        display.close()
-        if folder.exists and fabric.is_global_zero:
-            model = settings.make_recipe().model
-            named = [] if is_registered(model) else ["--model", model]
-            again = shlex.join(["spdnet", "train", "--resume", "--out", str(folder.path), *named])
-            display.say(f"stopped; resume with: {again}")
-        if isinstance(stopped, Terminated):  # all processes have stopped together
-            leave(fabric)
+        with Display.shown(console, quiet=quiet, advice=advice) as watch:
+            found = train(
+                settings,
+                folder,
+                resume=resume,
+                watch=watch,
+                on_finished=write_report,
+                fabric=fabric,
+            )
+    except Terminated:  # all processes have stopped together
+        leave(fabric)
         raise
-    finally:
-        display.close()
+    leave(fabric)
+    return found
 
 
 def _resumed(values: dict[str, Any], out: Path | None) -> tuple[RunFolder, Settings, bool]:
@@ -130,21 +126,21 @@ def _resumed(values: dict[str, Any], out: Path | None) -> tuple[RunFolder, Setti
 
 
 def _print_results(console: Console, found: RunResults | RepeatResults) -> None:
-    baseline = found.baseline
-    unit, theirs = "", ""
+    rows: list[tuple[str, float | Spread]] = [(found.network, found.accuracy)]
+    if found.baseline is not None:
+        theirs = found.baseline.accuracy
+        rows.append(
+            (found.baseline.name, theirs[found.scored] if isinstance(theirs, dict) else theirs)
+        )
+    rows.append(("most frequent class", found.chance))
+    unit = ""
     if isinstance(found, RepeatResults):
         unit = f", mean and standard deviation of {len(found.seeds)} repeats"
-        ours = found.accuracy.percent()
-        theirs = "" if found.baseline is None else found.baseline.accuracy.percent()
-    else:
-        ours = f"{100 * found.accuracy:.2f}"
-        if found.baseline is not None:
-            theirs = f"{100 * found.baseline.accuracy[found.scored]:.2f}"
-    width = max(len(found.network), len(baseline.name) if baseline else 0)
     console.print(f"{PART_TITLES[found.scored]} accuracy{unit}:")
-    console.print(f"  {found.network:{width}} {ours:>6} %", style="bold", soft_wrap=True)
-    if baseline:
-        console.print(f"  {baseline.name:{width}} {theirs:>6} %", soft_wrap=True)
-    console.print(f"  {'most frequent class':{width}} {100 * found.chance:6.2f} %", soft_wrap=True)
+    width = max(len(name) for name, _ in rows)
+    for i, (name, value) in enumerate(rows):
+        text = value.percent() if isinstance(value, Spread) else f"{100 * value:.2f}"
+        style = "bold" if i == 0 else None
+        console.print(f"  {name:{width}} {text:>6} %", style=style, soft_wrap=True)
     if found.linear and found.structure:
         console.print(f"note: {found.structure}", soft_wrap=True)

@@ -1,30 +1,22 @@
 """The parameters of the scikit-learn classifier."""
 
-from dataclasses import fields, make_dataclass
+from dataclasses import make_dataclass
 from functools import partial
 from typing import Any
 
 from spdnet.options import recipe
-from spdnet.options.kinds import Count, Flag, Kind, Number, Sizes
-from spdnet.options.option import RUN, TRAINING, option, same
+from spdnet.options.kinds import AnyOf, Count, Flag, Number, Sizes
+from spdnet.options.option import RUN, TRAINING, option, options, same
 from spdnet.options.run import RunOptions
 
 _training = partial(option, panel=TRAINING)
 _run = partial(option, panel=RUN)
 
-
-class _AnyOf(Kind):
-    """Value of one of several types, checked by the classifier."""
-
-    def __init__(self, doc: str) -> None:
-        object.__setattr__(self, "doc", doc)
-
-
 #: parameters that replace the hyperparameters of the recipe
 HYPERPARAMETERS = {
-    f.name: same(recipe.RecipeOptions, f.name, default=None)
-    for f in fields(recipe.RecipeOptions)
-    if f.metadata["option"].panel and f.metadata["option"].in_estimator
+    name: same(recipe.RecipeOptions, name, default=None)
+    for name, found in options(recipe.RecipeOptions).items()
+    if found.panel and found.in_estimator
 }
 HYPERPARAMETERS["model"] = same(
     recipe.RecipeOptions,
@@ -34,6 +26,12 @@ HYPERPARAMETERS["model"] = same(
     ":class:`spdnet.models.Model`.",
 )
 _PARAMETERS = {
+    "dims": _training(
+        Sizes(),
+        "Sizes of the matrices: of the input, then after each BiMap",
+        detail="The size of the input may be omitted if the first BiMap reduces it. Default: see "
+        ":func:`spdnet.training.choose_dims`. Other models may have other sizes.",
+    ),
     "recipe": same(
         RunOptions,
         "recipe",
@@ -41,9 +39,7 @@ _PARAMETERS = {
         "``label_smoothing`` replace its values if they are not None.",
     ),
     **HYPERPARAMETERS,
-    "class_weight": _run(
-        _AnyOf('dict or "balanced"'), "Weights of the classes in the loss", default=None
-    ),
+    "class_weight": _run(AnyOf('dict or "balanced"'), "Weights of the classes in the loss"),
     "early_stopping": _training(
         Flag(),
         "Whether to hold out a validation part, stop when its loss has not decreased for "
@@ -67,9 +63,8 @@ _PARAMETERS = {
         Flag(), "Whether to continue from the network of the last fit", default=False
     ),
     "random_state": _run(
-        _AnyOf("int or RandomState"),
+        AnyOf("int or RandomState"),
         "Random seed of the initial weights, the order of the batches and the validation split",
-        default=None,
     ),
     "device": same(
         RunOptions,
@@ -79,21 +74,12 @@ _PARAMETERS = {
     "dtype": same(RunOptions, "dtype"),
     "verbose": _run(Count(), "Number of epochs between printed lines; 0 prints nothing", default=0),
 }
-
-_dims = _training(
-    Sizes(),
-    "Sizes of the matrices: of the input, then after each BiMap",
-    detail="The size of the input may be omitted if the first BiMap reduces it. Default: see "
-    ":func:`spdnet.training.choose_dims`. Other models may have other sizes.",
-    default=None,
-)
-_dims_field = make_dataclass("_Dims", [("dims", Any, _dims)], repr=False, eq=False)
+_PARAMETERS["dims"].kw_only = False
 
 #: base class with the parameters as fields: ``dims`` is positional, the others are keywords
 EstimatorOptions: Any = make_dataclass(
     "EstimatorOptions",
     [(name, Any, described) for name, described in _PARAMETERS.items()],
-    bases=(_dims_field,),
     kw_only=True,
     repr=False,
     eq=False,

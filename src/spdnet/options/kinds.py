@@ -1,12 +1,7 @@
-"""Kinds of values: parsing, validation and documentation.
+"""Kinds of values: parsing, validation and documentation."""
 
-``spdnet._checks`` is imported when a value is checked, since it needs torch.
-"""
-
-import math
 from contextlib import suppress
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from spdnet.models.members import MEMBERS
 from spdnet.models.registry import MODELS
@@ -15,24 +10,22 @@ _LARGEST_INT = 2**31 - 1
 _NO_NAMES = ("auto", "none")  # instead of names of members
 
 
-@dataclass(frozen=True)
+def _checks() -> Any:
+    """Return the module of checks, which is loaded when a value is checked: it needs torch."""
+    from spdnet import _checks
+
+    return _checks
+
+
 class Kind:
     """Base class; accepts any value."""
 
     #: type of the option on the command line
-    type: ClassVar[type] = str
+    type: type = str
     #: type in docstrings
-    doc: ClassVar[str] = "str"
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The allowed names, for a choice."""
-        return ()
-
-    @property
-    def doc_type(self) -> str:
-        """Type in docstrings."""
-        return self.doc
+    doc = "str"
+    #: the allowed names, for a choice
+    names: tuple[str, ...] = ()
 
     def parse(self, who: str, name: str, text: Any) -> Any:
         """Convert an argument of the command line, without checking it."""
@@ -41,6 +34,13 @@ class Kind:
     def check(self, who: str, name: str, value: Any) -> Any:
         """Return the value, or raise an error that says what was expected."""
         return value
+
+
+class AnyOf(Kind):
+    """Value of one of several types, which are checked elsewhere."""
+
+    def __init__(self, doc: str) -> None:
+        self.doc = doc
 
 
 class Text(Kind):
@@ -77,7 +77,6 @@ class Flag(Kind):
         return value
 
 
-@dataclass(frozen=True)
 class Choice(Kind):
     """One of several names.
 
@@ -85,93 +84,81 @@ class Choice(Kind):
     metrics, also all registered metrics that have it.
     """
 
-    choices: tuple[str, ...]
-    none: bool = False
-    verb: str = ""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return (*self.choices, "none") if self.none else self.choices
-
-    @property
-    def doc_type(self) -> str:
-        return "{" + ", ".join(f'"{name}"' for name in self.names) + "}"
+    def __init__(self, *choices: str, none: bool = False, verb: str = "") -> None:
+        self.choices, self.none, self.verb = choices, none, verb
+        self.names = (*choices, "none") if none else choices
+        self.doc = "{" + ", ".join(f'"{name}"' for name in self.names) + "}"
 
     def parse(self, who: str, name: str, text: Any) -> Any:
         return text.lower()
 
     def check(self, who: str, name: str, value: Any) -> Any:
-        from spdnet._checks import require_choice
-
         names = self.names
         if self.verb:
             from spdnet.manifolds import MetricNames
 
             names = tuple(dict.fromkeys((*names, *MetricNames(self.verb))))
         if not (self.none and value is None):
-            require_choice(who, name, value, names)
+            _checks().require_choice(who, name, value, names)
         return value
 
 
 class ModelName(Kind):
     """Name of a registered model, or ``package.module:Class``; nothing is imported."""
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        return (*MODELS, "package.module:Class")
+    names = (*MODELS, "package.module:Class")
 
     def parse(self, who: str, name: str, text: Any) -> Any:
         return text if ":" in text else text.lower()
 
     def check(self, who: str, name: str, value: Any) -> Any:
-        from spdnet._checks import require_choice
-
         module, colon, cls = value.partition(":") if isinstance(value, str) else ("", "", "")
         words = [*module.split("."), *cls.split(".")]
         if not (colon and all(word.isidentifier() or word == "<locals>" for word in words)):
-            require_choice(who, name, value, self.names)
+            _checks().require_choice(who, name, value, self.names)
         return value
+
+
+class Names(Kind):
+    """Names of methods, which the comparison checks; None for ``all``."""
+
+    doc = "sequence of str"
+
+    def parse(self, who: str, name: str, text: Any) -> Any:
+        names = [part.strip() for part in text.lower().split(",")]
+        return None if names == ["all"] else tuple(filter(None, names))
 
 
 class Members(Kind):
     """Names of members of a portfolio, ``"auto"`` or ``"none"``; the check returns a tuple."""
 
     doc = 'sequence of str, or "auto"'
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return ("auto", *MEMBERS)
+    names = ("auto", *MEMBERS)
 
     def parse(self, who: str, name: str, text: Any) -> Any:
         return text.lower() if text.lower() in _NO_NAMES else tuple(text.lower().split(","))
 
     def check(self, who: str, name: str, value: Any) -> Any:
-        from spdnet._checks import require_choice
-
         if value in _NO_NAMES:
             return value
         if isinstance(value, str) or not value:
             raise ValueError(f"{who}: expected {name} such as log,all or auto, got {value!r}")
         for member in value:
-            require_choice(who, name, member, tuple(MEMBERS))
+            _checks().require_choice(who, name, member, MEMBERS)
         return tuple(value)
 
 
-@dataclass(frozen=True)
 class Number(Kind):
-    """A finite number within bounds."""
+    """A finite number within bounds: see :func:`spdnet._checks.require_number`."""
 
     type = float
     doc = "float"
-    above: float = -math.inf
-    at_least: float = -math.inf
-    at_most: float = math.inf
-    below: float = math.inf
+
+    def __init__(self, **bounds: float) -> None:
+        self.bounds = bounds
 
     def check(self, who: str, name: str, value: Any) -> Any:
-        from spdnet._checks import require_number
-
-        require_number(who, name, value, **asdict(self))
+        _checks().require_number(who, name, value, **self.bounds)
         return value
 
 
@@ -182,15 +169,13 @@ class Count(Kind):
     doc = "int"
 
     def check(self, who: str, name: str, value: Any) -> Any:
-        from spdnet._checks import require_count
-
-        require_count(who, name, value)
+        _checks().require_count(who, name, value)
         if value > _LARGEST_INT:
             raise ValueError(f"{who}: expected {name} of at most {_LARGEST_INT}, got {value}")
         return value
 
 
-class Seed(Kind):
+class Natural(Kind):
     """An integer from 0 to 2147483647."""
 
     type = int
@@ -215,9 +200,7 @@ class Threshold(Kind):
         return text  # left to the check
 
     def check(self, who: str, name: str, value: Any) -> Any:
-        from spdnet._checks import require_threshold
-
-        require_threshold(who, value)
+        _checks().require_threshold(who, value)
         return value
 
 
@@ -233,6 +216,4 @@ class Sizes(Kind):
             raise ValueError(f"{who}: expected {name} such as 93,70,50,30, got {text!r}") from None
 
     def check(self, who: str, name: str, value: Any) -> Any:
-        from spdnet._checks import require_shrinking
-
-        return require_shrinking(who, value)
+        return _checks().require_shrinking(who, value)

@@ -25,7 +25,7 @@ class Option:
     detail: str = ""  # further sentences
     panel: str | None  # of the help; None for a hyperparameter that only recipes set
     recipes: Mapping[str, Any] = field(default_factory=dict)  # values of a hyperparameter
-    default: Any = ...  # for a required option
+    default: Any = None  # ... for a required option
     unset: str = ""  # the default in words
     flags: tuple[str, ...] = ()  # on the command line, if they do not follow from the name
     in_estimator: bool = True  # whether the scikit-learn classifier has the hyperparameter
@@ -33,8 +33,10 @@ class Option:
 
     def text(self, *, choices: bool = True) -> str:
         """Return the help, the allowed names and the details."""
-        names = f": {_either(self.kind.names)}" if choices and self.kind.names else ""
-        text = self.help + names
+        text = self.help
+        if choices and self.kind.names:
+            *first, last = self.kind.names
+            text += f": {', '.join(first)} or {last}" if first else f": {last}"
         return f"{text}{'' if text.endswith('.') else '.'} {self.detail}".rstrip()
 
     @property
@@ -108,14 +110,9 @@ def _entry(name: str, described: Option) -> str:
     optional = ", optional" if described.default is None else ""
     default = f" Default: {described.default_text}." if described.default_text else ""
     text = textwrap.fill(described.text(choices=False) + default, width=92)
-    return f"{name} : {described.kind.doc_type}{optional}\n{textwrap.indent(text, '    ')}"
+    return f"{name} : {described.kind.doc}{optional}\n{textwrap.indent(text, '    ')}"
 
 
 def _field(described: Option) -> Any:
     default = MISSING if described.default is ... else described.default
     return field(default=default, metadata={"option": described})
-
-
-def _either(names: tuple[str, ...]) -> str:
-    *first, last = names
-    return f"{', '.join(first)} or {last}" if first else last

@@ -43,13 +43,13 @@ class RecipeOptions:
         recipes={"auto": 4},
     )
     norm: str | None = _network(
-        Choice(("brooks", *_METRICS), none=True, verb="normalization"),
+        Choice("brooks", *_METRICS, none=True, verb="normalization"),
         "Batch normalization after each BiMap",
         default=None,
         neutral=None,
     )
     head: str = _network(
-        Choice(("linear", "mlp", *_MORE_METRICS), verb="logits"),
+        Choice("linear", "mlp", *_MORE_METRICS, verb="logits"),
         "Classifier",
         detail="mlp has a hidden layer, batch normalization and dropout. A metric selects "
         "Riemannian logistic regression instead of LogEig and linear.",
@@ -80,7 +80,7 @@ class RecipeOptions:
         default=1e-4,
     )
     center: str | None = _network(
-        Choice((*_MORE_METRICS, "stein"), none=True, verb="mean"),
+        Choice(*_MORE_METRICS, "stein", none=True, verb="mean"),
         "Metric of the mean of the training data, which centering maps to the identity",
         default="log_euclidean",
         neutral=None,
@@ -100,10 +100,10 @@ class RecipeOptions:
         flags=("--lr", "--learning-rate"),
     )
     optimizer: str = _training(
-        Choice(("adam", "sgd")), "Riemannian optimizer", default="adam", recipes={"paper": "sgd"}
+        Choice("adam", "sgd"), "Riemannian optimizer", default="adam", recipes={"paper": "sgd"}
     )
     schedule: str = _training(
-        Choice(("constant", "cosine")),
+        Choice("constant", "cosine"),
         "Learning rate schedule",
         detail="cosine decreases the learning rate to zero.",
         default="cosine",

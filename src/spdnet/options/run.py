@@ -1,15 +1,36 @@
-"""The options of a run and of a comparison."""
+"""The options of a run, a comparison and a reproduction."""
 
-from dataclasses import dataclass, fields, make_dataclass
+from dataclasses import dataclass, make_dataclass
 from functools import partial
 from typing import Any
 
 from spdnet.options import recipe
-from spdnet.options.kinds import Choice, Count, FilePath, Flag, Number, Seed, Sizes, Text
-from spdnet.options.option import DATA, NETWORK, RECIPE_NAMES, RUN, TRAINING, option, same, show
+from spdnet.options.kinds import (
+    Choice,
+    Count,
+    FilePath,
+    Flag,
+    Names,
+    Natural,
+    Number,
+    Sizes,
+    Text,
+)
+from spdnet.options.option import (
+    DATA,
+    NETWORK,
+    RECIPE_NAMES,
+    RUN,
+    TRAINING,
+    option,
+    options,
+    same,
+    show,
+)
 
 #: data sets with a name instead of a file: number of features of a pixel
 EMBEDDED = {"digits": 17, "digits-small": 8}
+EXPERIMENTS = ("afew", "hdm05", "pasc", "no-logeig", "epsilon", "convergence")
 DTYPES = ("float64", "float32")
 #: default fractions of a training
 TEST_SIZE, VAL_SIZE = 0.2, 0.1
@@ -17,6 +38,7 @@ TEST_SIZE, VAL_SIZE = 0.2, 0.1
 _data = partial(option, panel=DATA)
 _training = partial(option, panel=TRAINING)
 _run = partial(option, panel=RUN)
+_other = partial(option, panel=None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,24 +49,21 @@ class DataOptions:
         FilePath(),
         ", ".join(f"`{name}`" for name in EMBEDDED)
         + ", a .npz or .npy file, or a folder with one subfolder per class",
+        default=...,
     )
     labels: str | None = _data(
         FilePath(),
         "File with the labels of a .npy file",
         detail="A .npy file, or text with one label per line.",
-        default=None,
     )
     groups: str | None = _data(
         FilePath(),
         "File with the group label of each sample, for example the subject",
         detail="A .npy file, or text with one label per line.",
-        default=None,
     )
-    signals: bool = _data(
-        Flag(), "Treat X as signals even if it is square", default=False, flags=("--signals",)
-    )
+    signals: bool = _data(Flag(), "Treat X as signals even if it is square", default=False)
     estimator: str = _data(
-        Choice(("sample", "ledoit_wolf", "oas")),
+        Choice("sample", "ledoit_wolf", "oas"),
         "Covariance estimator for signals",
         default="sample",
     )
@@ -54,14 +73,14 @@ class DataOptions:
         default=1e-3,
     )
     bad: str = _data(
-        Choice(("refuse", "drop", "repair")),
+        Choice("refuse", "drop", "repair"),
         "Treatment of matrices that are not SPD",
         default="refuse",
     )
 
 
 _recipe = option(
-    Choice(RECIPE_NAMES),
+    Choice(*RECIPE_NAMES),
     "Name of a set of hyperparameters",
     detail="auto chooses networks by cross-validation within the training set, fast trains one "
     "SPDNet, and paper has the settings of the paper. Other options replace values; with one of "
@@ -73,14 +92,13 @@ _dims = option(
     Sizes(),
     "Sizes of the matrices, such as 93,70,50,30",
     detail="The size of the input, then of the output of each BiMap.",
-    default=None,
     unset="from the data",
     panel=NETWORK,
 )
 _hyperparameters = [
-    (f.name, Any, same(recipe.RecipeOptions, f.name, default=None))
-    for f in fields(recipe.RecipeOptions)
-    if f.metadata["option"].panel
+    (name, Any, same(recipe.RecipeOptions, name, default=None))
+    for name, found in options(recipe.RecipeOptions).items()
+    if found.panel
 ]
 _Settings: Any = make_dataclass(
     "_Settings",
@@ -96,33 +114,30 @@ class RunOptions(_Settings):  # type: ignore[misc]
     """All options of a run, in the order of the help."""
 
     class_weight: str | None = _training(
-        Choice(("balanced",), none=True),
+        Choice("balanced", none=True),
         "Class weights in the loss",
         detail="balanced gives all classes the same total weight in training and validation.",
-        default=None,
         unset="none",
     )
     patience: int | None = _training(
         Count(),
         "Number of epochs without a lower validation loss after which training stops",
-        default=None,
     )
     seed: int = _training(
-        Seed(),
+        Natural(),
         "Random seed",
         detail="It determines the splits, the initial weights and the order of the batches.",
         default=0,
     )
     device: str = _training(Text(), "Device, such as auto, cpu, cuda or cuda:1", default="auto")
     dtype: str = _training(
-        Choice(DTYPES),
+        Choice(*DTYPES),
         "Floating-point type",
         default="float64",
     )
     test: float | None = option(
         Number(at_least=0, below=1),
         "Test fraction",
-        default=None,
         unset=f"{show(TEST_SIZE)}, or the split of the data",
         panel=DATA,
         flags=("--test", "--test-size"),
@@ -131,7 +146,6 @@ class RunOptions(_Settings):  # type: ignore[misc]
         Number(at_least=0, below=1),
         "Validation fraction, used to select the epoch",
         detail="It is a fraction of the samples that are not test samples.",
-        default=None,
         unset=f"{show(VAL_SIZE)}, or the split of the data; 0 with the recipe auto",
     )
     repeat: int = _run(
@@ -144,7 +158,6 @@ class RunOptions(_Settings):  # type: ignore[misc]
         Count(),
         "Number of processes that train repeats side by side",
         detail="Each has one thread.",
-        default=None,
         unset="one for each processor, at most 8; 1 on a GPU and for data of more than 1 GiB",
     )
     baseline: bool = _run(Flag(), "Log-Euclidean linear baseline on the same split", default=True)
@@ -179,3 +192,80 @@ class CompareOptions(DataOptions):
         help="Number of processes that fit methods side by side",
         unset="one for each processor, at most 8; 1 on a GPU",
     )
+    methods: tuple[str, ...] | None = _other(
+        Names(),
+        "Methods, such as cdl,rsr,spdnet-2, or all",
+        detail="They are nn-log-euclidean, nn-affine-invariant, nn-stein, mdm, logistic, lda, "
+        "ridge, svm, svm-stein, cdl, cdl-pls, leml, spdml-aim, spdml-stein, rsr, rsr-spdml, "
+        "spdnet-0 to spdnet-3, auto (the default network); herml and expressionlets for signals, "
+        "deepo2p for the images of the digits.",
+        unset="all",
+    )
+    protocol: str | None = _other(
+        Choice("file", "groups", "random-halves"),
+        "Split",
+        detail="file is the split of the data (validation counts as training), groups holds out "
+        "random groups, and random-halves are stratified.",
+        unset="the first of these that the data allow",
+    )
+    tune: bool = _other(
+        Flag(),
+        "Search the parameters of each method by cross-validation on the training set",
+        default=False,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReproduceOptions:
+    """Options of a reproduction."""
+
+    experiment: str = _other(
+        Choice(*EXPERIMENTS),
+        "Experiment",
+        detail="The first three are rows of Table 1, no-logeig is the network without LogEig, "
+        "epsilon and convergence are Figure 2.",
+        default=...,
+    )
+    standin: str | None = _other(
+        Text(),
+        "Data used instead of the paper's: digits, generated, or a file of sequences or matrices",
+    )
+    quick: bool = _other(
+        Flag(),
+        "Two epochs on a few sequences, as a test without meaningful results",
+        default=False,
+    )
+    baselines: bool = _other(Flag(), "Also run the other methods of the table", default=False)
+    recipe: str = same(RunOptions, "recipe", default="paper", panel=None)
+    repeats: int | None = same(
+        CompareOptions,
+        "repeats",
+        help="Number of runs, with seeds SEED, SEED+1, ...",
+        unset="as in the paper, 10 for hdm05 and 1 for others",
+        panel=None,
+    )
+    epochs: int | None = same(
+        RunOptions,
+        "epochs",
+        unset="as in the paper, 100 for pasc and 500 for others",
+        panel=None,
+    )
+    classes: int | None = _other(
+        Count(),
+        "Number of classes, those with the most sequences; 117 is usual for HDM05",
+    )
+    root: int | None = _other(
+        Natural(),
+        "Joint that positions are relative to",
+        unset="absolute positions, as in the paper",
+    )
+    clips: bool = _other(Flag(), "Training sequences cut into clips", default=True)
+    score: str = _other(
+        Choice("features", "logits"),
+        "Input of verification",
+        detail="features are the output of LogEig.",
+        default="features",
+    )
+    seed: int = same(RunOptions, "seed", panel=None)
+    device: str = same(RunOptions, "device", panel=None)
+    dtype: str = same(RunOptions, "dtype", panel=None)

@@ -5,12 +5,10 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Literal
 
-from spdnet._checks import require_choice, require_count, require_number
-from spdnet.options.option import check_options, document, same
-from spdnet.options.run import RunOptions
+from spdnet._checks import require_number
+from spdnet.options.option import check_options, document
+from spdnet.options.run import ReproduceOptions
 from spdnet.runs.record import Record
-
-EXPERIMENTS = ("afew", "hdm05", "pasc", "no-logeig", "epsilon", "convergence")
 
 
 @dataclass(frozen=True)
@@ -72,29 +70,11 @@ class Experiment(Record):
 
 @document
 @dataclass(frozen=True, kw_only=True)
-class Reproduction:
+class Reproduction(ReproduceOptions):
     """Settings of a reproduction: the experiment, and how it differs from the paper.
 
     Parameters
     ----------
-    experiment : {"afew", "hdm05", "pasc", "no-logeig", "epsilon", "convergence"}
-        Name of the experiment.
-    standin : str, optional
-        Data used in place of the paper's: ``digits``, ``generated``, or a file of sequences or
-        matrices.
-    quick : bool
-        Train for two epochs on a few sequences, to test that everything runs. The results are
-        meaningless.
-    baselines : bool
-        Also run the other methods of the paper's table.
-    classes : int, optional
-        Number of classes to keep, those with the most sequences. Most later work on HDM05 uses 117.
-    root : int, optional
-        Joint that positions are relative to; absolute positions, as in the paper, if not given.
-    clips : bool
-        Cut training sequences into clips.
-    score : {"features", "logits"}
-        Input of verification: the output of LogEig, or the logits.
     {options}
 
     Examples
@@ -105,33 +85,11 @@ class Reproduction:
     (93, 46, 23, 12)
     """
 
-    experiment: str
-    standin: str | None = None
-    quick: bool = False
-    baselines: bool = False
-    recipe: str = same(RunOptions, "recipe", detail="", default="paper")
-    repeats: int | None = same(
-        RunOptions, "repeat", default=None, unset="as in the paper, 10 for hdm05 and 1 for others"
-    )
-    epochs: int | None = same(
-        RunOptions, "epochs", unset="as in the paper, 100 for pasc and 500 for others"
-    )
-    classes: int | None = None
-    root: int | None = None
-    clips: bool = True
-    score: str = "features"
-    seed: int = same(RunOptions, "seed")
-    device: str = same(RunOptions, "device")
-    dtype: str = same(RunOptions, "dtype")
-
     def __post_init__(self) -> None:
         who = "reproduce"
-        require_choice(who, "experiment", self.experiment, EXPERIMENTS)
-        require_choice(who, "score", self.score, ("features", "logits"))
         check_options(who, self)
         if self.classes is not None:
             require_number(who, "classes", self.classes, at_least=2)
-            require_count(who, "classes", self.classes)
 
     @property
     def title(self) -> str:

@@ -19,8 +19,6 @@ from spdnet.runs.settings import Settings
 from spdnet.runs.watch import Watch
 from spdnet.training import make_fabric
 
-PROTOCOLS = ("file", "groups", "random-halves")
-
 
 @document
 @dataclass(frozen=True, kw_only=True)
@@ -29,13 +27,6 @@ class Comparison(CompareOptions):
 
     Parameters
     ----------
-    methods : sequence of str, optional
-        Names such as ``spdnet-2``. All that the data allow if not given.
-    protocol : {"file", "groups", "random-halves"}, optional
-        The split of the data (validation counts as training), random groups, or random stratified
-        halves. The first of these that the data allow if not given.
-    tune : bool
-        Search the parameters of each method by cross-validation on the training set.
     {options}
 
     Examples
@@ -45,10 +36,6 @@ class Comparison(CompareOptions):
     3
     """
 
-    methods: tuple[str, ...] | None = None
-    protocol: str | None = None
-    tune: bool = False
-
     def __post_init__(self) -> None:
         who = "compare"
         if self.methods is not None:
@@ -57,8 +44,6 @@ class Comparison(CompareOptions):
             for name in self.methods:
                 require_choice(who, "method", name, METHODS)
             object.__setattr__(self, "methods", tuple(dict.fromkeys(self.methods)))
-        if self.protocol is not None:
-            require_choice(who, "protocol", self.protocol, PROTOCOLS)
         check_options(who, self)
 
     def identity(self) -> dict[str, Any]:
