@@ -151,8 +151,6 @@ def test_signals_and_domains():
     assert alone.score(X[:30], y[:30]) > 0.9
     with pytest.raises(ValueError, match="fit had none"):
         alone.predict(X, domains=who)
-    with pytest.raises(ValueError, match="tsmnet"):
-        quick().fit(*problem(60), domains=who)
     with pytest.raises(ValueError, match="symmetric"):
         quick(model="tsmnet").fit(*problem(60))
     classifier.set_params(warm_start=True)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from spdnet import (
+        adaptation,
         baselines,
         covariance,
         data,
@@ -30,6 +31,7 @@ __all__ = [
     "SPDNet",
     "SPDNetClassifier",
     "__version__",
+    "adaptation",
     "baselines",
     "covariance",
     "data",

@@ -26,6 +26,7 @@ from spdnet._inputs import (
     encode_domains,
     encode_labels,
 )
+from spdnet.adaptation import Recenter
 from spdnet.data.split import hold_out
 from spdnet.models.model import dims_of, get_trait
 from spdnet.models.registry import find_model, import_model, is_registered, names_with
@@ -87,6 +88,8 @@ class SPDNetClassifier(
     history_ : list of dict
         One row per epoch: see :class:`spdnet.training.Progress`.
     domains_ : array, shape (n_domains,), or None
+    recenter_ : Recenter or None
+        Means of the domains of matrices.
     recipe_ : Recipe
     model_ : Module
     n_features_in_ : int
@@ -128,14 +131,16 @@ class SPDNetClassifier(
             Classes, of any type that can be sorted.
         sample_weight : array, shape (N,), optional
         domains : array, shape (N,), optional
-            Origin of each signal, such as the subject, for a model that uses domains. The network
-            adapts to new domains in prediction: pass all signals of a domain at once.
+            Origin of each sample, such as the subject or the session. Matrices are recentered by
+            domain: see :class:`spdnet.adaptation.Recenter`. A model of signals that uses domains,
+            such as TSMNet, normalizes them in its layers. In prediction, a new domain is adapted
+            to without labels: pass all of its samples at once.
         groups : array, shape (N,), optional
             Group of each sample, for example the subject. Cross-validation and
             ``early_stopping`` hold out whole groups. By default, ``domains``.
         """
         recipe = self._recipe()
-        data, classes, known = self._samples(recipe, X, y, sample_weight, domains)
+        data, classes, known, recenter = self._samples(recipe, X, y, sample_weight, domains)
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         train, val, codes = self._split(data, domains if groups is None else groups, seed)
         fabric = make_fabric(self.device)
@@ -176,6 +181,7 @@ class SPDNetClassifier(
         self.model_: torch.nn.Module = model.eval().cpu()
         self.classes_ = classes
         self.domains_ = known
+        self.recenter_: Recenter | None = recenter
         self.recipe_: Recipe = recipe
         self.choice_: Choice | None = choice
         self.n_features_in_ = int(data.X.shape[1])
@@ -217,6 +223,8 @@ class SPDNetClassifier(
         takes = get_trait(self.model_, "takes")
         inputs = [self._inputs(takes, X, dtype, n=self.n_features_in_)]
         where = inputs[0].device
+        if self.recenter_ is not None:
+            inputs = [self.recenter_.transform_tensor(inputs[0], domains)]
         warning = self.scale_.warning(inputs[0], signals=takes == "signals")
         if warning is not None:
             warn(f"SPDNetClassifier: {warning}", stacklevel=3)
@@ -225,7 +233,7 @@ class SPDNetClassifier(
             codes, _ = encode_domains(WHO, domains, len(inputs[0]), self.domains_)
             inputs.append(torch.as_tensor(codes, device=where))
             model = get_trait(model, "adapt")(*inputs)
-        elif domains is not None:
+        elif domains is not None and self.recenter_ is None:
             raise ValueError("SPDNetClassifier: expected no domains, since fit had none")
         function = getattr(model, method)
         found = run_in_chunks(function, *inputs, **unchecked(function)).flatten(1).cpu()
@@ -314,29 +322,32 @@ class SPDNetClassifier(
         y: ArrayLike,
         sample_weight: ArrayLike | None,
         domains: ArrayLike | None,
-    ) -> tuple[Samples, NDArray[Any], NDArray[Any] | None]:
-        """Return the samples, the classes and the domains."""
+    ) -> tuple[Samples, NDArray[Any], NDArray[Any] | None, Recenter | None]:
+        """Return the samples, the classes, the domains of signals, and the centers of matrices."""
         require_choice(WHO, "dtype", self.dtype, DTYPES)
         takes = "signals" if recipe.takes_signals else "matrices"
         matrices = self._inputs(takes, X, DTYPES[self.dtype])
         where = matrices.device
         classes, codes = encode_labels(WHO, y, len(matrices))
         weight = checked_weights(WHO, classes[codes], self.class_weight, sample_weight)
-        domain, known = None, None
-        if domains is not None:
-            if not recipe.uses_domains:
-                raise ValueError(
-                    f"SPDNetClassifier: expected domains only with a model that uses them, such as "
-                    f"{names_with('uses_domains', True)}"
-                )
+        domain, known, recenter = None, None, None
+        if domains is not None and recipe.uses_domains:
             domain, known = encode_domains(WHO, domains, len(matrices))
+        elif domains is not None and takes == "matrices":
+            recenter = Recenter().fit_tensor(matrices, domains)
+            matrices = recenter.transform_tensor(matrices, domains)
+        elif domains is not None:
+            raise ValueError(
+                f"SPDNetClassifier: expected domains only with matrices or a model that uses them, "
+                f"such as {names_with('uses_domains', True)}"
+            )
         data = Samples(
             matrices,
             torch.as_tensor(codes, device=where),
             None if weight is None else torch.as_tensor(weight).to(matrices),
             None if domain is None else torch.as_tensor(domain, device=where),
         )
-        return data, classes, known
+        return data, classes, known, recenter
 
     def _split(
         self, data: Samples, groups: ArrayLike | None, seed: int

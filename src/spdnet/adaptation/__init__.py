@@ -1,0 +1,5 @@
+"""Adaptation of SPD matrices to domains, such as subjects, sessions or sites, without labels."""
+
+from spdnet.adaptation.domains import Recenter, Rescale
+
+__all__ = ["Recenter", "Rescale"]

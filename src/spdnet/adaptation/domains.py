@@ -1,0 +1,214 @@
+"""Statistics of domains: recentering and rescaling."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+from warnings import warn
+
+import numpy
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from spdnet._checks import require_number
+from spdnet._inputs import checked_matrices, encode_domains
+from spdnet.linalg import congruence, invsqrtm, logm, powm
+from spdnet.manifolds import Metric, get_metric
+
+
+class DomainTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """Base class of transformers that use one statistic of each domain.
+
+    A subclass is a dataclass that defines ``_require_settings``, ``_statistic`` of the matrices of
+    one domain, the attribute ``_stored`` for the statistics of the training domains, and
+    ``_moved``, which transforms matrices with the statistic of their domain.
+    """
+
+    _stored: ClassVar[str]
+    domains_: NDArray[Any] | None
+    n_features_in_: int
+
+    def fit(self, X: ArrayLike, y: Any = None, *, domains: ArrayLike | None = None) -> Self:
+        """Compute the statistics of the domains of SPD matrices ``X (N, n, n)``.
+
+        ``domains (N,)`` are the names or numbers of the domains; without them, all matrices are of
+        one domain. ``y`` is ignored.
+        """
+        self._require_settings()
+        matrices = checked_matrices(type(self).__name__, X, device=torch.device("cpu"))
+        return self.fit_tensor(matrices, domains)
+
+    def transform(self, X: ArrayLike, *, domains: ArrayLike | None = None) -> NDArray[Any]:
+        """Transform SPD matrices ``(N, n, n)``.
+
+        A domain of :meth:`fit` keeps its statistics. Those of a new domain are computed from the
+        matrices of that domain in ``X``: pass all of them at once. Without ``domains``, the
+        matrices are of one domain, which is new if :meth:`fit` had domains.
+        """
+        check_is_fitted(self)
+        who, n = type(self).__name__, self.n_features_in_
+        matrices = checked_matrices(who, X, n=n, device=torch.device("cpu"))
+        return self.transform_tensor(matrices, domains).numpy()
+
+    def fit_transform(
+        self, X: ArrayLike, y: Any = None, *, domains: ArrayLike | None = None
+    ) -> NDArray[Any]:
+        """Fit to matrices and transform them."""
+        return self.fit(X, domains=domains).transform(X, domains=domains)
+
+    def fit_tensor(self, X: Tensor, domains: ArrayLike | None) -> Self:
+        """Fit to valid matrices of any floating-point type, on any device."""
+        codes, names = self._encode(domains, len(X), None)
+        statistics = [self._statistic(X[own].double()) for own in _parts(codes)]
+        self.domains_ = None if domains is None else names
+        self.n_features_in_ = int(X.shape[-1])
+        setattr(self, self._stored, torch.stack(statistics).cpu().numpy())
+        return self
+
+    def transform_tensor(self, X: Tensor, domains: ArrayLike | None) -> Tensor:
+        """Transform valid matrices of any floating-point type, on any device."""
+        known = torch.from_numpy(getattr(self, self._stored))
+        if (domains is None) != (self.domains_ is None):  # the domains of fit do not occur
+            known = known[:0]
+        names = self.domains_ if len(known) else None
+        codes, _ = self._encode(domains, len(X), names)
+        moved = torch.empty_like(X)
+        for code, own in zip(numpy.unique(codes), _parts(codes), strict=True):
+            matrices = X[own].double()
+            if code < len(known):
+                statistic = known[code].to(X.device)
+            else:
+                self._require_several(matrices)
+                statistic = self._statistic(matrices)
+            moved[own] = self._moved(matrices, statistic).to(X.dtype)
+        return moved
+
+    def _require_several(self, X: Tensor) -> None:
+        if len(X) == 1:
+            warn(
+                f"{type(self).__name__}: expected several matrices of a new domain, got one, which "
+                "is its own mean; its class cannot be predicted",
+                RuntimeWarning,
+                stacklevel=4,
+            )
+
+    def _encode(
+        self, domains: ArrayLike | None, n: int, known: NDArray[Any] | None
+    ) -> tuple[NDArray[numpy.int64], NDArray[Any] | None]:
+        if domains is None:
+            return numpy.zeros(n, dtype=numpy.int64), None
+        return encode_domains(type(self).__name__, domains, n, known)
+
+    def _require_settings(self) -> None:
+        raise NotImplementedError
+
+    def _statistic(self, X: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def _moved(self, X: Tensor, statistic: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.three_d_array = True
+        tags.input_tags.two_d_array = False
+        return tags
+
+
+def _parts(codes: NDArray[numpy.int64]) -> list[Tensor]:
+    """Return the indices of the matrices of each domain."""
+    return [torch.from_numpy(numpy.flatnonzero(codes == code)) for code in numpy.unique(codes)]
+
+
+@dataclass(eq=False, repr=False)
+class Recenter(DomainTransformer):
+    r"""Move the mean of each domain to the identity: :math:`M^{-1/2} X M^{-1/2}`.
+
+    Matrices of different subjects or sessions differ most in their mean. After recentering, a
+    classifier that was trained on some subjects applies to others. The means of new domains are
+    estimated without labels. Recentering assumes that classes are equally frequent in all domains:
+    a domain in which one class prevails is moved too far.
+
+    Parameters
+    ----------
+    metric : str or Metric
+        Metric of the mean, any of :data:`spdnet.manifolds.METRICS`.
+
+    Attributes
+    ----------
+    domains_ : array, shape (n_domains,), or None
+        Domains of the training set.
+    means_ : array, shape (n_domains, n, n)
+        Their means.
+    n_features_in_ : int
+        Size of the matrices.
+
+    Examples
+    --------
+    >>> import numpy
+    >>> from spdnet.adaptation import Recenter
+    >>> X = numpy.eye(2) * numpy.array([1.0, 4.0, 100.0, 400.0])[:, None, None]
+    >>> Recenter().fit_transform(X, domains=["a", "a", "b", "b"])[:, 0, 0].round(6)
+    array([0.5, 2. , 0.5, 2. ])
+    """
+
+    metric: str | Metric = "affine_invariant"
+    _stored: ClassVar[str] = "means_"
+
+    def _require_settings(self) -> None:
+        get_metric(self.metric, who="Recenter")
+
+    def _statistic(self, X: Tensor) -> Tensor:
+        return get_metric(self.metric, who="Recenter").mean(X, check=False)
+
+    def _moved(self, X: Tensor, statistic: Tensor) -> Tensor:
+        return congruence(X, invsqrtm(statistic))
+
+
+@dataclass(eq=False, repr=False)
+class Rescale(DomainTransformer):
+    r"""Give recentered domains the same dispersion: :math:`X^{\sqrt{d^* / d}}`.
+
+    The dispersion :math:`d` of a domain is the mean squared affine-invariant distance of its
+    matrices from the identity, where :class:`Recenter` moves their mean.
+
+    Parameters
+    ----------
+    dispersion : float, optional
+        Dispersion :math:`d^*` of all domains afterwards; by default, the mean of the training
+        domains.
+
+    Attributes
+    ----------
+    domains_ : array, shape (n_domains,), or None
+        Domains of the training set.
+    dispersions_ : array, shape (n_domains,)
+        Their dispersions.
+    n_features_in_ : int
+        Size of the matrices.
+
+    Examples
+    --------
+    >>> import numpy
+    >>> from spdnet.adaptation import Rescale
+    >>> X = numpy.eye(2) * numpy.array([0.5, 2.0, 0.25, 4.0])[:, None, None]
+    >>> X = Rescale(dispersion=1.0).fit_transform(X, domains=["a", "a", "b", "b"])
+    >>> X[:, 0, 0].round(4)
+    array([0.4931, 2.0281, 0.4931, 2.0281])
+    """
+
+    dispersion: float | None = None
+    _stored: ClassVar[str] = "dispersions_"
+
+    def _require_settings(self) -> None:
+        if self.dispersion is not None:
+            require_number("Rescale", "dispersion", self.dispersion, above=0)
+
+    def _statistic(self, X: Tensor) -> Tensor:
+        return logm(X, check=False).square().sum((-2, -1)).mean()
+
+    def _moved(self, X: Tensor, statistic: Tensor) -> Tensor:
+        target = self.dispersions_.mean() if self.dispersion is None else self.dispersion
+        power = 1.0 if statistic == 0 else float((target / statistic).sqrt())
+        return powm(X, power)
