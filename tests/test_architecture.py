@@ -34,7 +34,7 @@ LAYERS = [
 ALLOWED = {
     "torch": None,
     "numpy": None,
-    "scipy": {"linalg", "data", "baselines"},
+    "scipy": {"linalg", "data", "adaptation", "baselines"},
     "sklearn": {"data", "metrics", "_inputs", "adaptation", "estimator", "baselines", "runs"},
     "filelock": {"_lock"},
     "jinja2": {"runs"},

@@ -16,13 +16,17 @@ from spdnet._inputs import checked_matrices, encode_domains
 from spdnet.linalg import congruence, invsqrtm, logm, powm
 from spdnet.manifolds import Metric, get_metric
 
+#: number of matrices that the mean of the known domains is worth at the start of a stream
+_WORTH = 10
+
 
 class DomainTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Base class of transformers that use one statistic of each domain.
 
     A subclass is a dataclass that defines ``_require_settings``, ``_statistic`` of the matrices of
     one domain, the attribute ``_stored`` for the statistics of the training domains, and
-    ``_moved``, which transforms matrices with the statistic of their domain.
+    ``_moved``, which transforms matrices with the statistic of their domain. ``_new_statistic`` may
+    treat new domains differently.
     """
 
     _stored: ClassVar[str]
@@ -33,11 +37,11 @@ class DomainTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """Compute the statistics of the domains of SPD matrices ``X (N, n, n)``.
 
         ``domains (N,)`` are the names or numbers of the domains; without them, all matrices are of
-        one domain. ``y`` is ignored.
+        one domain. ``y (N,)`` are the classes, for a transformer that uses them.
         """
         self._require_settings()
         matrices = checked_matrices(type(self).__name__, X, device=torch.device("cpu"))
-        return self.fit_tensor(matrices, domains)
+        return self.fit_tensor(matrices, domains, y)
 
     def transform(self, X: ArrayLike, *, domains: ArrayLike | None = None) -> NDArray[Any]:
         """Transform SPD matrices ``(N, n, n)``.
@@ -55,12 +59,12 @@ class DomainTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self, X: ArrayLike, y: Any = None, *, domains: ArrayLike | None = None
     ) -> NDArray[Any]:
         """Fit to matrices and transform them."""
-        return self.fit(X, domains=domains).transform(X, domains=domains)
+        return self.fit(X, y, domains=domains).transform(X, domains=domains)
 
-    def fit_tensor(self, X: Tensor, domains: ArrayLike | None) -> Self:
+    def fit_tensor(self, X: Tensor, domains: ArrayLike | None, y: ArrayLike | None = None) -> Self:
         """Fit to valid matrices of any floating-point type, on any device."""
         codes, names = self._encode(domains, len(X), None)
-        statistics = [self._statistic(X[own].double()) for own in _parts(codes)]
+        statistics = [self._statistic(X[own].double()) for own in domain_parts(codes)]
         self.domains_ = None if domains is None else names
         self.n_features_in_ = int(X.shape[-1])
         setattr(self, self._stored, torch.stack(statistics).cpu().numpy())
@@ -71,27 +75,27 @@ class DomainTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         known = torch.from_numpy(getattr(self, self._stored))
         if (domains is None) != (self.domains_ is None):  # the domains of fit do not occur
             known = known[:0]
-        names = self.domains_ if len(known) else None
-        codes, _ = self._encode(domains, len(X), names)
+        codes, names = self._encode(domains, len(X), self.domains_ if len(known) else None)
         moved = torch.empty_like(X)
-        for code, own in zip(numpy.unique(codes), _parts(codes), strict=True):
+        for code, own in zip(numpy.unique(codes), domain_parts(codes), strict=True):
             matrices = X[own].double()
             if code < len(known):
                 statistic = known[code].to(X.device)
             else:
-                self._require_several(matrices)
-                statistic = self._statistic(matrices)
+                statistic = self._new_statistic(matrices, "all" if names is None else names[code])
             moved[own] = self._moved(matrices, statistic).to(X.dtype)
         return moved
 
-    def _require_several(self, X: Tensor) -> None:
+    def _new_statistic(self, X: Tensor, name: Any) -> Tensor:
+        """Compute the statistic of a new domain without labels."""
         if len(X) == 1:
             warn(
-                f"{type(self).__name__}: expected several matrices of a new domain, got one, which "
-                "is its own mean; its class cannot be predicted",
+                f"{type(self).__name__}: expected several matrices of the new domain {name}, got "
+                "one, which is its own mean; its class cannot be predicted",
                 RuntimeWarning,
                 stacklevel=4,
             )
+        return self._statistic(X)
 
     def _encode(
         self, domains: ArrayLike | None, n: int, known: NDArray[Any] | None
@@ -101,7 +105,7 @@ class DomainTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return encode_domains(type(self).__name__, domains, n, known)
 
     def _require_settings(self) -> None:
-        raise NotImplementedError
+        pass
 
     def _statistic(self, X: Tensor) -> Tensor:
         raise NotImplementedError
@@ -116,7 +120,7 @@ class DomainTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-def _parts(codes: NDArray[numpy.int64]) -> list[Tensor]:
+def domain_parts(codes: NDArray[numpy.int64]) -> list[Tensor]:
     """Return the indices of the matrices of each domain."""
     return [torch.from_numpy(numpy.flatnonzero(codes == code)) for code in numpy.unique(codes)]
 
@@ -128,7 +132,9 @@ class Recenter(DomainTransformer):
     Matrices of different subjects or sessions differ most in their mean. After recentering, a
     classifier that was trained on some subjects applies to others. The means of new domains are
     estimated without labels. Recentering assumes that classes are equally frequent in all domains:
-    a domain in which one class prevails is moved too far.
+    a domain in which one class prevails is moved too far. :class:`BalancedRecenter` does not.
+
+    :meth:`partial_fit` follows a stream of matrices, one at a time.
 
     Parameters
     ----------
@@ -141,8 +147,16 @@ class Recenter(DomainTransformer):
         Domains of the training set.
     means_ : array, shape (n_domains, n, n)
         Their means.
+    counts_ : array, shape (n_domains,)
+        Number of matrices of each mean.
     n_features_in_ : int
         Size of the matrices.
+
+    References
+    ----------
+    P. Zanini, M. Congedo, C. Jutten, S. Said, Y. Berthoumieu, "Transfer Learning: A Riemannian
+    Geometry Framework With Applications to Brain-Computer Interfaces", IEEE Trans. Biomed. Eng.,
+    2018. https://doi.org/10.1109/TBME.2017.2742541
 
     Examples
     --------
@@ -158,6 +172,44 @@ class Recenter(DomainTransformer):
 
     def _require_settings(self) -> None:
         get_metric(self.metric, who="Recenter")
+
+    def fit_tensor(self, X: Tensor, domains: ArrayLike | None, y: ArrayLike | None = None) -> Self:
+        """Fit to valid matrices of any floating-point type, on any device."""
+        super().fit_tensor(X, domains)
+        codes, _ = self._encode(domains, len(X), None)
+        self.counts_ = numpy.bincount(codes)
+        return self
+
+    def partial_fit(self, X: ArrayLike, y: Any = None, *, domains: ArrayLike | None = None) -> Self:
+        r"""Update the means by matrices in the order in which they arrive.
+
+        Each moves the mean of its domain along the geodesic, :math:`M \leftarrow M \#_{1/k} X_k`. A
+        new domain starts from the mean of the known domains, which counts as 10 matrices. ``y`` is
+        ignored.
+        """
+        if not hasattr(self, "means_"):
+            return self.fit(X, domains=domains)
+        metric = get_metric(self.metric, who="Recenter")
+        matrices = checked_matrices(
+            "Recenter", X, n=self.n_features_in_, device=torch.device("cpu")
+        )
+        if (domains is None) != (self.domains_ is None):
+            raise ValueError(
+                "Recenter: expected domains in partial_fit if, and only if, fit had domains"
+            )
+        codes, names = self._encode(domains, len(matrices), self.domains_)
+        means = [*torch.from_numpy(getattr(self, self._stored))]
+        counts = self.counts_.tolist()
+        n_new = 0 if names is None else len(names) - len(means)
+        if n_new:
+            means += [metric.mean(torch.stack(means), check=False)] * n_new
+            counts += [_WORTH] * n_new
+        for matrix, code in zip(matrices, codes.tolist()):
+            counts[code] += 1
+            means[code] = metric.geodesic(means[code], matrix, 1 / counts[code])
+        self.domains_, self.counts_ = names, numpy.array(counts)
+        setattr(self, self._stored, torch.stack(means).numpy())
+        return self
 
     def _statistic(self, X: Tensor) -> Tensor:
         return get_metric(self.metric, who="Recenter").mean(X, check=False)

@@ -1,0 +1,211 @@
+"""Recentering of domains whose class proportions differ."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+from warnings import warn
+
+import numpy
+import torch
+from numpy.typing import ArrayLike, NDArray
+from scipy.stats import chi2
+from torch import Tensor
+
+from spdnet._inputs import encode_labels
+from spdnet.adaptation.class_shift import ClassScores, fit_scores
+from spdnet.adaptation.domains import DomainTransformer, domain_parts
+from spdnet.linalg import congruence, expm, invsqrtm, logm, sqrtm, unvech, vech
+from spdnet.manifolds import affine_invariant, log_euclidean
+
+#: steps of the two-way fit, and the largest shift that ends it
+_STEPS, _SMALL = 20, 1e-4
+#: matrices that the center of the training set is worth if there is one training domain
+_WORTH = 10
+#: p-value below which a shift of the classes is reported
+_SIGNIFICANT = 0.01
+
+
+@dataclass(eq=False, repr=False)
+class BalancedRecenter(DomainTransformer):
+    r"""Recenter domains without the assumption that classes are equally frequent in all of them.
+
+    :class:`Recenter` moves the mean of each domain to the identity. If one class prevails in a
+    domain, the mean is near that class, and recentering does harm. This transformer moves the mean
+    that the domain would have with the class proportions of training:
+
+    .. math:: C = M^{1/2} \exp\Bigl(-\sum_c (\pi_c - \bar\pi_c) \mu_c\Bigr) M^{1/2},
+
+    where :math:`M` is the mean of the domain, :math:`\pi` are its class proportions,
+    :math:`\bar\pi` those of training, and :math:`\mu_c` the means of the classes in the tangent
+    space of recentered matrices. The proportions of a training domain are known from its labels.
+    Those of a new domain are estimated without labels from the distribution of its discriminant
+    scores, with a prior for the location of domains: see Notes.
+
+    The center of a domain of few matrices is drawn along the geodesic to the center of the
+    training domains, by as much as the distances of the training domains from it suggest. If the
+    training domains do not differ, new domains are not moved.
+
+    Attributes
+    ----------
+    classes_ : array, shape (n_classes,)
+    domains_ : array, shape (n_domains,), or None
+        Domains of the training set.
+    centers_ : array, shape (n_domains, n, n)
+        Their centers.
+    center_ : array, shape (n, n)
+        Mean of the centers.
+    prior_ : array, shape (n_classes,)
+        Class proportions of training: the mean over the domains.
+    class_means_ : array, shape (n_classes, n (n + 1) / 2)
+        Tangent vectors :math:`\mu_c`.
+    within_, between_ : float
+        Mean squared distance of the matrices from the mean of their class in their domain, and of
+        the domains from their center.
+    scores_ : ClassScores or None
+        Model of the scores; None if there are too few training samples to fit it. Then the
+        proportions of new domains are assumed to be those of training.
+    proportions_ : dict
+        Estimated class proportions of the new domains of the last :meth:`transform`.
+    n_features_in_ : int
+        Size of the matrices.
+
+    Notes
+    -----
+    The scores of a linear discriminant analysis are modeled as a mixture of one Gaussian for each
+    class, whose weights are the class proportions. Candidates are the proportions of training,
+    those on the way from them to a single class, and the maximum of the likelihood. The estimate is
+    their mean, weighted by likelihood and prior. The likelihood is raised to a power that is chosen
+    such that the proportions of training domains are found; it is small if the scores are not
+    Gaussian. If a domain contains one class only, and is far from the training domains, its class
+    cannot be identified.
+
+    References
+    ----------
+    P. L. C. Rodrigues, C. Jutten, M. Congedo, "Riemannian Procrustes Analysis: Transfer Learning
+    for Brain-Computer Interfaces", IEEE Trans. Biomed. Eng., 2019.
+    https://doi.org/10.1109/TBME.2018.2889705
+
+    S. Li, M. Kawanabe, R. J. Kobler, "SPDIM: Source-Free Unsupervised Conditional and Label Shift
+    Adaptation in EEG", ICLR 2025. https://doi.org/10.48550/arXiv.2411.07249
+
+    Examples
+    --------
+    >>> import warnings
+    >>> import numpy
+    >>> from spdnet.adaptation import BalancedRecenter
+    >>> rng = numpy.random.default_rng(0)
+    >>> y = numpy.arange(200) % 2
+    >>> power = numpy.exp(rng.normal(size=(200, 2)) / 4 + y[:, None] * [2, 0])
+    >>> X = power[:, :, None] * numpy.eye(2)
+    >>> adapted = BalancedRecenter().fit(X, y, domains=numpy.arange(200) // 50)
+    >>> mostly = numpy.r_[X[:50][y[:50] == 0], X[:4][y[:4] == 1]]  # few matrices of class 1
+    >>> with warnings.catch_warnings(action="ignore"):
+    ...     _ = adapted.transform(mostly, domains=["new"] * 27)
+    >>> adapted.proportions_["new"].round(1)
+    array([0.9, 0.1])
+    """
+
+    _stored: ClassVar[str] = "centers_"
+
+    def fit_tensor(self, X: Tensor, domains: ArrayLike | None, y: ArrayLike | None = None) -> Self:
+        """Fit to valid matrices of any floating-point type, on any device, and their classes."""
+        if y is None:
+            raise ValueError("BalancedRecenter: expected the classes y of the matrices, got none")
+        self.classes_, labels = encode_labels("BalancedRecenter", y, len(X))
+        codes, names = self._encode(domains, len(X), None)
+        X, parts = X.double(), domain_parts(codes)
+        counts = numpy.zeros((len(parts), len(self.classes_)))
+        numpy.add.at(counts, (codes, labels), 1)
+        self.prior_ = (counts / counts.sum(1, keepdims=True)).mean(0)
+        centers = torch.stack([log_euclidean.mean(X[own], check=False) for own in parts])
+        for _ in range(_STEPS):
+            V = self._tangent(X, codes, centers)
+            shifts, means = _two_way(V, codes, labels, counts, self.prior_)
+            centers = _moved(centers, torch.from_numpy(shifts).to(X.device))
+            if numpy.abs(shifts).max() < _SMALL:
+                break
+        center = affine_invariant.mean(centers, check=False)
+        there = vech(logm(congruence(centers, invsqrtm(center)))).cpu().numpy()
+        self.within_ = float(((V - shifts[codes] - means[labels]) ** 2).sum(1).mean())
+        self.between_ = self.within_ / _WORTH
+        if len(parts) > 1:
+            total = float((there**2).sum()) / (len(parts) - 1)
+            self.between_ = max(0.0, total - self.within_ * float((1 / counts.sum(1)).mean()))
+        centers = torch.stack(
+            [self._drawn(c, center, int(k)) for c, k in zip(centers, counts.sum(1))]
+        )
+        V = self._tangent(X, codes, centers)
+        self.scores_: ClassScores | None = fit_scores(V, labels, codes, self.prior_, there)
+        self.domains_ = None if domains is None else names
+        self.n_features_in_ = int(X.shape[-1])
+        self.center_, self.centers_ = center.cpu().numpy(), centers.cpu().numpy()
+        self.class_means_ = means
+        self.proportions_: dict[Any, NDArray[numpy.float64]] = {}
+        return self
+
+    def _tangent(self, X: Tensor, codes: NDArray[Any], centers: Tensor) -> NDArray[Any]:
+        whitening = invsqrtm(centers)[torch.from_numpy(codes).to(X.device)]
+        return vech(logm(congruence(X, whitening), check=False)).cpu().numpy()
+
+    def _drawn(self, center: Tensor, towards: Tensor, count: int) -> Tensor:
+        """Return the center of a domain, drawn toward that of training."""
+        noise = self.within_ / count
+        t = self.between_ / (self.between_ + noise) if self.between_ > 0 else 0.0
+        return affine_invariant.geodesic(towards, center, t)
+
+    def _new_statistic(self, X: Tensor, name: Any) -> Tensor:
+        """Estimate the center of a new domain, with the class proportions of training."""
+        center = torch.from_numpy(self.center_).to(X)
+        mean = affine_invariant.mean(X, check=False)
+        proportions, p_value = self.prior_, 1.0
+        if self.scores_ is not None:
+            V = vech(logm(congruence(X, invsqrtm(mean)), check=False)).cpu().numpy()
+            where = vech(logm(congruence(mean, invsqrtm(center)))).cpu().numpy()
+            proportions, statistic = self.scores_.estimate(V, where)
+            p_value = float(chi2.sf(statistic, len(self.prior_) - 1))
+            shift = -(proportions - self.prior_) @ self.class_means_
+            mean = _moved(mean, torch.from_numpy(shift).to(X))
+        self.proportions_[name] = proportions
+        if p_value < _SIGNIFICANT:
+            most = int((proportions - self.prior_).argmax())
+            warn(
+                f"BalancedRecenter: the classes of the domain {name} are not as frequent as in "
+                f"training (p = {p_value:.1g}): class {self.classes_[most]} has an estimated share "
+                f"of {100 * proportions[most]:.0f} % instead of {100 * self.prior_[most]:.0f} %; "
+                "recentering accounts for it",
+                RuntimeWarning,
+                stacklevel=4,
+            )
+        return self._drawn(mean, center, len(X))
+
+    def _moved(self, X: Tensor, statistic: Tensor) -> Tensor:
+        return congruence(X, invsqrtm(statistic))
+
+
+def _moved(centers: Tensor, shift: Tensor) -> Tensor:
+    """Move centers along tangent vectors."""
+    return congruence(expm(unvech(shift)), sqrtm(centers))
+
+
+def _two_way(
+    V: NDArray[Any],
+    codes: NDArray[Any],
+    labels: NDArray[Any],
+    counts: NDArray[Any],
+    prior: NDArray[Any],
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Fit ``V = shift of the domain + mean of the class`` by least squares.
+
+    The mean of the classes is zero, weighted by ``prior``.
+    """
+    n_domains, n_classes = counts.shape
+    gram = numpy.zeros((n_domains + n_classes,) * 2)
+    gram[:n_domains, n_domains:] = counts
+    gram += gram.T
+    gram.flat[:: len(gram) + 1] = numpy.r_[counts.sum(1), counts.sum(0)]
+    sums = numpy.zeros((len(gram), V.shape[1]))
+    numpy.add.at(sums, codes, V)
+    numpy.add.at(sums, n_domains + labels, V)
+    found = numpy.linalg.pinv(gram, hermitian=True) @ sums
+    shifts, means = found[:n_domains], found[n_domains:]
+    middle = prior @ means
+    return shifts + middle, means - middle

@@ -1,0 +1,199 @@
+"""Estimation of the class proportions of an unlabeled domain after recentering."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy
+from numpy.typing import NDArray
+from sklearn.covariance import ledoit_wolf
+
+from spdnet.data.split import assign_folds
+
+Array = NDArray[numpy.float64]
+
+#: least relative class separation of a domain, and bounds of its standard deviation
+_LEAST, _NARROW, _WIDE, _UNKNOWN = 0.05, 0.1, 1.0, 0.3
+#: candidates on the way from the training proportions to a single class
+_STEPS = (0.25, 0.5, 0.75, 0.95)
+_PSEUDO = 0.5  # number of samples that the prior of the proportions is worth
+_FREEDOM = 4  # degrees of freedom of the prior of the location: Student's t
+_ITERATIONS, _TOLERANCE = 200, 1e-3
+
+
+@dataclass(frozen=True)
+class ClassScores:
+    r"""Gaussian model of discriminant scores of recentered matrices.
+
+    Tangent vectors of a domain with class proportions :math:`\pi` have scores distributed as
+
+    .. math:: \sum_c \pi_c \, N(\kappa (m_c - \textstyle\sum_j \pi_j m_j), I),
+
+    since recentering subtracts their mean. The separation :math:`\kappa` of the classes differs
+    between domains.
+
+    Attributes
+    ----------
+    weights : array, shape (n_features, n_classes - 1)
+        Linear map from tangent vectors to scores with covariance :math:`I` within classes.
+    means : array, shape (n_classes, n_classes - 1)
+        Class means :math:`m_c`, of matrices that were not used to compute the weights.
+    prior : array, shape (n_classes,)
+        Class proportions of the training set.
+    separation : float
+        Standard deviation of :math:`\kappa` over domains; its mean is 1.
+    trust : float
+        Power of the likelihood, from 0 to 1. It is below 1 if the model finds class proportions of
+        the training domains that differ from the true ones by more than chance.
+    location : float
+        Mean squared distance of the training domains from their center in the space of scores;
+        infinite for a single domain.
+    """
+
+    weights: Array
+    means: Array
+    prior: Array
+    separation: float
+    trust: float
+    location: float
+
+    def estimate(self, V: Array, center: Array) -> tuple[Array, float]:
+        """Estimate the class proportions of a domain.
+
+        ``V (N, n_features)`` are the tangent vectors of its matrices at their mean, and ``center
+        (n_features,)`` is the tangent vector of this mean at the center of the training domains.
+        Return the proportions, and twice the logarithm of the likelihood ratio between the best
+        proportions and those of training, which is about chi-squared distributed.
+        """
+        if self.trust == 0:
+            return self.prior, 0.0
+        scores, where = V @ self.weights, center @ self.weights
+        scores = scores - scores.mean(0)
+        n_classes = len(self.prior)
+        vertices = numpy.eye(n_classes)
+        starts = [(1 - a) * self.prior + a * vertex for a in (0.6, 0.95) for vertex in vertices]
+        fits = [self._climb(scores, start, free=True) for start in (self.prior, *starts)]
+        best = max(fits, key=lambda fit: fit[1] + self._log_prior(fit[0], where))[0]
+        paths = [self.prior + a * (vertex - self.prior) for vertex in vertices for a in _STEPS]
+        candidates = numpy.array([
+            self.prior, *paths, (self.prior + best) / 2, best
+        ])  # fmt: skip
+        likelihood = self.trust * numpy.array([self._climb(scores, p)[1] for p in candidates])
+        logs = likelihood + [self._log_prior(p, where) for p in candidates]
+        logs[1:-2] -= numpy.log(len(paths))
+        n_effective = max(self.trust * len(V), 2)
+        logs[-2:] -= (n_classes - 1) / 2 * numpy.log(n_effective) + numpy.log(2)
+        weight = numpy.exp(logs - logs.max())
+        return weight @ candidates / weight.sum(), 2 * max(0.0, likelihood[-1] - likelihood[0])
+
+    def _climb(self, scores: Array, p: Array, *, free: bool = False) -> tuple[Array, float]:
+        """Maximize the likelihood over the class separation and, if ``free``, the proportions."""
+        precision, k, best = self.separation**-2, 1.0, (p, -numpy.inf)
+        for _ in range(_ITERATIONS):
+            centered = self.means - p @ self.means
+            sizes = (centered**2).sum(1)
+            logs = k * (scores @ centered.T) - k**2 * sizes / 2  # but for the norm of the scores
+            logs += numpy.log(numpy.maximum(p, numpy.finfo(float).tiny))
+            top = logs.max(1, keepdims=True)
+            found = numpy.exp(logs - top)
+            total = found.sum(1, keepdims=True)
+            found /= total
+            likelihood = float((top + numpy.log(total)).sum() - (k - 1) ** 2 * precision / 2)
+            if likelihood - best[1] < _TOLERANCE:
+                break
+            best = p, likelihood
+            along = (scores * (found @ centered)).sum() + precision
+            k = max(along / ((found @ sizes).sum() + precision), _LEAST)
+            if free:
+                p = (found.sum(0) + _PSEUDO * self.prior) / (len(scores) + _PSEUDO)
+        return best
+
+    def _log_prior(self, p: Array, where: Array) -> float:
+        """Return the log density of the location that the proportions imply for the domain."""
+        k = len(where)
+        distance = ((where - (p - self.prior) @ self.means) ** 2).sum() * k / self.location
+        return float(-(_FREEDOM + k) / 2 * numpy.log1p(distance / _FREEDOM))
+
+
+def fit_scores(
+    V: Array, y: NDArray[Any], domains: NDArray[Any], prior: Array, centers: Array
+) -> ClassScores | None:
+    """Fit the model to tangent vectors ``V (N, n_features)`` of recentered training domains.
+
+    ``centers (n_domains, n_features)`` are the tangent vectors of the domains' means at their
+    center. The scores are computed by cross-validation in folds of whole domains. Return None if
+    there are too few samples.
+    """
+    n_classes = len(prior)
+    single = len(centers) == 1
+    fold, _ = assign_folds(y, None if single else domains)
+    rest = [numpy.unique(y[fold != k]) for k in numpy.unique(fold)]
+    if len(rest) < 2 or any(len(there) < n_classes for there in rest):
+        return None
+    basis = numpy.linalg.qr(V.T)[0] if V.shape[1] > len(V) else numpy.eye(V.shape[1])
+    V = V @ basis
+    scores = numpy.empty((len(V), n_classes - 1))
+    for k in numpy.unique(fold):
+        scores[fold == k] = V[fold == k] @ _discriminant(V[fold != k], y[fold != k])
+    parts = fold if single else domains
+    means = numpy.stack([scores[y == c].mean(0) for c in range(n_classes)])
+    means -= prior @ means
+    residuals = _centered(scores - means[y], parts)
+    within = numpy.atleast_2d(numpy.cov(residuals.T))
+    whitening = numpy.linalg.cholesky(numpy.linalg.pinv(within, hermitian=True))
+    scores, means = scores @ whitening, means @ whitening
+    weights = _discriminant(V, y) @ whitening
+    there = centers @ basis @ weights
+    model = ClassScores(
+        weights=basis @ weights,
+        means=means,
+        prior=prior,
+        separation=_separation(scores, means, y, parts),
+        trust=1.0,
+        location=numpy.inf if single else float((there**2).sum(1).mean()) + 1e-3,
+    )
+    return replace(model, trust=_trust(model, scores, y, parts))
+
+
+def _discriminant(V: Array, y: NDArray[Any]) -> Array:
+    """Return the map ``(n_features, n_classes - 1)`` of a linear discriminant analysis."""
+    means = numpy.stack([V[y == c].mean(0) for c in range(y.max() + 1)])
+    covariance, _ = ledoit_wolf(V - means[y], assume_centered=True)
+    contrasts = numpy.linalg.svd(numpy.eye(len(means)) - 1 / len(means))[0][:, :-1]
+    return numpy.linalg.solve(covariance, means.T @ contrasts)
+
+
+def _centered(scores: Array, parts: NDArray[Any]) -> Array:
+    """Subtract the mean of each part."""
+    centered = scores.copy()
+    for part in numpy.unique(parts):
+        centered[parts == part] -= scores[parts == part].mean(0)
+    return centered
+
+
+def _separation(scores: Array, means: Array, y: NDArray[Any], parts: NDArray[Any]) -> float:
+    """Return the standard deviation of the class separation over parts."""
+    scores, expected = _centered(scores, parts), _centered(means[y], parts)
+    found = []
+    for part in numpy.unique(parts):
+        own = parts == part
+        if (size := (expected[own] ** 2).sum()) > 0:
+            found.append((scores[own] * expected[own]).sum() / size)
+    spread = float(numpy.std(found)) if len(found) > 1 else _UNKNOWN
+    return min(max(spread, _NARROW), _WIDE)
+
+
+def _trust(model: ClassScores, scores: Array, y: NDArray[Any], parts: NDArray[Any]) -> float:
+    """Return the power of the likelihood that makes it fit the training domains by chance only.
+
+    With any other proportions than their own, they are then fitted no better than by chance.
+    """
+    gains = []
+    for part in numpy.unique(parts):
+        own = parts == part
+        true = numpy.bincount(y[own], minlength=len(model.prior)) / own.sum()
+        centered = scores[own] - scores[own].mean(0)
+        found = model._climb(centered, model.prior, free=True)[0]
+        gain = model._climb(centered, found)[1] - model._climb(centered, true)[1]
+        gains.append(max(gain, 0.0))
+    chance = (len(model.prior) - 1) / 2
+    return min(1.0, chance / max(float(numpy.mean(gains)), numpy.finfo(float).tiny))
