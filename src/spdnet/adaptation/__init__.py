@@ -1,5 +1,6 @@
-"""Adaptation of SPD matrices to domains, such as subjects, sessions or sites, without labels."""
+"""Adaptation of SPD matrices to domains, such as subjects, sessions or sites, and to their rank."""
 
 from spdnet.adaptation.domains import Recenter, Rescale
+from spdnet.adaptation.rank import Subspace, find_rank
 
-__all__ = ["Recenter", "Rescale"]
+__all__ = ["Recenter", "Rescale", "Subspace", "find_rank"]
