@@ -1,6 +1,7 @@
 """Adaptation of SPD matrices to domains, such as subjects, sessions or sites, and to their rank."""
 
 from spdnet.adaptation.domains import Recenter, Rescale
-from spdnet.adaptation.rank import Subspace, find_rank
+from spdnet.adaptation.rank import find_rank
+from spdnet.adaptation.subspace import Subspace
 
 __all__ = ["Recenter", "Rescale", "Subspace", "find_rank"]

@@ -5,9 +5,8 @@ from collections.abc import Iterator
 import numpy
 import torch
 from numpy.typing import NDArray
-from sklearn.kernel_ridge import KernelRidge
-from sklearn.preprocessing import KernelCenterer
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from spdnet.data.split import assign_folds
 from spdnet.linalg import eigh, vech
@@ -23,7 +22,7 @@ _PENALTIES = (100.0, 10.0, 1.0, 0.1, 0.01)
 _FEWEST, _MOST = 8, 1000
 #: entries of all matrices in the cross-validation, to bound memory
 _ENTRIES = 2**27
-_TINY = float(numpy.finfo(numpy.float64).tiny)
+_TINY = torch.finfo(torch.float64).tiny
 
 
 def shrink(X: Tensor, rho: float) -> Tensor:
@@ -59,15 +58,16 @@ def cross_validate(
     folds = list(_folds(codes, groups)) if len(codes) >= _FEWEST else []
     if not folds:
         return {}
-    s, U = eigh(X, check=False)
-    curve, targets = {}, 2.0 * numpy.eye(codes.max() + 1)[codes] - 1
+    s, U = eigh(X, check=False)  # shrinkage keeps the eigenvectors
+    labels = torch.from_numpy(codes).to(X.device)
+    targets, curve = 2 * one_hot(labels).to(X) - 1, {}
     for rho in candidates:
         logs = ((1 - rho) * s + rho * s.mean(-1, keepdim=True)).log()
         features = vech((U * logs[:, None]) @ U.mT).float()
         features -= features.mean(0)
-        K = (features @ features.mT).double().cpu().numpy()
-        right = sum(_count_right(K, targets, codes, train, test) for train, test in folds)
-        curve[rho] = float(numpy.max(right)) / sum(len(test) for _, test in folds)
+        K = (features @ features.mT).to(X)
+        right = [_count_right(K, targets, labels, train, test) for train, test in folds]
+        curve[rho] = int(torch.stack(right).sum(0).max()) / sum(len(test) for _, test in folds)
     return curve
 
 
@@ -82,20 +82,12 @@ def _folds(
 
 
 def _count_right(
-    K: NDArray[numpy.float64],
-    targets: NDArray[numpy.float64],
-    codes: IntArray,
-    train: IntArray,
-    test: IntArray,
-) -> NDArray[numpy.int64]:
-    """Count the right predictions for each penalty; ``K`` is the matrix of inner products."""
-    centerer = KernelCenterer()
-    inside = centerer.fit_transform(K[numpy.ix_(train, train)])
-    outside = centerer.transform(K[numpy.ix_(test, train)])
-    mean, size = targets[train].mean(0), max(float(inside.diagonal().mean()), _TINY)
-    right = []
-    for penalty in _PENALTIES:
-        model = KernelRidge(alpha=penalty * size, kernel="precomputed")
-        scores = mean + model.fit(inside, targets[train] - mean).predict(outside)
-        right.append((scores.argmax(1) == codes[test]).sum())
-    return numpy.array(right)
+    K: Tensor, targets: Tensor, codes: Tensor, train: IntArray, test: IntArray
+) -> Tensor:
+    """Count the right predictions for each penalty; ``K`` contains the inner products."""
+    K = K - K[train].mean(0) - K[:, train].mean(1, keepdim=True) + K[train][:, train].mean()
+    inside, mean = K[train][:, train], targets[train].mean(0)
+    penalties = torch.tensor(_PENALTIES).to(K)[:, None] * inside.diagonal().mean().clamp(min=_TINY)
+    L = torch.linalg.cholesky(inside + torch.diag_embed(penalties.expand(-1, len(inside))))
+    scores = mean + K[test][:, train] @ torch.cholesky_solve(targets[train] - mean, L)
+    return (scores.argmax(-1) == codes[test]).sum(-1)

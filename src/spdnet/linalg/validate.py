@@ -74,13 +74,13 @@ def singular_ratios(X: Tensor) -> Tensor:
     """Return :func:`singular_ratio` of matrices ``(N, n, n)`` for the digits of their entries.
 
     The unit is that of the dtype. It is coarser for a float64 matrix whose entries were rounded
-    before: that of float32 if all entries are float32 numbers, or 1e-5 to 1e-7 if they have six to
-    eight decimal digits. Numbers with fewer digits, such as 1 and 0.25, are exact.
+    before: that of float32 if all entries are float32 numbers, or 1e-5 to 1e-9 if they have six to
+    ten decimal digits. Numbers with fewer digits, such as 1 and 0.25, are exact.
     """
     units = torch.full(X.shape[:1], torch.finfo(X.dtype).eps, dtype=torch.float64)
     if X.dtype == torch.float64:
         units[_have_digits(X, _to_bits, 24, exact=11)] = _FLOAT32_UNIT
-        for digits in (8, 7, 6):
+        for digits in (10, 9, 8, 7, 6):
             units[_have_digits(X, _to_decimals, digits, exact=5)] = 10.0 ** (1 - digits)
     ratios = [singular_ratio(X.shape[-1], unit) for unit in units.tolist()]
     return torch.tensor(ratios, dtype=torch.float64, device=X.device)
@@ -94,9 +94,9 @@ def _have_digits(
     # few matrices are left after the diagonal
     for entries in (X.diagonal(dim1=-2, dim2=-1), X.flatten(1)):
         A = scale(entries[found], digits)
-        found[found.clone()] = ((A - A.round()).abs() < 1e-6).all(1)
+        found[found.clone()] = ((A - A.round()).abs() < 1e-4).all(1)
     A = scale(X[found].flatten(1), exact)
-    found[found.clone()] = ((A - A.round()).abs() >= 1e-6).any(1)
+    found[found.clone()] = ((A - A.round()).abs() >= 1e-4).any(1)
     return found.cpu()
 
 
