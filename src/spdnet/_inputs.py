@@ -37,12 +37,14 @@ def checked_matrices(
     n: int | None = None,
     dtype: torch.dtype = torch.float64,
     device: torch.device,
+    wanted: str = "positive definite",
     instead: str = "",
 ) -> Tensor:
     """Return SPD matrices as a tensor, exactly symmetric.
 
     A matrix is singular if its smallest eigenvalue may be a rounding error of the largest one, in
-    float64, in the dtype of the input or in ``dtype``. ``instead`` is advice about signals.
+    float64, in the dtype of the input or in ``dtype``. ``wanted="positive semi-definite"`` accepts
+    singular matrices. ``instead`` is advice about signals.
     """
     shape = "(n_matrices, n, n)"
     hint = "; compute covariance matrices with spdnet.covariance.estimate"
@@ -65,7 +67,8 @@ def checked_matrices(
             found[part] = symmetrize(matrices).to(device, dtype)
             yield matrices
 
-    raise_first_fault(who, find_faults(converted(), len(values), unit=unit, dtype=dtype), unit)
+    faults = find_faults(converted(), len(values), wanted, unit=unit, dtype=dtype)
+    raise_first_fault(who, faults, unit, wanted=wanted)
     return found
 
 

@@ -1,6 +1,8 @@
-"""Adaptation of SPD matrices to domains, such as subjects, sessions or sites, without labels."""
+"""Adaptation of SPD matrices to domains, such as subjects, sessions or sites, and to their rank."""
 
 from spdnet.adaptation.balanced import BalancedRecenter
 from spdnet.adaptation.domains import Recenter, Rescale
+from spdnet.adaptation.rank import find_rank
+from spdnet.adaptation.subspace import Subspace
 
-__all__ = ["BalancedRecenter", "Recenter", "Rescale"]
+__all__ = ["BalancedRecenter", "Recenter", "Rescale", "Subspace", "find_rank"]

@@ -8,11 +8,12 @@ as asymmetric or indefinite:
   ``sqrt(unit)``, at least that of float32, times the geometric mean of the two diagonal entries.
   The numbers may have been computed in lower precision than float64; input that is not meant to be
   symmetric (a triangle, a wrong axis) is far above this.
-* indefinite: an eigenvalue below ``-sqrt(unit)`` times the largest entry.
+* indefinite: an eigenvalue below ``-sqrt(unit)`` times the largest entry, and too negative for a
+  rounding error of entries that had fewer digits before: see :func:`singular_ratios`.
 * singular: the smallest eigenvalue is at most :func:`singular_ratio` times the largest.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy
@@ -67,6 +68,46 @@ def singular_ratio(n: int, unit: float) -> float:
     # n units of float64, in which matrices are decomposed, or a few units of the dtype of the
     # entries: rounding them moves the eigenvalues by about a unit of the largest
     return max(n * UNIT, min(n, 16) * unit)
+
+
+def singular_ratios(X: Tensor) -> Tensor:
+    """Return :func:`singular_ratio` of matrices ``(N, n, n)`` for the digits of their entries.
+
+    The unit is that of the dtype. It is coarser for a float64 matrix whose entries were rounded
+    before: that of float32 if all entries are float32 numbers, or 1e-5 to 1e-9 if they have six to
+    ten decimal digits. Numbers with fewer digits, such as 1 and 0.25, are exact.
+    """
+    units = torch.full(X.shape[:1], torch.finfo(X.dtype).eps, dtype=torch.float64)
+    if X.dtype == torch.float64:
+        units[_have_digits(X, _to_bits, 24, exact=11)] = _FLOAT32_UNIT
+        for digits in (10, 9, 8, 7, 6):
+            units[_have_digits(X, _to_decimals, digits, exact=5)] = 10.0 ** (1 - digits)
+    ratios = [singular_ratio(X.shape[-1], unit) for unit in units.tolist()]
+    return torch.tensor(ratios, dtype=torch.float64, device=X.device)
+
+
+def _have_digits(
+    X: Tensor, scale: Callable[[Tensor, int], Tensor], digits: int, exact: int
+) -> Tensor:
+    """Return which matrices have entries of that number of digits, and not all of few digits."""
+    found = torch.ones(len(X), dtype=torch.bool, device=X.device)
+    # few matrices are left after the diagonal
+    for entries in (X.diagonal(dim1=-2, dim2=-1), X.flatten(1)):
+        A = scale(entries[found], digits)
+        found[found.clone()] = ((A - A.round()).abs() < 1e-4).all(1)
+    A = scale(X[found].flatten(1), exact)
+    found[found.clone()] = ((A - A.round()).abs() >= 1e-4).any(1)
+    return found.cpu()
+
+
+def _to_bits(X: Tensor, bits: int) -> Tensor:
+    return torch.frexp(X).mantissa * 2.0**bits
+
+
+def _to_decimals(X: Tensor, digits: int) -> Tensor:
+    size = X.abs()
+    exponent = torch.where(size > 0, size, 1.0).log10().floor()
+    return size * 10.0 ** (digits - 1 - exponent)
 
 
 def chunk_size(n: int, device: torch.device) -> int:
@@ -150,7 +191,10 @@ def _examine(
         if definite:
             singular = low <= singular_ratio(A.shape[-1], unit) * high.abs()
             code[in_doubt & singular] = FAULTS.index("singular")
-        code[in_doubt & (low < -(unit**0.5) * size)] = FAULTS.index("indefinite")
+        negative = in_doubt & (low < -(unit**0.5) * size)
+        allowed = singular_ratios(A[negative].to(low.dtype)) * size[negative]
+        negative[negative.clone()] = low[negative] < -allowed
+        code[negative] = FAULTS.index("indefinite")
     return Faults(code, low, high)
 
 

@@ -1,0 +1,93 @@
+"""Choice of one shrinkage for all matrices, by cross-validation or from their spectra."""
+
+from collections.abc import Iterator
+
+import numpy
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from spdnet.data.split import assign_folds
+from spdnet.linalg import eigh, vech
+from spdnet.linalg.symmetric import trace
+
+IntArray = NDArray[numpy.int64]
+
+#: candidates: the ratio rho / (1 - rho) is log-spaced, from 1e-5 to 10
+GRID = tuple(odds / (1 + odds) for odds in (10.0 ** (e / 2) for e in range(-10, 3)))
+#: penalties of the ridge regression, relative to the mean squared norm of the features
+_PENALTIES = (100.0, 10.0, 1.0, 0.1, 0.01)
+#: the cross-validation needs this many matrices at least, and uses this many at most
+_FEWEST, _MOST = 8, 1000
+#: entries of all matrices in the cross-validation, to bound memory
+_ENTRIES = 2**27
+_TINY = torch.finfo(torch.float64).tiny
+
+
+def shrink(X: Tensor, rho: float) -> Tensor:
+    r"""Compute :math:`(1 - \rho) X + \rho \frac{\mathrm{tr} X}{n} I`."""
+    Y = (1 - rho) * X
+    Y.diagonal(dim1=-2, dim2=-1).add_((rho / X.shape[-1]) * trace(X)[..., None])
+    return Y
+
+
+def oas_shrinkage(X: Tensor, observations: Tensor) -> float:
+    """Return the median shrinkage of :func:`spdnet.covariance.oas` for ``observations (N,)``."""
+    n = X.shape[-1]
+    square, total = X.square().sum((-2, -1)), trace(X).square()
+    excess = (observations + 1) * (square - total / n)
+    rho = torch.where(excess > square + total, (square + total) / excess, 1.0)
+    return min(float(rho.median()), GRID[-1])  # 1 would discard all but the trace
+
+
+def cross_validate(
+    X: Tensor, codes: IntArray, groups: NDArray[numpy.generic] | None, candidates: tuple[float, ...]
+) -> dict[float, float]:
+    """Return the accuracy of ridge regression on the logarithms for each shrinkage.
+
+    The penalty is the best one for each shrinkage. The result is empty if there are too few
+    matrices or classes to hold out some.
+    """
+    most = min(_MOST, max(_FEWEST, _ENTRIES // X[0].numel()))
+    if len(codes) > most:  # a part with the same frequencies of classes
+        by_class = numpy.argsort(codes, kind="stable")
+        few = numpy.sort(by_class[numpy.linspace(0, len(codes) - 1, most).astype(int)])
+        X, codes = X[torch.from_numpy(few).to(X.device)], codes[few]
+        groups = None if groups is None else groups[few]
+    folds = list(_folds(codes, groups)) if len(codes) >= _FEWEST else []
+    if not folds:
+        return {}
+    s, U = eigh(X, check=False)  # shrinkage keeps the eigenvectors
+    labels = torch.from_numpy(codes).to(X.device)
+    targets, curve = 2 * one_hot(labels).to(X) - 1, {}
+    for rho in candidates:
+        logs = ((1 - rho) * s + rho * s.mean(-1, keepdim=True)).log()
+        features = vech((U * logs[:, None]) @ U.mT).float()
+        features -= features.mean(0)
+        K = (features @ features.mT).to(X)
+        right = [_count_right(K, targets, labels, train, test) for train, test in folds]
+        curve[rho] = int(torch.stack(right).sum(0).max()) / sum(len(test) for _, test in folds)
+    return curve
+
+
+def _folds(
+    codes: IntArray, groups: NDArray[numpy.generic] | None
+) -> Iterator[tuple[IntArray, IntArray]]:
+    fold, _ = assign_folds(codes, groups)
+    for k in numpy.unique(fold):
+        train, test = numpy.flatnonzero(fold != k), numpy.flatnonzero(fold == k)
+        if len(numpy.unique(codes[train])) > 1 and numpy.isin(codes[test], codes[train]).any():
+            yield train, test
+
+
+def _count_right(
+    K: Tensor, targets: Tensor, codes: Tensor, train: IntArray, test: IntArray
+) -> Tensor:
+    """Count the right predictions for each penalty; ``K`` contains the inner products."""
+    K = K - K[train].mean(0) - K[:, train].mean(1, keepdim=True) + K[train][:, train].mean()
+    inside, mean = K[train][:, train], targets[train].mean(0)
+    penalties = torch.tensor(_PENALTIES).to(K)[:, None] * inside.diagonal().mean().clamp(min=_TINY)
+    L = torch.linalg.cholesky(inside + torch.diag_embed(penalties.expand(-1, len(inside))))
+    scores = mean + K[test][:, train] @ torch.cholesky_solve(targets[train] - mean, L)
+    return (scores.argmax(-1) == codes[test]).sum(-1)
