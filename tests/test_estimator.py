@@ -480,7 +480,7 @@ def average_referenced(n=60, channels=22):
 def test_singular_matrices_are_refused_one_by_one(dtype):
     X, y = average_referenced()
     assert len(examine(X).faults["singular"]) == 60
-    classifier = quick(epochs=1, dtype=dtype)
+    classifier = quick(epochs=1, dtype=dtype, rank="full", shrinkage="none")
     with pytest.raises(ValueError, match=r"X\[0\] is singular.*60 of 60.*regularize\(X\)"):
         classifier.fit(X, y)
     mended = covariance.regularize(X)
@@ -498,7 +498,11 @@ def test_singular_is_measured_by_the_coarser_dtype():
     X, y = problem(channels=3)
     X[5] = np.diag([1.0, 1.0, 1e-8])
     assert quick(epochs=1).fit(X, y).predict(X).shape == (60,)
-    for call in (lambda: quick().fit(X.astype("f4"), y), lambda: quick(dtype="float32").fit(X, y)):
+    full = {"rank": "full", "shrinkage": "none"}
+    for call in (
+        lambda: quick(**full).fit(X.astype("f4"), y),
+        lambda: quick(dtype="float32", **full).fit(X, y),
+    ):
         with pytest.raises(ValueError, match=r"X\[5\] is singular.* or use float64 throughout"):
             call()
 

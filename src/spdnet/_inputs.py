@@ -5,7 +5,7 @@ Matrices are validated by :mod:`spdnet.linalg.validate`.
 
 from collections.abc import Iterator
 from numbers import Integral
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy
 import torch
@@ -18,7 +18,9 @@ from torch import Tensor
 from spdnet._checks import as_array, bands_hint, require_number, require_square
 from spdnet.linalg import symmetrize
 from spdnet.linalg.validate import (
+    FAULTS,
     UNIT,
+    Faults,
     as_float64,
     chunk_size,
     find_faults,
@@ -26,6 +28,7 @@ from spdnet.linalg.validate import (
     rounding_unit,
 )
 
+_SINGULAR = FAULTS.index("singular")
 #: floating-point types of networks by name
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
 
@@ -46,6 +49,45 @@ def checked_matrices(
     float64, in the dtype of the input or in ``dtype``. ``wanted="positive semi-definite"`` accepts
     singular matrices. ``instead`` is advice about signals.
     """
+    found = examine_matrices(
+        who, X, n=n, dtype=dtype, device=device, wanted=wanted, instead=instead
+    )
+    raise_first_fault(who, found.faults, found.unit, wanted=wanted)
+    return found.X
+
+
+class ExaminedMatrices(NamedTuple):
+    """Matrices as a tensor, exactly symmetric, and their faults."""
+
+    who: str
+    X: Tensor
+    faults: Faults
+    unit: float
+
+    @property
+    def are_singular(self) -> bool:
+        """Whether some matrices are singular."""
+        return bool((self.faults.code == _SINGULAR).any())
+
+    def require(self, *, definite: bool) -> None:
+        """Raise a ValueError if there are faults; singular ones only if ``definite``."""
+        code = self.faults.code
+        if not definite:
+            code = torch.where(code == _SINGULAR, -1, code)
+        raise_first_fault(self.who, self.faults._replace(code=code), self.unit)
+
+
+def examine_matrices(
+    who: str,
+    X: Any,
+    *,
+    n: int | None = None,
+    dtype: torch.dtype = torch.float64,
+    device: torch.device,
+    wanted: str = "positive definite",
+    instead: str = "",
+) -> ExaminedMatrices:
+    """Convert matrices to a tensor and find their faults: see :func:`checked_matrices`."""
     shape = "(n_matrices, n, n)"
     hint = "; compute covariance matrices with spdnet.covariance.estimate"
     values, unit = real_numbers(who, X, shape, hint)
@@ -68,8 +110,7 @@ def checked_matrices(
             yield matrices
 
     faults = find_faults(converted(), len(values), wanted, unit=unit, dtype=dtype)
-    raise_first_fault(who, faults, unit, wanted=wanted)
-    return found
+    return ExaminedMatrices(who, found, faults, unit)
 
 
 def checked_signals(

@@ -20,18 +20,19 @@ from sklearn.utils.validation import check_is_fitted, check_random_state
 from spdnet._checks import require_choice, require_count, require_number, require_shrinking
 from spdnet._inputs import (
     DTYPES,
-    checked_matrices,
+    ExaminedMatrices,
     checked_signals,
     checked_weights,
     encode_domains,
     encode_labels,
+    examine_matrices,
 )
-from spdnet.adaptation import Recenter
+from spdnet.adaptation import Conditioner
 from spdnet.data.split import hold_out
 from spdnet.models.model import dims_of, get_trait
 from spdnet.models.registry import find_model, import_model, is_registered, names_with
 from spdnet.options.estimator import HYPERPARAMETERS, EstimatorOptions
-from spdnet.options.option import document
+from spdnet.options.option import document, options
 from spdnet.training import (
     RECIPES,
     Choice,
@@ -87,9 +88,9 @@ class SPDNetClassifier(
     dims_ : tuple of int
     history_ : list of dict
         One row per epoch: see :class:`spdnet.training.Progress`.
+    conditioner_ : Conditioner
+        Steps between the matrices and the network: rank, shrinkage and domains.
     domains_ : array, shape (n_domains,), or None
-    recenter_ : Recenter or None
-        Means of the domains of matrices.
     recipe_ : Recipe
     model_ : Module
     n_features_in_ : int
@@ -132,15 +133,17 @@ class SPDNetClassifier(
         sample_weight : array, shape (N,), optional
         domains : array, shape (N,), optional
             Origin of each sample, such as the subject or the session. Matrices are recentered by
-            domain: see :class:`spdnet.adaptation.Recenter`. A model of signals that uses domains,
-            such as TSMNet, normalizes them in its layers. In prediction, a new domain is adapted
-            to without labels: pass all of its samples at once.
+            domain: see ``adapt``. A model of signals that uses domains, such as TSMNet, normalizes
+            them in its layers. In prediction, a new domain is adapted to without labels: pass all
+            of its samples at once.
         groups : array, shape (N,), optional
             Group of each sample, for example the subject. Cross-validation and
             ``early_stopping`` hold out whole groups. By default, ``domains``.
         """
         recipe = self._recipe()
-        data, classes, known, recenter = self._samples(recipe, X, y, sample_weight, domains)
+        data, classes, known, conditioner, n = self._samples(
+            recipe, X, y, sample_weight, domains, groups
+        )
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         train, val, codes = self._split(data, domains if groups is None else groups, seed)
         fabric = make_fabric(self.device)
@@ -156,12 +159,12 @@ class SPDNetClassifier(
             )
             recipe = recipe.changed(members=choice.members, n_samples=len(train))
             if self.verbose:
-                print(choice.describe())
+                print("\n".join([*conditioner.notes_, choice.describe()]))
         elif recipe.members is not None:
             recipe = recipe.changed(n_samples=len(train))
         dims = self._dims(recipe, train.X.shape[1])
         if is_warm:
-            self._require_same(recipe, dims, train.X.shape[1], classes, known)
+            self._require_same(recipe, dims, n, classes, known)
             model = copy.deepcopy(self.model_).to(train.X.device)
         else:
             n_domains = 1 if known is None else len(known)
@@ -181,10 +184,10 @@ class SPDNetClassifier(
         self.model_: torch.nn.Module = model.eval().cpu()
         self.classes_ = classes
         self.domains_ = known
-        self.recenter_: Recenter | None = recenter
+        self.conditioner_: Conditioner = conditioner
         self.recipe_: Recipe = recipe
         self.choice_: Choice | None = choice
-        self.n_features_in_ = int(data.X.shape[1])
+        self.n_features_in_ = n
         self.dims_ = dims_of(model)
         self.history_ = progress.history
         self.n_iter_ = progress.epoch
@@ -221,19 +224,24 @@ class SPDNetClassifier(
             raise ValueError(f"SPDNetClassifier: expected a model with {method}(), got {name}")
         dtype = next(self.model_.parameters()).dtype
         takes = get_trait(self.model_, "takes")
-        inputs = [self._inputs(takes, X, dtype, n=self.n_features_in_)]
+        if takes == "signals":
+            inputs = [self._signals(X, dtype, n=self.n_features_in_)]
+        else:
+            matrices = self._matrices(X, dtype, n=self.n_features_in_)
+            matrices.require(definite=not self.conditioner_.makes_definite)
+            if self.conditioner_.uses_domains:
+                encode_domains(WHO, domains, len(matrices.X))  # checks them
+            inputs = [self.conditioner_.transform(matrices.X, domains)]
         where = inputs[0].device
-        if self.recenter_ is not None:
-            inputs = [self.recenter_.transform_tensor(inputs[0], domains)]
         warning = self.scale_.warning(inputs[0], signals=takes == "signals")
         if warning is not None:
             warn(f"SPDNetClassifier: {warning}", stacklevel=3)
         model = self.model_ if where.type == "cpu" else copy.deepcopy(self.model_).to(where)
-        if self.domains_ is not None:
+        if self.recipe_.uses_domains and self.domains_ is not None:
             codes, _ = encode_domains(WHO, domains, len(inputs[0]), self.domains_)
             inputs.append(torch.as_tensor(codes, device=where))
             model = get_trait(model, "adapt")(*inputs)
-        elif domains is not None and self.recenter_ is None:
+        elif domains is not None and self.domains_ is None:
             raise ValueError("SPDNetClassifier: expected no domains, since fit had none")
         function = getattr(model, method)
         found = run_in_chunks(function, *inputs, **unchecked(function)).flatten(1).cpu()
@@ -283,7 +291,7 @@ class SPDNetClassifier(
         changes = {
             "classes": (self.classes_, classes),
             "number of features": (self.n_features_in_, n),
-            "domains": (self.domains_, known),
+            "domains": (self.domains_ if recipe.uses_domains else known, known),
             **{
                 name: (getattr(self.recipe_, name), getattr(recipe, name))
                 for name in ("model", *NETWORK_OPTIONS, "bias")
@@ -305,15 +313,16 @@ class SPDNetClassifier(
         dims = require_shrinking(WHO, self.dims)
         return dims if recipe.takes_signals or dims[:1] == (n,) else (n, *dims)
 
-    def _inputs(
-        self, takes: str, X: ArrayLike, dtype: torch.dtype, n: int | None = None
-    ) -> torch.Tensor:
-        """Check matrices or signals and move them to the device."""
-        where = resolve_device(self.device)
-        if takes == "signals":
-            return checked_signals(WHO, X, n=n, dtype=dtype, device=where)
-        instead = f", or choose {names_with('takes', 'signals')}"
-        return checked_matrices(WHO, X, n=n, dtype=dtype, device=where, instead=instead)
+    def _signals(self, X: ArrayLike, dtype: torch.dtype, n: int | None = None) -> torch.Tensor:
+        """Check signals and move them to the device."""
+        return checked_signals(WHO, X, n=n, dtype=dtype, device=resolve_device(self.device))
+
+    def _matrices(self, X: ArrayLike, dtype: torch.dtype, n: int | None = None) -> ExaminedMatrices:
+        """Examine matrices and move them to the device."""
+        where, instead = resolve_device(self.device), names_with("takes", "signals")
+        return examine_matrices(
+            WHO, X, n=n, dtype=dtype, device=where, instead=f", or choose {instead}"
+        )
 
     def _samples(
         self,
@@ -322,32 +331,44 @@ class SPDNetClassifier(
         y: ArrayLike,
         sample_weight: ArrayLike | None,
         domains: ArrayLike | None,
-    ) -> tuple[Samples, NDArray[Any], NDArray[Any] | None, Recenter | None]:
-        """Return the samples, the classes, the domains of signals, and the centers of matrices."""
+        groups: ArrayLike | None,
+    ) -> tuple[Samples, NDArray[Any], NDArray[Any] | None, Conditioner, int]:
+        """Return the samples, classes and domains, the fitted conditioner, and the input size."""
         require_choice(WHO, "dtype", self.dtype, DTYPES)
-        takes = "signals" if recipe.takes_signals else "matrices"
-        matrices = self._inputs(takes, X, DTYPES[self.dtype])
-        where = matrices.device
-        classes, codes = encode_labels(WHO, y, len(matrices))
+        for name in ("rank", "shrinkage", "adapt"):
+            options(EstimatorOptions)[name].check(WHO, name, getattr(self, name))
+        conditioner = Conditioner(self.rank, self.shrinkage, self.adapt)
+        if recipe.takes_signals:
+            values = self._signals(X, DTYPES[self.dtype])
+            conditioner = Conditioner("full", "none", "none")
+        else:
+            examined = self._matrices(X, DTYPES[self.dtype])
+            examined.require(definite=not conditioner.accepts_singular)
+            values = examined.X
+        n, where = int(values.shape[1]), values.device
+        classes, codes = encode_labels(WHO, y, len(values))
         weight = checked_weights(WHO, classes[codes], self.class_weight, sample_weight)
-        domain, known, recenter = None, None, None
-        if domains is not None and recipe.uses_domains:
-            domain, known = encode_domains(WHO, domains, len(matrices))
-        elif domains is not None and takes == "matrices":
-            recenter = Recenter().fit_tensor(matrices, domains)
-            matrices = recenter.transform_tensor(matrices, domains)
-        elif domains is not None:
-            raise ValueError(
-                f"SPDNetClassifier: expected domains only with matrices or a model that uses them, "
-                f"such as {names_with('uses_domains', True)}"
-            )
+        domain, known = None, None
+        if domains is not None:
+            domain, known = encode_domains(WHO, domains, len(values))
+            if recipe.takes_signals and not recipe.uses_domains:
+                raise ValueError(
+                    "SPDNetClassifier: expected domains only with matrices or a model that uses "
+                    f"them, such as {names_with('uses_domains', True)}"
+                )
+        if not recipe.takes_signals:
+            singular = examined.are_singular
+            conditioner.fit(values, classes[codes], domains, groups=groups, singular=singular)
+            values = conditioner.transform(values, domains)
         data = Samples(
-            matrices,
+            values,
             torch.as_tensor(codes, device=where),
-            None if weight is None else torch.as_tensor(weight).to(matrices),
-            None if domain is None else torch.as_tensor(domain, device=where),
+            None if weight is None else torch.as_tensor(weight).to(values),
+            torch.as_tensor(domain, device=where)
+            if recipe.uses_domains and known is not None
+            else None,
         )
-        return data, classes, known, recenter
+        return data, classes, known, conditioner, n
 
     def _split(
         self, data: Samples, groups: ArrayLike | None, seed: int

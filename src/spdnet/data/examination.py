@@ -124,6 +124,7 @@ def clean(
     reg: float = 1e-3,
     dtype: str | None = None,
     names: NDArray[Any] | None = None,
+    singular: bool = False,
     on_matrix: Callable[[int, int], None] | None = None,
 ) -> tuple[Any, NDArray[numpy.int64], str]:
     """Refuse, drop or repair matrices that are not SPD.
@@ -144,6 +145,8 @@ def clean(
         or in that of ``X``, are faulty.
     names : array of str, shape (N,), optional
         File names for messages.
+    singular : bool
+        Whether singular matrices are kept as they are.
     on_matrix : callable, optional
         See :func:`examine`.
 
@@ -161,6 +164,8 @@ def clean(
     if dtype is not None:
         unit, computing = max(unit, rounding_unit(numpy.dtype(dtype))), getattr(torch, dtype)
     found = _find(_chunks(X, on_matrix), len(X), unit=unit, dtype=computing)
+    if singular:
+        found.faults["singular"] = found.faults["singular"][:0]
     X = X if dtype is None else X.astype(dtype)
     everything = numpy.arange(len(X))
     if len(found.bad) == 0:

@@ -101,6 +101,7 @@ def prepare(
     bad: str,
     dtype: str = "float64",
     *,
+    singular: bool = False,
     on_matrix: Callable[[int, int], None] | None = None,
 ) -> Dataset:
     """Convert the contents of a file to SPD matrices, with class names as ``y``.
@@ -112,6 +113,8 @@ def prepare(
     bad : {"refuse", "drop", "repair"}
         Treatment of matrices that are not SPD: see :func:`spdnet.data.clean`.
     dtype : str
+    singular : bool
+        Whether singular matrices are kept as they are.
     on_matrix : callable, optional
         Called with the number of matrices checked and their total.
 
@@ -126,7 +129,12 @@ def prepare(
     if len(data) == 0:
         raise ValueError("data: expected at least one matrix, got none")
     X, kept, note = clean(
-        preprocessing(data), bad, dtype=dtype, names=data.names, on_matrix=on_matrix
+        preprocessing(data),
+        bad,
+        dtype=dtype,
+        names=data.names,
+        singular=singular,
+        on_matrix=on_matrix,
     )
     there = ((name, getattr(data, name)) for name in ("split", "groups", "names", "index"))
     columns = {name: values[kept] for name, values in there if values is not None}

@@ -39,6 +39,14 @@ _PARAMETERS = {
         "``label_smoothing`` replace its values if they are not None.",
     ),
     **HYPERPARAMETERS,
+    "rank": same(RunOptions, "rank"),
+    "shrinkage": same(RunOptions, "shrinkage"),
+    "adapt": same(
+        RunOptions,
+        "adapt",
+        help="Adaptation to the ``domains`` of matrices, if they are given to :meth:`fit`",
+        default="auto",
+    ),
     "class_weight": _run(AnyOf('dict or "balanced"'), "Weights of the classes in the loss"),
     "early_stopping": _training(
         Flag(),

@@ -103,6 +103,29 @@ class Choice(Kind):
         return value
 
 
+class NameOr(Kind):
+    """One of several names, or a value of another kind."""
+
+    def __init__(self, other: Kind, *names: str) -> None:
+        self.other, self.allowed = other, names
+        self.doc = "{" + ", ".join(f'"{name}"' for name in names) + f"}} or {other.doc}"
+
+    def parse(self, who: str, name: str, text: Any) -> Any:
+        if text.lower() in self.allowed:
+            return text.lower()
+        with suppress(ValueError):
+            return self.other.type(text)
+        return text  # left to the check
+
+    def check(self, who: str, name: str, value: Any) -> Any:
+        if isinstance(value, str):
+            if value not in self.allowed:
+                names = ", ".join(map(repr, self.allowed))
+                raise ValueError(f"{who}: expected {name} to be {names} or a number, got {value!r}")
+            return value
+        return self.other.check(who, name, value)
+
+
 class ModelName(Kind):
     """Name of a registered model, or ``package.module:Class``; nothing is imported."""
 

@@ -10,6 +10,7 @@ from spdnet.options.kinds import (
     Count,
     FilePath,
     Flag,
+    NameOr,
     Names,
     Natural,
     Number,
@@ -76,6 +77,27 @@ class DataOptions:
         Choice("refuse", "drop", "repair"),
         "Treatment of matrices that are not SPD",
         default="refuse",
+    )
+    rank: str | int = _data(
+        NameOr(Count(), "auto", "full"),
+        "Rank of the matrices",
+        detail="auto removes directions without variance in all training matrices if some are "
+        "singular, and full refuses singular matrices; a number keeps as many directions.",
+        default="auto",
+    )
+    shrinkage: str | float = _data(
+        NameOr(Number(at_least=0, below=1), "auto", "none"),
+        "Shrinkage of the matrices toward a multiple of the identity",
+        detail="auto chooses it by cross-validation within the training set if some matrices are "
+        "singular for another reason.",
+        default="auto",
+    )
+    adapt: str = _data(
+        Choice("none", "recenter", "rescale", "auto"),
+        "Adaptation to domains, the groups of the data, such as subjects or sessions",
+        detail="recenter moves the mean of each domain to the identity, rescale also equalizes "
+        "their dispersion, and auto accounts for different class proportions.",
+        default="none",
     )
 
 

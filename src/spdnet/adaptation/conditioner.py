@@ -1,0 +1,160 @@
+"""The steps between the matrices of a data set and a classifier: rank and domains."""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Self
+
+import numpy
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor
+
+from spdnet.adaptation.balanced import BalancedRecenter
+from spdnet.adaptation.class_shift import ClassScores
+from spdnet.adaptation.domains import DomainTransformer, Recenter, Rescale
+from spdnet.adaptation.subspace import Subspace
+
+Step = DomainTransformer | Subspace
+
+#: steps of each kind of adaptation to domains
+_ADAPTATIONS: dict[str, tuple[Callable[[], DomainTransformer], ...]] = {
+    "none": (),
+    "recenter": (Recenter,),
+    "rescale": (Recenter, Rescale),
+    "auto": (BalancedRecenter,),
+}
+_STEPS: dict[str, Any] = {
+    step.__name__: step for step in (Subspace, Recenter, Rescale, BalancedRecenter)
+}
+
+
+@dataclass(eq=False)
+class Conditioner:
+    """Make matrices positive definite, and move their domains to a common center.
+
+    The estimator and ``spdnet train`` apply it between the matrices of the data and the network.
+    It is fitted to the training part.
+
+    Parameters
+    ----------
+    rank, shrinkage
+        See :class:`Subspace`, which is used if matrices are singular or a value is given.
+    adapt : {"none", "recenter", "rescale", "auto"}
+        Adaptation to domains, if there are any: none, :class:`Recenter`, followed by
+        :class:`Rescale`, or :class:`BalancedRecenter`.
+
+    Attributes
+    ----------
+    steps_ : list
+        Fitted transformers.
+    notes_ : list of str
+        What was done, and why.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from spdnet.adaptation import Conditioner
+    >>> X = torch.eye(2) * torch.tensor([1.0, 4.0, 100.0, 400.0])[:, None, None]
+    >>> conditioner = Conditioner(adapt="recenter").fit(X, [0, 1, 0, 1], ["a", "a", "b", "b"])
+    >>> conditioner.transform(X, ["a", "a", "b", "b"])[:, 0, 0]
+    tensor([0.5000, 2.0000, 0.5000, 2.0000])
+    """
+
+    rank: str | int = "auto"
+    shrinkage: str | float = "auto"
+    adapt: str = "auto"
+
+    def fit(
+        self,
+        X: Tensor,
+        y: ArrayLike,
+        domains: ArrayLike | None = None,
+        *,
+        groups: ArrayLike | None = None,
+        singular: bool = False,
+    ) -> Self:
+        """Fit to symmetric positive semi-definite matrices ``X (N, n, n)`` with classes ``y (N,)``.
+
+        ``singular`` states whether some are singular. The choice of the shrinkage keeps
+        ``groups``, by default the domains, together.
+        """
+        self.steps_: list[Step] = []
+        self.notes_: list[str] = []
+        if singular or (self.rank, self.shrinkage) not in (("auto", "auto"), ("full", "none")):
+            by = domains if groups is None else groups
+            subspace = Subspace(self.rank, self.shrinkage).fit_tensor(X, y, by)
+            X = subspace.transform_tensor(X)
+            self.steps_.append(subspace)
+            self.notes_.append(subspace.describe())
+        for make in () if domains is None else _ADAPTATIONS[self.adapt]:
+            step = make().fit_tensor(X, domains, y)
+            X = step.transform_tensor(X, domains)
+            self.steps_.append(step)
+        if self.uses_domains:
+            count = len(numpy.unique(numpy.asarray(domains)))
+            self.notes_.append(f"matrices are recentered by domain ({count} in the training set)")
+        return self
+
+    def transform(self, X: Tensor, domains: ArrayLike | None = None) -> Tensor:
+        """Transform matrices; all of a new domain are given at once."""
+        for step in self.steps_:
+            if isinstance(step, Subspace):
+                X = step.transform_tensor(X)
+            else:
+                X = step.transform_tensor(X, domains)
+        return X
+
+    @property
+    def accepts_singular(self) -> bool:
+        """Whether matrices to fit to may be singular."""
+        return (self.rank, self.shrinkage) != ("full", "none")
+
+    @property
+    def uses_domains(self) -> bool:
+        """Whether the matrices are moved by domain."""
+        return any(isinstance(step, DomainTransformer) for step in self.steps_)
+
+    @property
+    def makes_definite(self) -> bool:
+        """Whether matrices to transform may be singular."""
+        return any(isinstance(step, Subspace) for step in self.steps_)
+
+    def state(self) -> list[dict[str, Any]]:
+        """Return the fitted steps as tensors, numbers, text, and lists and dicts of them."""
+        return [
+            {"step": type(step).__name__, **{k: _plain(v) for k, v in sorted(vars(step).items())}}
+            for step in self.steps_
+        ]
+
+    @classmethod
+    def from_state(cls, state: list[dict[str, Any]], **settings: Any) -> "Conditioner":
+        """Restore a fitted conditioner."""
+        made = cls(**settings)
+        made.steps_, made.notes_ = [], []
+        for values in state:
+            step = _STEPS[values["step"]]()
+            for name, value in values.items():
+                if name != "step":
+                    setattr(step, name, _restored(name, value))
+            made.steps_.append(step)
+        return made
+
+
+def _plain(value: Any) -> Any:
+    """Return a value of a checkpoint."""
+    if isinstance(value, ClassScores):
+        return {name: _plain(part) for name, part in asdict(value).items()}
+    if isinstance(value, numpy.ndarray):
+        return torch.from_numpy(value) if value.dtype.kind == "f" else value.tolist()
+    if isinstance(value, dict):  # of the last transformation, or a curve
+        return {k: v for k, v in value.items() if isinstance(v, float)}
+    return value
+
+
+def _restored(name: str, value: Any) -> Any:
+    if name == "scores_" and value is not None:
+        parts = {field.name: value[field.name] for field in fields(ClassScores)}
+        return ClassScores(**{k: _restored(k, part) for k, part in parts.items()})
+    if isinstance(value, Tensor):
+        return value.cpu().numpy()
+    return numpy.array(value) if isinstance(value, list) else value
