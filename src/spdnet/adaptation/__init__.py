@@ -1,5 +1,6 @@
-"""Adaptation of SPD matrices to domains, such as subjects, sessions or sites, without labels."""
+"""Statistics of domains, such as subjects, sessions or sites: adaptation to them, and outliers."""
 
 from spdnet.adaptation.domains import Recenter, Rescale
+from spdnet.adaptation.outliers import Potato
 
-__all__ = ["Recenter", "Rescale"]
+__all__ = ["Potato", "Recenter", "Rescale"]
