@@ -21,7 +21,7 @@ _EQUAL = 1e-8  # distances whose logarithms differ by less are equal up to round
 
 
 class _Clean(NamedTuple):
-    """What the clean matrices of one domain have in common."""
+    """Statistics of the clean matrices of one domain."""
 
     centers: Tensor  #: mean of each class, as points
     location: float  #: median of the logarithms of the distances
@@ -102,6 +102,13 @@ class Potato(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         self, X: Tensor, y: ArrayLike | None = None, domains: ArrayLike | None = None
     ) -> Self:
         """Fit to valid matrices of any floating-point type."""
+        self.fit_score_tensor(X, y, domains)
+        return self
+
+    def fit_score_tensor(
+        self, X: Tensor, y: ArrayLike | None = None, domains: ArrayLike | None = None
+    ) -> NDArray[numpy.float64]:
+        """Fit to valid matrices, and compute their scores."""
         classes = numpy.zeros(len(X)) if y is None else as_array("Potato", y, "y")
         if classes.shape != (len(X),):
             raise ValueError(
@@ -110,13 +117,16 @@ class Potato(OutlierMixin, BaseEstimator):  # type: ignore[misc]
             )
         codes, self.domains_ = self._encode(domains, len(X), None)
         of_class = torch.from_numpy(numpy.unique(classes, return_inverse=True)[1])
-        found = [self._fit_one(self._points(X[own]), of_class[own]) for own in _rows(codes)]
-        self._clean = found
-        self.location_ = numpy.array([clean.location for clean in found])
-        self.scale_ = numpy.array([clean.scale for clean in found])
+        self._clean, scores = [], numpy.zeros(len(X))
+        for own in _rows(codes):
+            points = self._points(X[own])
+            self._clean.append(self._fit_one(points, of_class[own]))
+            scores[own] = self._score(points, self._clean[-1])
+        self.location_ = numpy.array([clean.location for clean in self._clean])
+        self.scale_ = numpy.array([clean.scale for clean in self._clean])
         self.offset_ = -float(self.threshold)
         self.n_features_in_ = int(X.shape[-1])
-        return self
+        return scores
 
     def score_samples(
         self, X: ArrayLike, *, domains: ArrayLike | None = None
@@ -130,23 +140,15 @@ class Potato(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         n = self.n_features_in_
         matrices = checked_matrices("Potato", X, n=n, device=torch.device("cpu"))
-        return self.score_tensor(matrices, domains)
-
-    def score_tensor(self, X: Tensor, domains: ArrayLike | None = None) -> NDArray[numpy.float64]:
-        """Compute the scores of valid matrices of any floating-point type."""
         is_same = (domains is None) == (self.domains_ is None)
         known = self._clean if is_same else []  # otherwise the domains of fit do not occur
-        codes, _ = self._encode(domains, len(X), self.domains_ if is_same else None)
-        scores = numpy.zeros(len(X))
+        codes, _ = self._encode(domains, len(matrices), self.domains_ if is_same else None)
+        scores = numpy.zeros(len(matrices))
         for code, own in zip(numpy.unique(codes), _rows(codes), strict=True):
-            points = self._points(X[own])
-            if code < len(known):
-                clean = known[code]
-            else:
-                clean = self._fit_one(points, torch.zeros(len(own), dtype=torch.int64))
-            if numpy.isfinite(clean.scale):
-                distances = self._log_distances(points, clean.centers)
-                scores[own] = (clean.location - distances.numpy()) / clean.scale
+            points = self._points(matrices[own])
+            one_class = torch.zeros(len(own), dtype=torch.int64)
+            clean = known[code] if code < len(known) else self._fit_one(points, one_class)
+            scores[own] = self._score(points, clean)
         return scores
 
     def decision_function(
@@ -183,6 +185,12 @@ class Potato(OutlierMixin, BaseEstimator):  # type: ignore[misc]
             if not outside.any():
                 return _Clean(centers, location, scale)
             kept &= ~outside
+
+    def _score(self, points: Tensor, clean: _Clean) -> NDArray[numpy.float64]:
+        if not numpy.isfinite(clean.scale):
+            return numpy.zeros(len(points))
+        x = self._log_distances(points, clean.centers).numpy()
+        return numpy.asarray((clean.location - x) / clean.scale)
 
     def _points(self, X: Tensor) -> Tensor:
         """Return the matrices in float64, or their coordinates in a flat metric."""
