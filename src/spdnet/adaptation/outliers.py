@@ -14,7 +14,7 @@ from spdnet._checks import as_array, require_number
 from spdnet._inputs import checked_matrices, encode_domains
 from spdnet.manifolds import FlatMetric, Metric, get_metric
 
-#: fewer matrices are not judged: 3 % of 20 clean ones are beyond three deviations, 8 % of 10
+#: fewer matrices are not judged: the standard error of the deviation of 20 is a quarter of it
 FEWEST = 20
 _NORMAL = 1.4826  # standard deviation of a normal distribution, in median absolute deviations
 _EQUAL = 1e-8  # distances whose logarithms differ by less are equal up to rounding
