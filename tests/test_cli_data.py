@@ -367,3 +367,19 @@ def test_a_user_without_home(tmp_path, command, code, expected):
     assert run.returncode == code, run.stderr
     assert re.search(expected, run.stdout + run.stderr)
     assert "Traceback" not in run.stderr
+
+
+@pytest.mark.parametrize("flags", [(), ("--signals",)])
+def test_info_tells_which_trials_look_bad(tmp_path, flags):
+    X = RNG.normal(size=(60, 4, 4 if flags else 80))
+    X[[7, 41], 1] *= 100
+    X[5, 0] = np.nan
+    np.savez(tmp_path / "a.npz", X=X, y=np.arange(60) % 2, groups=np.arange(60) // 30)
+    run = invoke("data", "info", tmp_path / "a.npz", *flags)
+    assert run.exit_code == 0, run.stderr
+    if not flags:  # covariances of four samples are far from each other
+        assert re.search(r"look bad: \d of 59\n  7.* \(group 0\)\n  .*41.* \(group 1\)", run.stdout)
+    run = invoke("data", "info", "digits")
+    assert "look bad: " in run.stdout
+    np.savez(tmp_path / "b.npz", X=np.zeros((30, 4, 4)))
+    assert "bad" not in invoke("data", "info", tmp_path / "b.npz").stdout

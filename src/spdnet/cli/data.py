@@ -3,17 +3,24 @@
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy
 import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from spdnet._checks import require_choice
 from spdnet.cli.display import Display, make_console, read_shown
-from spdnet.data import Descriptor, build, examine, read
-from spdnet.data.examination import examine_signals
+from spdnet.data import Dataset, Descriptor, build, examine, read
+from spdnet.data.examination import (
+    Examination,
+    SignalExamination,
+    covariances_of,
+    examine_signals,
+)
 from spdnet.data.io.files import text
 from spdnet.data.io.index import read_index
 from spdnet.data.io.readers import read_column
@@ -27,6 +34,7 @@ from spdnet.data.sources import (
 )
 from spdnet.data.summary import describe
 from spdnet.paper.published import fetch, import_dataset
+from spdnet.runs.bad_trials import describe_bad_trials
 from spdnet.runs.pace import time_left
 
 KINDS = ("matrices", "sequences", "signals")
@@ -37,8 +45,23 @@ def run_info(data: str, labels: str | None, groups: str | None, signals: bool) -
     found = read_shown(data, labels, groups, labeled=None)
     console = make_console()
     look = examine_signals if signals or not found.is_matrices else examine
-    for line in describe(found, look(found.X)):
+    examined = look(found.X)
+    lines = describe(found, examined)
+    if valid := _valid(found, examined):
+        lines += describe_bad_trials(valid)
+    for line in lines:
         console.print(printable(line), soft_wrap=True)
+
+
+def _valid(data: Dataset, found: Examination | SignalExamination) -> Dataset | None:
+    """Return the valid matrices, or covariances of signals; None if there are none."""
+    matrices = found.covariances if isinstance(found, SignalExamination) else found
+    if len(matrices.bad) == len(data):
+        return None
+    valid = data.take(numpy.setdiff1d(numpy.arange(len(data)), matrices.bad))
+    if matrices is found:
+        return valid
+    return replace(valid, X=covariances_of(numpy.asarray(valid.X), "sample", 1e-3))
 
 
 def run_build(

@@ -141,6 +141,13 @@ class RunOptions(_Settings):  # type: ignore[misc]
         detail="balanced gives all classes the same total weight in training and validation.",
         unset="none",
     )
+    bad_trials: str = _training(
+        Choice("none", "flag", "drop"),
+        "Treatment of trials that are far from all others",
+        detail="flag reports them, and drop also leaves them out of training and validation. Test "
+        "trials are only reported.",
+        default="none",
+    )
     patience: int | None = _training(
         Count(),
         "Number of epochs without a lower validation loss after which training stops",

@@ -108,6 +108,19 @@ class StoredChoice(Choice, Record):
 
 
 @dataclass(frozen=True)
+class BadTrials(Record):
+    """Positions in the file of the trials of each part that look bad.
+
+    If they are ``dropped``, those of the training and the validation part were left out. ``few`` is
+    the number of trials in groups that are too small to be judged.
+    """
+
+    parts: dict[Part, tuple[int, ...]]
+    dropped: bool
+    few: int
+
+
+@dataclass(frozen=True)
 class Seconds(Record):
     """Wall-clock time of the steps of a run."""
 
@@ -149,6 +162,7 @@ class RunResults(Summary):
     ``spectra`` are those of the first ``spectra_of`` matrices of the scored part, and
     ``raised_in_training`` the fractions of the eigenvalues that the ReEigs raised, of the first
     ``raised_of`` training matrices. ``choice`` tells how the members of a portfolio were chosen.
+    ``bad_trials`` are those that look bad, if they were looked for.
     """
 
     parts: dict[Part, PartScore]
@@ -166,6 +180,7 @@ class RunResults(Summary):
     raised_of: int
     baseline: BaselineScore | None = None
     choice: StoredChoice | None = None
+    bad_trials: BadTrials | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -14,6 +14,7 @@ from spdnet.models.model import dims_of, get_trait
 from spdnet.models.registry import find_model
 from spdnet.nn import ReEig
 from spdnet.runs import findings, scores
+from spdnet.runs.bad_trials import judge
 from spdnet.runs.checkpoints import Checkpoints
 from spdnet.runs.confusion import Confusion
 from spdnet.runs.results import Part, RunResults, Seconds, StoredChoice
@@ -48,7 +49,8 @@ class Training:
 
     def __post_init__(self) -> None:
         self.recipe = self.settings.make_recipe()
-        self.split = divide(self.data, self.settings)
+        split, treatment = divide(self.data, self.settings), self.settings.bad_trials
+        self.split, self.bad_trials, self._on_bad_trials = judge(self.data, split, treatment)
         self.choice: StoredChoice | None = None
         dims, n = self.settings.dims, self.preprocessing.n
         self.chosen = dims is None
@@ -185,7 +187,7 @@ class Training:
         """Return the reasons of the choice, and notes about the split and the settings."""
         split, eps = self.split, self.settings.eps
         found = [] if self.choice is None else [self.choice.describe()]
-        found += split.notes
+        found += [*split.notes, *self._on_bad_trials]
         if self.alone and split.groups.get(split.scored) == 1 and split.scored != "train":
             found.append(findings.one_group(split.scored, drawn=split.drawn))
         is_changed = eps not in (None, RECIPES[self.settings.recipe_name].eps)
@@ -252,6 +254,7 @@ class Training:
             raised_of=len(learned),
             baseline=baseline,
             choice=self.choice,
+            bad_trials=self.bad_trials,
         )
         notes = [*([data.note] if data.note else []), *notes]
         can_center = "center" in get_trait(self.model, "hyperparameters")

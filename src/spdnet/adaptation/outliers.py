@@ -1,0 +1,230 @@
+"""Outliers: matrices that are far from all others, such as those of trials with artifacts."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
+
+import numpy
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, OutlierMixin
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from spdnet._checks import as_array, require_number
+from spdnet._inputs import checked_matrices, encode_domains
+from spdnet.manifolds import FlatMetric, Metric, get_metric
+
+#: fewer matrices are not judged: the standard error of the deviation of 20 is a quarter of it
+FEWEST = 20
+_NORMAL = 1.4826  # standard deviation of a normal distribution, in median absolute deviations
+_EQUAL = 1e-8  # distances whose logarithms differ by less are equal up to rounding
+
+
+class _Clean(NamedTuple):
+    """Statistics of the clean matrices of one domain."""
+
+    centers: Tensor  #: mean of each class, as points
+    location: float  #: median of the logarithms of the distances
+    scale: float  #: their deviation; infinite if the domain is not judged
+
+
+@dataclass(eq=False, repr=False)
+class Potato(OutlierMixin, BaseEstimator):  # type: ignore[misc]
+    r"""Find outliers by their distance from the mean: the Riemannian potato.
+
+    With the distance :math:`d_i` of matrix :math:`X_i` from the mean of the clean matrices,
+
+    .. math:: z_i = \frac{\ln d_i - \mathrm{median}(\ln d)}{1.4826 \, \mathrm{MAD}(\ln d)}.
+
+    Matrices with :math:`z_i \ge` ``threshold`` are dropped, and mean, median and median absolute
+    deviation (MAD) are computed from the others, until none is dropped. The published method has
+    mean and standard deviation instead: with these, equal outliers are never found if they are
+    more than 1 in :math:`1 + \mathtt{threshold}^2`, 10 % for the default.
+
+    Each domain, such as a subject, is judged on its own. Fewer than 20 matrices of a domain, or
+    matrices that are all equally far from the mean, are not judged: their scores are zero. With
+    classes ``y``, the distance is that to the nearest mean of a class, so that a class is not an
+    outlier because it is rare. Without them, a rare class that is far from the others is.
+
+    Parameters
+    ----------
+    metric : str or Metric
+        Metric of the mean and of the distances, any of :data:`spdnet.manifolds.METRICS`.
+        ``log_euclidean`` is many times faster than the default for large matrices.
+    threshold : float
+        Smallest :math:`z` of an outlier.
+
+    Attributes
+    ----------
+    domains_ : array, shape (n_domains,), or None
+        Domains of the training set.
+    location_, scale_ : array, shape (n_domains,)
+        Median and deviation of :math:`\ln d`; the deviation of a domain that is not judged is
+        infinite.
+    offset_ : float
+        Score of an outlier at the threshold, ``-threshold``.
+    n_features_in_ : int
+        Size of the matrices.
+
+    References
+    ----------
+    A. Barachant, A. Andreev, M. Congedo, "The Riemannian Potato: an automatic and adaptive artifact
+    detection method for online experiments using Riemannian geometry", TOBI Workshop IV, 2013.
+    https://hal.science/hal-00781701
+
+    Examples
+    --------
+    >>> import numpy
+    >>> from spdnet.adaptation import Potato
+    >>> X = numpy.eye(2) * numpy.exp(numpy.linspace(-1, 1, 30))[:, None, None]
+    >>> X[4, 0, 0] = 1e6
+    >>> numpy.flatnonzero(Potato().fit_predict(X) == -1)
+    array([4])
+    """
+
+    metric: str | Metric = "affine_invariant"
+    threshold: float = 3.0
+
+    def fit(
+        self, X: ArrayLike, y: ArrayLike | None = None, *, domains: ArrayLike | None = None
+    ) -> Self:
+        """Fit to SPD matrices ``X (N, n, n)``.
+
+        ``y (N,)`` are classes, and ``domains (N,)`` the names or numbers of the domains. Without
+        them, all matrices are of one class, or of one domain.
+        """
+        get_metric(self.metric, who="Potato")
+        require_number("Potato", "threshold", self.threshold, above=0)
+        matrices = checked_matrices("Potato", X, device=torch.device("cpu"))
+        return self.fit_tensor(matrices, y, domains)
+
+    def fit_tensor(
+        self, X: Tensor, y: ArrayLike | None = None, domains: ArrayLike | None = None
+    ) -> Self:
+        """Fit to valid matrices of any floating-point type."""
+        self.fit_score_tensor(X, y, domains)
+        return self
+
+    def fit_score_tensor(
+        self, X: Tensor, y: ArrayLike | None = None, domains: ArrayLike | None = None
+    ) -> NDArray[numpy.float64]:
+        """Fit to valid matrices, and compute their scores."""
+        classes = numpy.zeros(len(X)) if y is None else as_array("Potato", y, "y")
+        if classes.shape != (len(X),):
+            raise ValueError(
+                f"Potato: expected y of shape ({len(X)},), one class for each of X, got "
+                f"{classes.shape}"
+            )
+        codes, self.domains_ = self._encode(domains, len(X), None)
+        of_class = torch.from_numpy(numpy.unique(classes, return_inverse=True)[1])
+        self._clean, scores = [], numpy.zeros(len(X))
+        for own in _rows(codes):
+            points = self._points(X[own])
+            self._clean.append(self._fit_one(points, of_class[own]))
+            scores[own] = self._score(points, self._clean[-1])
+        self.location_ = numpy.array([clean.location for clean in self._clean])
+        self.scale_ = numpy.array([clean.scale for clean in self._clean])
+        self.offset_ = -float(self.threshold)
+        self.n_features_in_ = int(X.shape[-1])
+        return scores
+
+    def score_samples(
+        self, X: ArrayLike, *, domains: ArrayLike | None = None
+    ) -> NDArray[numpy.float64]:
+        """Compute the scores ``-z (N,)``: the lower, the more abnormal.
+
+        A domain of :meth:`fit` is compared with its training matrices. The matrices of a new
+        domain are compared with each other: pass all of them at once. Without ``domains``, the
+        matrices are of one domain, which is new if :meth:`fit` had domains.
+        """
+        check_is_fitted(self)
+        n = self.n_features_in_
+        matrices = checked_matrices("Potato", X, n=n, device=torch.device("cpu"))
+        is_same = (domains is None) == (self.domains_ is None)
+        known = self._clean if is_same else []  # otherwise the domains of fit do not occur
+        codes, _ = self._encode(domains, len(matrices), self.domains_ if is_same else None)
+        scores = numpy.zeros(len(matrices))
+        for code, own in zip(numpy.unique(codes), _rows(codes), strict=True):
+            points = self._points(matrices[own])
+            one_class = torch.zeros(len(own), dtype=torch.int64)
+            clean = known[code] if code < len(known) else self._fit_one(points, one_class)
+            scores[own] = self._score(points, clean)
+        return scores
+
+    def decision_function(
+        self, X: ArrayLike, *, domains: ArrayLike | None = None
+    ) -> NDArray[numpy.float64]:
+        """Compute ``threshold - z (N,)``, which is not positive for outliers."""
+        scores = self.score_samples(X, domains=domains)
+        return numpy.asarray(scores - self.offset_)
+
+    def predict(self, X: ArrayLike, *, domains: ArrayLike | None = None) -> NDArray[numpy.int64]:
+        """Return -1 for outliers and 1 for other matrices ``(N,)``: see :meth:`score_samples`."""
+        return numpy.where(self.decision_function(X, domains=domains) > 0, 1, -1)
+
+    def fit_predict(
+        self, X: ArrayLike, y: ArrayLike | None = None, *, domains: ArrayLike | None = None
+    ) -> NDArray[numpy.int64]:
+        """Fit to matrices, and return -1 for outliers among them and 1 for the others."""
+        return self.fit(X, y, domains=domains).predict(X, domains=domains)
+
+    def _fit_one(self, points: Tensor, classes: Tensor) -> _Clean:
+        """Find the clean matrices of one domain."""
+        kept = torch.ones(len(points), dtype=torch.bool)
+        while True:
+            of = [kept & (classes == code) for code in classes[kept].unique()]
+            centers = torch.stack([self._center(points[own]) for own in of])
+            if len(points) < FEWEST:
+                return _Clean(centers, 0.0, numpy.inf)
+            distances = self._log_distances(points, centers)
+            location = distances[kept].quantile(0.5).item()
+            scale = _NORMAL * (distances[kept] - location).abs().quantile(0.5).item()
+            if not _EQUAL < scale < numpy.inf:  # infinite or NaN if most are zero
+                return _Clean(centers, 0.0, numpy.inf)
+            outside = kept & ((distances - location) / scale >= self.threshold)
+            if not outside.any():
+                return _Clean(centers, location, scale)
+            kept &= ~outside
+
+    def _score(self, points: Tensor, clean: _Clean) -> NDArray[numpy.float64]:
+        if not numpy.isfinite(clean.scale):
+            return numpy.zeros(len(points))
+        x = self._log_distances(points, clean.centers).numpy()
+        return numpy.asarray((clean.location - x) / clean.scale)
+
+    def _points(self, X: Tensor) -> Tensor:
+        """Return the matrices in float64, or their coordinates in a flat metric."""
+        metric = get_metric(self.metric, who="Potato")
+        return metric.vectors(X.double()) if isinstance(metric, FlatMetric) else X.double()
+
+    def _center(self, points: Tensor) -> Tensor:
+        metric = get_metric(self.metric, who="Potato")
+        is_flat = isinstance(metric, FlatMetric)
+        return points.mean(0) if is_flat else metric.mean(points, check=False)
+
+    def _log_distances(self, points: Tensor, centers: Tensor) -> Tensor:
+        """Compute the logarithm of the distance of each point to the nearest center."""
+        metric = get_metric(self.metric, who="Potato")
+        if isinstance(metric, FlatMetric):
+            near = centers[0]  # cdist loses digits far from zero
+            return torch.cdist(points - near, centers - near).amin(-1).log()
+        distances = [metric.distance(center, points, check=False) for center in centers]
+        return torch.stack(distances).amin(0).log()
+
+    def _encode(
+        self, domains: ArrayLike | None, n: int, known: NDArray[Any] | None
+    ) -> tuple[NDArray[numpy.int64], NDArray[Any] | None]:
+        if domains is None:
+            return numpy.zeros(n, dtype=numpy.int64), None
+        return encode_domains("Potato", domains, n, known)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.three_d_array = True
+        tags.input_tags.two_d_array = False
+        return tags
+
+
+def _rows(codes: NDArray[numpy.int64]) -> list[NDArray[numpy.int64]]:
+    """Return the indices of the matrices of each domain."""
+    return [numpy.flatnonzero(codes == code) for code in numpy.unique(codes)]
