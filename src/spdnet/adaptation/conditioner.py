@@ -64,6 +64,10 @@ class Conditioner:
     shrinkage: str | float = "auto"
     adapt: str = "auto"
 
+    def __post_init__(self) -> None:
+        self.steps_: list[Step] = []
+        self.notes_: list[str] = []
+
     def fit(
         self,
         X: Tensor,
@@ -78,9 +82,8 @@ class Conditioner:
         ``singular`` states whether some are singular. The choice of the shrinkage keeps
         ``groups``, by default the domains, together.
         """
-        self.steps_: list[Step] = []
-        self.notes_: list[str] = []
-        if singular or (self.rank, self.shrinkage) not in (("auto", "auto"), ("full", "none")):
+        self.steps_, self.notes_ = [], []
+        if singular or self._changes_rank:
             by = domains if groups is None else groups
             subspace = Subspace(self.rank, self.shrinkage).fit_tensor(X, y, by)
             X = subspace.transform_tensor(X)
@@ -104,10 +107,22 @@ class Conditioner:
                 X = step.transform_tensor(X, domains)
         return X
 
+    def size(self, n: int) -> int:
+        """Return the size of the transformed matrices for matrices of size ``n``."""
+        return next((s.rank_ for s in self.steps_ if isinstance(s, Subspace)), n)
+
     @property
     def accepts_singular(self) -> bool:
         """Whether matrices to fit to may be singular."""
         return (self.rank, self.shrinkage) != ("full", "none")
+
+    @property
+    def _changes_rank(self) -> bool:
+        return (self.rank, self.shrinkage) not in (("auto", "auto"), ("full", "none"))
+
+    def needs_fit(self, *, singular: bool) -> bool:
+        """Return whether matrices are to be changed, some of which may be singular."""
+        return singular or self._changes_rank or self.adapt != "none"
 
     @property
     def uses_domains(self) -> bool:
@@ -119,19 +134,21 @@ class Conditioner:
         """Whether matrices to transform may be singular."""
         return any(isinstance(step, Subspace) for step in self.steps_)
 
-    def state(self) -> list[dict[str, Any]]:
-        """Return the fitted steps as tensors, numbers, text, and lists and dicts of them."""
-        return [
+    def state(self) -> dict[str, Any]:
+        """Return the settings and fitted steps as tensors, numbers, text, lists and dicts."""
+        steps = [
             {"step": type(step).__name__, **{k: _plain(v) for k, v in sorted(vars(step).items())}}
             for step in self.steps_
         ]
+        settings = {"rank": self.rank, "shrinkage": self.shrinkage, "adapt": self.adapt}
+        return {**settings, "steps": steps, "notes": list(self.notes_)}
 
     @classmethod
-    def from_state(cls, state: list[dict[str, Any]], **settings: Any) -> "Conditioner":
+    def from_state(cls, state: dict[str, Any]) -> "Conditioner":
         """Restore a fitted conditioner."""
-        made = cls(**settings)
-        made.steps_, made.notes_ = [], []
-        for values in state:
+        made = cls(state["rank"], state["shrinkage"], state["adapt"])
+        made.notes_ = list(state["notes"])
+        for values in state["steps"]:
             step = _STEPS[values["step"]]()
             for name, value in values.items():
                 if name != "step":

@@ -15,7 +15,7 @@ from spdnet._checks import require_choice
 from spdnet._files import atomic_write
 from spdnet.cli.display import make_console, read_shown
 from spdnet.cli.options import find_in_current_folder
-from spdnet.data import Dataset, prepare
+from spdnet.data import Dataset
 from spdnet.data.dataset import SPLITS
 from spdnet.data.names import printable, spreadsheet_safe
 from spdnet.runs import TrainedModel
@@ -147,13 +147,13 @@ def _open(
     said = [f"warning: {warning}; using an earlier one" for warning in trained.warnings]
     arrays = read_shown(data, labels, groups, labeled=who == "evaluate")
     bad = trained.bad if bad is None else bad.lower()
-    matrices = prepare(arrays, trained.preprocessing, bad, trained.dtype)
+    matrices = trained.prepare(arrays, bad)
     if matrices.note:
         said.append(matrices.note)
     if (warning := trained.scale_warning(matrices)) is not None:
         said.append(f"warning: {warning}")
-    if trained.domains and matrices.groups is None:
-        said.append(f"note: no groups in {data}: all its signals are treated as one new group")
+    if trained.uses_groups and matrices.groups is None:
+        said.append(f"note: no groups in {data}: all its samples are treated as one new group")
     for text in said:
         typer.echo(printable(text), err=True)
     return trained, matrices

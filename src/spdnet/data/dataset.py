@@ -48,6 +48,8 @@ class Dataset:
         The signals of which ``X`` are the covariances, for networks that take signals.
     origin : (str, str), optional
         ``digest`` and ``inputs_digest`` of the file contents that ``X`` was computed from.
+    is_singular : bool
+        Whether some matrices are singular.
 
     Examples
     --------
@@ -70,6 +72,7 @@ class Dataset:
     classes: list[str] = None  # type: ignore[assignment]
     signals: NDArray[Any] | None = None
     origin: tuple[str, str] | None = field(default=None, repr=False)
+    is_singular: bool = False
 
     def __post_init__(self) -> None:
         if self.index is None:

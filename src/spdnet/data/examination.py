@@ -124,7 +124,7 @@ def clean(
     reg: float = 1e-3,
     dtype: str | None = None,
     names: NDArray[Any] | None = None,
-    singular: bool = False,
+    on_singular: Callable[[], None] | None = None,
     on_matrix: Callable[[int, int], None] | None = None,
 ) -> tuple[Any, NDArray[numpy.int64], str]:
     """Refuse, drop or repair matrices that are not SPD.
@@ -145,8 +145,8 @@ def clean(
         or in that of ``X``, are faulty.
     names : array of str, shape (N,), optional
         File names for messages.
-    singular : bool
-        Whether singular matrices are kept as they are.
+    on_singular : callable, optional
+        If given, singular matrices are kept as they are; called if there are some.
     on_matrix : callable, optional
         See :func:`examine`.
 
@@ -164,8 +164,9 @@ def clean(
     if dtype is not None:
         unit, computing = max(unit, rounding_unit(numpy.dtype(dtype))), getattr(torch, dtype)
     found = _find(_chunks(X, on_matrix), len(X), unit=unit, dtype=computing)
-    if singular:
+    if on_singular is not None and len(found.faults["singular"]):
         found.faults["singular"] = found.faults["singular"][:0]
+        on_singular()
     X = X if dtype is None else X.astype(dtype)
     everything = numpy.arange(len(X))
     if len(found.bad) == 0:

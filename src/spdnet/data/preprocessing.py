@@ -128,12 +128,13 @@ def prepare(
     """
     if len(data) == 0:
         raise ValueError("data: expected at least one matrix, got none")
+    is_singular: list[bool] = []
     X, kept, note = clean(
         preprocessing(data),
         bad,
         dtype=dtype,
         names=data.names,
-        singular=singular,
+        on_singular=(lambda: is_singular.append(True)) if singular else None,
         on_matrix=on_matrix,
     )
     there = ((name, getattr(data, name)) for name in ("split", "groups", "names", "index"))
@@ -146,4 +147,5 @@ def prepare(
         notes=tuple(filter(None, [*data.notes, note])),
         signals=numpy.asarray(data.X)[kept].astype(dtype) if preprocessing.raw else None,
         origin=(data.digest, data.inputs_digest),
+        is_singular=bool(is_singular),
     )

@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy
+from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 
 from spdnet._checks import require_choice
@@ -12,6 +13,7 @@ from spdnet.options.option import check_options, document
 from spdnet.options.run import EMBEDDED, CompareOptions
 from spdnet.runs.cell import Cell, fit_and_score
 from spdnet.runs.comparison import ComparisonFolder, ComparisonResults, MethodRow
+from spdnet.runs.conditioning import accepts_singular, fit_conditioner, transform
 from spdnet.runs.methods import METHODS, Where
 from spdnet.runs.pace import Pace
 from spdnet.runs.parallel import default_jobs, run_parallel
@@ -80,13 +82,15 @@ def compare(
     splits = [_split(protocol, data, settings, i) for i in range(repeats)]
     groups = data.groups if protocol == "groups" else None
     device = str(make_fabric(settings.device).device)
+    conditioned = [_condition(data, split, settings, watch, i) for i, split in enumerate(splits)]
     chosen = {"protocol": protocol, "repeats": repeats, "digest": data.digest}
     plain = {**settings.identity(), **chosen}
     what = replace(preprocessing, raw=False).describe(len(data))
 
     def arguments(name: str, repeat: int) -> tuple[Any, ...]:
-        where = Where(preprocessing.n, settings.seed + repeat, device, settings.epochs)
-        X = inputs[METHODS[name].takes]
+        X = {**inputs, "matrices": conditioned[repeat]}[METHODS[name].takes]
+        n = conditioned[repeat].shape[-1]
+        where = Where(n, settings.seed + repeat, device, settings.epochs)
         return name, repeat, X, splits[repeat], where, groups, settings.tune
 
     folder.require_same(plain)
@@ -160,11 +164,24 @@ def _load(settings: Comparison, watch: Watch) -> tuple[Dataset, Preprocessing]:
     chosen = {name: getattr(settings, name) for name in ("estimator", "reg", "signals")}
     preprocessing = Preprocessing.of(arrays, **chosen)
     preprocessing = replace(preprocessing, raw=preprocessing.signals)
-    data = prepare(replace(arrays, X=numpy.asarray(arrays.X)), preprocessing, settings.bad)
+    arrays = replace(arrays, X=numpy.asarray(arrays.X))
+    singular = accepts_singular(arrays, settings)
+    data = prepare(arrays, preprocessing, settings.bad, singular=singular)
     if data.note:
         watch.say(data.note)
     seen = set(data.label_names.tolist())
     return replace(data, classes=[name for name in data.classes if name in seen]), preprocessing
+
+
+def _condition(
+    data: Dataset, split: Split, settings: Comparison, watch: Watch, repeat: int
+) -> NDArray[Any]:
+    """Return the matrices of a repeat, after steps that are fitted to its training part."""
+    data = replace(data, signals=None)  # those of methods that take sets
+    conditioner = fit_conditioner("compare", data, split, settings)
+    for note in conditioner.notes_:
+        watch.say(f"repeat {repeat + 1}  {note}")
+    return numpy.asarray(transform(conditioner, data).X)
 
 
 def _inputs(data: Dataset, settings: Comparison) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from spdnet.data import Dataset, Preprocessing, load_dataset, prepare
 from spdnet.models.registry import import_model
+from spdnet.runs.conditioning import accepts_singular
 from spdnet.runs.repeats import run_repeats
 from spdnet.runs.results import RepeatResults, RunResults
 from spdnet.runs.run_folder import RunFolder
@@ -104,7 +105,14 @@ def _load(settings: Settings, watch: Watch) -> tuple[Dataset, Preprocessing]:
         signals=settings.signals,
         model=recipe.model if recipe.takes_signals else None,
     )
-    data = prepare(arrays, preprocessing, settings.bad, settings.dtype, on_matrix=watch.matrix)
+    data = prepare(
+        arrays,
+        preprocessing,
+        settings.bad,
+        settings.dtype,
+        singular=accepts_singular(arrays, settings) and not preprocessing.raw,
+        on_matrix=watch.matrix,
+    )
     if data.note:
         watch.say(data.note)
     return data, preprocessing

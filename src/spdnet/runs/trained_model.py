@@ -22,11 +22,13 @@ from spdnet._checks import (
     require_shrinking,
 )
 from spdnet._inputs import DTYPES, real_numbers
+from spdnet.adaptation import Conditioner
 from spdnet.covariance import ESTIMATORS
 from spdnet.data import Dataset, Preprocessing, prepare
 from spdnet.data.dataset import SPLITS, is_integer_valued
 from spdnet.models.model import dims_of, get_trait
 from spdnet.models.registry import import_model, is_registered
+from spdnet.runs.conditioning import transform
 from spdnet.runs.results import LayerSpectrum
 from spdnet.runs.run_folder import RunFolder
 from spdnet.runs.scores import layer_spectra
@@ -56,6 +58,8 @@ class TrainedModel:
         Groups of the training part, for a network that uses domains; otherwise empty.
     scale : InputScale
         Scale of the training part.
+    conditioner : Conditioner
+        Steps between the matrices and the network: rank, shrinkage and domains.
     warnings : list of str
         Errors in damaged checkpoints that were skipped.
     bad : {"refuse", "drop", "repair"}
@@ -84,6 +88,7 @@ class TrainedModel:
     data: dict[str, Any]
     domains: list[str]
     scale: InputScale
+    conditioner: Conditioner
     warnings: tuple[str, ...] = ()
     bad: str = "refuse"
 
@@ -158,12 +163,13 @@ class TrainedModel:
                 weights = state["trainer"]["best_state"] or state["trainer"]["model"]
             preprocessing = Preprocessing(**state["preprocessing"])
             scale = InputScale(**state["scale"])
+            conditioner = Conditioner.from_state(state["conditioner"])
             _require_valid(state, preprocessing, recipe)
             classes, domains, dims = state["classes"], state["domains"], state["network"]["dims"]
             make = partial(
                 make_network,
                 recipe,
-                preprocessing.n,
+                conditioner.size(preprocessing.n),
                 len(classes),
                 dims=require_shrinking("checkpoint", dims) if dims else (),
                 n_domains=max(1, len(domains)),
@@ -178,7 +184,7 @@ class TrainedModel:
                 raise ValueError(f"{strange[0]} that is not finite")
             model = make(device=next(iter(weights.values())).device)
             model.load_state_dict(weights)
-        common = (classes, preprocessing, recipe, state["data"], domains, scale)
+        common = (classes, preprocessing, recipe, state["data"], domains, scale, conditioner)
         return cls(model.eval(), *common, warnings, bad)
 
     def state(self) -> dict[str, Any]:
@@ -190,6 +196,7 @@ class TrainedModel:
             "data": self.data,
             "domains": self.domains,
             "scale": asdict(self.scale),
+            "conditioner": self.conditioner.state(),
             "recipe": asdict(self.recipe),
         }
 
@@ -227,17 +234,28 @@ class TrainedModel:
     def _matrices(self, X: ArrayLike, groups: ArrayLike | None) -> Dataset:
         kind = "(N, channels, T)" if self.preprocessing.signals else "(N, n, n)"
         values, _ = real_numbers("predict", X, kind)
-        if groups is not None and not self.domains:
+        if groups is not None and not self.uses_groups:
             raise ValueError("predict: expected no groups, since the network does not use them")
-        if groups is None and self.domains:
+        if groups is None and self.uses_groups:
             raise ValueError(
-                f"predict: expected groups of the {len(values)} signals, since the network was "
+                f"predict: expected groups of the {len(values)} samples, since the network was "
                 "trained with groups, got none; if all belong to one new group, pass groups = "
                 "['new'] * len(X)"
             )
         names = None if groups is None else _group_names(groups, len(values))
         bad = "repair" if self.bad == "repair" else "refuse"  # one row per input
-        return prepare(Dataset(values, groups=names), self.preprocessing, bad, self.dtype)
+        return self.prepare(Dataset(values, groups=names), bad)
+
+    @property
+    def uses_groups(self) -> bool:
+        """Whether the network or its inputs are adapted to groups."""
+        return bool(self.domains) or self.conditioner.uses_domains
+
+    def prepare(self, data: Dataset, bad: str) -> Dataset:
+        """Prepare the contents of a file as in training; a new group is given as a whole."""
+        singular = self.conditioner.makes_definite
+        prepared = prepare(data, self.preprocessing, bad, self.dtype, singular=singular)
+        return transform(self.conditioner, prepared)
 
     def codes(self, y: NDArray[Any]) -> NDArray[numpy.int64]:
         """Return labels as class indices; unknown labels are an error."""

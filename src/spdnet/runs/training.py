@@ -16,6 +16,7 @@ from spdnet.nn import ReEig
 from spdnet.runs import findings, scores
 from spdnet.runs.bad_trials import judge
 from spdnet.runs.checkpoints import Checkpoints
+from spdnet.runs.conditioning import fit_conditioner, transform
 from spdnet.runs.confusion import Confusion
 from spdnet.runs.results import Part, RunResults, Seconds, StoredChoice
 from spdnet.runs.run_folder import RunFolder
@@ -50,9 +51,11 @@ class Training:
     def __post_init__(self) -> None:
         self.recipe = self.settings.make_recipe()
         split, treatment = divide(self.data, self.settings), self.settings.bad_trials
+        self.conditioner = fit_conditioner("train", self.data, split, self.settings)
+        self.data = transform(self.conditioner, self.data)
         self.split, self.bad_trials, self._on_bad_trials = judge(self.data, split, treatment)
         self.choice: StoredChoice | None = None
-        dims, n = self.settings.dims, self.preprocessing.n
+        dims, n = self.settings.dims, self.data.inputs.shape[1]
         self.chosen = dims is None
         if dims is None:
             dims = get_trait(find_model(self.recipe.model), "choose_dims")(n) or None
@@ -126,7 +129,7 @@ class Training:
         found = None
         if session.is_first:
             folder.write_metrics(trainer.progress.history)  # killed between checkpoint and table
-            with threads_for(self.preprocessing.n):
+            with threads_for(trained.size):
                 found = self._evaluate(trained, trainer, notes, watch)
             folder.write_results(found)
             session.on_finished(folder)
@@ -180,6 +183,7 @@ class Training:
             {"digest": data.digest, "digest_of_inputs": data.inputs_digest, "parts": index},
             self.domains,
             InputScale.of(self.samples["train"].X, signals=preprocessing.raw),
+            self.conditioner,
             bad=self.settings.bad,
         )
 
@@ -187,7 +191,7 @@ class Training:
         """Return the reasons of the choice, and notes about the split and the settings."""
         split, eps = self.split, self.settings.eps
         found = [] if self.choice is None else [self.choice.describe()]
-        found += [*split.notes, *self._on_bad_trials]
+        found += [*split.notes, *self.conditioner.notes_, *self._on_bad_trials]
         if self.alone and split.groups.get(split.scored) == 1 and split.scored != "train":
             found.append(findings.one_group(split.scored, drawn=split.drawn))
         is_changed = eps not in (None, RECIPES[self.settings.recipe_name].eps)

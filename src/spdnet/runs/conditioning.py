@@ -1,0 +1,66 @@
+"""Conditioning of the matrices of a data set: rank, shrinkage and domains."""
+
+from dataclasses import replace
+
+import numpy
+import torch
+from numpy.typing import NDArray
+
+from spdnet.adaptation import Conditioner
+from spdnet.data import Dataset, Split, StoredArray
+from spdnet.options.run import DataOptions
+
+
+def accepts_singular(data: Dataset, settings: DataOptions) -> bool:
+    """Return whether singular matrices of a data set can be made definite."""
+    fitting = Conditioner(settings.rank, settings.shrinkage).accepts_singular
+    return fitting and not isinstance(data.X, StoredArray)
+
+
+def fit_conditioner(who: str, data: Dataset, split: Split, settings: DataOptions) -> Conditioner:
+    """Fit the conditioner of a run to the training part."""
+    conditioner = Conditioner(settings.rank, settings.shrinkage, settings.adapt)
+    if data.signals is not None:
+        if settings.adapt != "none":
+            raise ValueError(
+                f"{who}: expected no adapt with a model of signals, got {settings.adapt!r}; leave "
+                "it out"
+            )
+        conditioner = Conditioner("full", "none", "none")
+    elif settings.adapt != "none" and data.groups is None:
+        raise ValueError(
+            f"{who}: expected data with groups, such as subjects or sessions, for adapt = "
+            f"{settings.adapt!r}, got none; give --groups, or leave out --adapt"
+        )
+    train = split.parts["train"]
+    if not conditioner.needs_fit(singular=data.is_singular):
+        return conditioner
+    if isinstance(data.X, StoredArray):
+        raise ValueError(
+            f"{who}: expected matrices that fit in memory with rank, shrinkage or adapt, got "
+            f"{data.X.nbytes / 2**30:.1f} GiB on disk; leave these options out"
+        )
+    groups = None if data.groups is None else _domains(data)[train]
+    return conditioner.fit(
+        torch.from_numpy(numpy.asarray(data.X[train])),
+        split.codes[train],
+        None if settings.adapt == "none" else groups,
+        groups=groups,
+        singular=data.is_singular,
+    )
+
+
+def transform(conditioner: Conditioner, data: Dataset) -> Dataset:
+    """Transform the matrices; those of a new group are all matrices of that group."""
+    if not conditioner.steps_:
+        return data
+    domains = _domains(data) if conditioner.uses_domains else None
+    X = conditioner.transform(torch.from_numpy(numpy.asarray(data.X)), domains)
+    return replace(data, X=X.numpy(), is_singular=False)
+
+
+def _domains(data: Dataset) -> NDArray[numpy.str_]:
+    """Return the groups as text; without groups, all matrices are of one unknown group."""
+    if data.groups is None:
+        return numpy.full(len(data), "unknown group")
+    return numpy.array([str(group) for group in data.groups.tolist()])
