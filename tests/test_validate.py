@@ -57,6 +57,10 @@ SEMIDEFINITE = {
     "zero": np.zeros((4, 4)),
     "too small": 1e-300 * GOOD,
     "negative by rounding": spectrum(-1e-12, 0.3, 0.8, 4.0),
+    "negative by rounding to float32": spectrum(-1e-7, 0.3, 0.8, 4.0)
+    .astype(np.float32)
+    .astype(float),
+    "negative by rounding to six digits": np.array([[1.0, 0.333333], [0.333333, 0.111110]]),
     "float32, condition 1e8": spectrum(1e-8, 0.1, 0.5, 1.0).astype(np.float32),
     "float32, rank 3 of 6": product(6, 3).astype(np.float32),
 }
@@ -72,6 +76,7 @@ REFUSED = {
     "asymmetric small channels": changed(np.diag([1.0, 1.0, 1e-3, 1e-3]), (2, 3), 3e-4),
     "indefinite": spectrum(-1.0, 1.0, 2.0, 3.0),
     "indefinite by 1e-6": spectrum(-1e-6, 1.0, 2.0, 3.0),
+    "indefinite, few digits": np.array([[1.0, 1.0001], [1.0001, 1.0]]),
     "negative definite": -GOOD,
 }
 CASES = {

@@ -59,11 +59,12 @@ def cross_validate(
     if not folds:
         return {}
     s, U = eigh(X, check=False)  # shrinkage keeps the eigenvectors
+    U = U.float()  # precise enough to compare candidates
     labels = torch.from_numpy(codes).to(X.device)
     targets, curve = 2 * one_hot(labels).to(X) - 1, {}
     for rho in candidates:
-        logs = ((1 - rho) * s + rho * s.mean(-1, keepdim=True)).log()
-        features = vech((U * logs[:, None]) @ U.mT).float()
+        logs = ((1 - rho) * s + rho * s.mean(-1, keepdim=True)).log().float()
+        features = vech((U * logs[:, None]) @ U.mT)
         features -= features.mean(0)
         K = (features @ features.mT).to(X)
         right = [_count_right(K, targets, labels, train, test) for train, test in folds]
