@@ -253,7 +253,7 @@ def _minimize(data: _Data, L: Tensor, scarce: float, tol: float, max_iter: int) 
             "channels that are often missing, if entries that few matrices share contradict each "
             "other",
             RuntimeWarning,
-            stacklevel=5,  # the caller of masked_mean
+            stacklevel=4,  # the caller of masked_mean
         )
     return symmetrize(current.L @ current.L.mT)
 
