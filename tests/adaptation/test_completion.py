@@ -80,7 +80,9 @@ def test_determinant_at_condition_1e8_equals_that_of_exact_arithmetic(seed):
     mask, o, h = torch.tensor([[True, True, False, True]]), [0, 1, 3], [2]
     Z = complete(C[None], mask, M)[0]
     with mpmath.workdps(60):
-        own, known, across = (mpmath.matrix(A.tolist()) for A in (M[o][:, o], C[o][:, o], M[o][:, h]))
+        own, known, across = (
+            mpmath.matrix(A.tolist()) for A in (M[o][:, o], C[o][:, o], M[o][:, h])
+        )
         rest = mpmath.mpf(M[2, 2].item()) - (across.T * own**-1 * across)[0]
         expected = float(mpmath.log(mpmath.det(known) * rest))
     assert torch.linalg.eigvalsh(Z)[0] > 0
@@ -142,6 +144,12 @@ def test_invalid_matrices_raise_errors():
         model.transform(bad)
     with pytest.raises(ValueError, match=r"expected X of shape \(..., 3, 3\)"):
         model.transform(random_spd(2, 4))
+    mask = observed_channels(X)
+    for wrong in (mask[:2], mask.double()):
+        with pytest.raises(
+            ValueError, match=r"complete: expected X of shape \(N, n, n\) and a mask"
+        ):
+            complete(X, wrong, X[0])
     with pytest.raises(ValueError, match=r"complete: .*M is not positive definite"):
         complete(X, observed_channels(X), -torch.eye(3, dtype=torch.float64))
 

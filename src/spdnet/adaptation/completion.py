@@ -57,6 +57,11 @@ def complete(X: Tensor, mask: Tensor, M: Tensor) -> Tensor:
     """
     require_square("complete", X)
     require_square("complete", M, "M", n=X.shape[-1])
+    if X.ndim != 3 or mask.shape != X.shape[:-1] or mask.dtype != torch.bool:
+        raise ValueError(
+            "complete: expected X of shape (N, n, n) and a mask of type bool and shape (N, n), got "
+            f"{tuple(X.shape)} and {mask.dtype} {tuple(mask.shape)}; use observed_channels(X)"
+        )
     require_some("complete", mask)
     M = M.to(X.device, accurate_dtype(X))
     found = X.clone()
