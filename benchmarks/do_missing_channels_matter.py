@@ -9,7 +9,7 @@ all) or in half of the training matrices (``train``). The classifier is logistic
 logarithms. The methods:
 
 completion   conditional expectation under the mean of the training set, ``Completion``
-pyriemann    the same under the mean of pyRiemann, if installed (only ``train``)
+pyriemann    the same under the mean of pyRiemann, nan if it diverges (only ``train``)
 regression   regression on the observed channels, without the residual, plus 1e-3 of the variance
 mean         variances and covariances of the mean among missing channels, none with the others
 common       train and test on the channels that are never missing (only ``same``)
@@ -60,12 +60,13 @@ def pyriemann_mean(X):
     """Return a fitted transformer with the mean of pyRiemann."""
     from pyriemann.geometry.mean import nanmean_riemann
 
+    # its own start, the mean of the known entries, need not be positive definite
+    variances = np.diag(np.nanmean(X.diagonal(axis1=1, axis2=2), 0))
     model = Completion()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # no convergence
-        # its own start, the mean of the known entries, need not be positive definite
-        start = np.diag(np.nanmean(X.diagonal(axis1=1, axis2=2), 0))
-        model.mean_, model.n_features_in_ = nanmean_riemann(X, init=start), X.shape[-1]
+        warnings.simplefilter("ignore")  # no convergence
+        model.mean_ = nanmean_riemann(X, init=fill(X, variances, "mean").mean(0))
+    model.n_features_in_ = X.shape[-1]
     return model
 
 
@@ -82,7 +83,10 @@ def accuracy(method, X, y, T, t, reuse):
         if present.any():
             found[present] = model.predict(T[present])
         return (found == t).mean()
-    completion = pyriemann_mean(X) if method == "pyriemann" else Completion().fit(X)
+    try:
+        completion = pyriemann_mean(X) if method == "pyriemann" else Completion().fit(X)
+    except ValueError:  # its iteration left the positive definite matrices
+        return np.nan
     if method in ("regression", "mean"):
         X, T = (fill(Z, completion.mean_, method) for Z in (X, T))
     else:
