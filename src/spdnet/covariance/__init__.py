@@ -33,7 +33,8 @@ from spdnet.covariance.robust import huber, mcd, student_t, tyler
 from spdnet.covariance.spectra import coherence, cross_spectrum
 
 if TYPE_CHECKING:
-    from spdnet.covariance.transformers import Covariances, ERPCovariances, XdawnCovariances
+    from spdnet.covariance.erp import ERPCovariances, XdawnCovariances
+    from spdnet.covariance.transformers import Covariances
 
 __all__ = [
     "ESTIMATORS",
@@ -62,8 +63,15 @@ __all__ = [
 ]
 
 
+_HOMES = {"Covariances": "transformers", "ERPCovariances": "erp", "XdawnCovariances": "erp"}
+
+
 def __getattr__(name: str) -> Any:
     # loaded on first use, because they import scikit-learn
-    if name in ("Covariances", "ERPCovariances", "XdawnCovariances"):
-        return getattr(import_module("spdnet.covariance.transformers"), name)
+    if name in _HOMES:
+        return getattr(import_module(f"spdnet.covariance.{_HOMES[name]}"), name)
     raise AttributeError(f"module 'spdnet.covariance' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
