@@ -100,7 +100,7 @@ def student_t(X: Tensor, *, nu: float = 5.0) -> Tensor:
     References
     ----------
     J. T. Kent, D. E. Tyler, Y. Vardi, "A curious likelihood identity for the multivariate
-    t-distribution", Commun. Stat. Simul. Comput., 1994. https://doi.org/10.1080/03610919408813180
+    t-distribution", Communications in Statistics, 1994. https://doi.org/10.1080/03610919408813180
 
     Examples
     --------
