@@ -66,9 +66,9 @@ print(f"{len(signals)} trials, {signals.shape[1]} electrodes, {signals.shape[2]}
 # The pipeline
 # ------------
 #
-# The filter keeps the frequencies of the rhythm. ``covariance.estimate`` computes one matrix per
-# trial; ``oas`` shrinks it toward a multiple of the identity, because a covariance matrix estimated
-# from few samples is noisy. All classifiers receive the same matrices.
+# The filter keeps the frequencies of the rhythm. ``covariance.Covariances`` computes one matrix
+# per trial; ``oas`` shrinks it toward a multiple of the identity, because a covariance matrix
+# estimated from few samples is noisy. All classifiers receive the same matrices.
 
 
 def bandpass(signals):
@@ -78,8 +78,7 @@ def bandpass(signals):
 
 def pipeline(classifier):
     """Build a pipeline from signals to classes."""
-    matrices = FunctionTransformer(covariance.estimate, kw_args={"estimator": "oas"})
-    return make_pipeline(FunctionTransformer(bandpass), matrices, classifier)
+    return make_pipeline(FunctionTransformer(bandpass), covariance.Covariances("oas"), classifier)
 
 
 methods = {

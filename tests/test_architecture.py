@@ -16,13 +16,13 @@ LAYERS = [
     {"_autograd", "_files", "_precision", "_lock"},
     {"_checks"},
     {"linalg"},
+    {"_inputs"},
     {"manifolds", "covariance"},
     {"nn", "optim"},
     {"models"},
     {"options"},
     {"data"},
     {"testing", "training", "metrics"},
-    {"_inputs"},
     {"adaptation"},
     {"estimator", "baselines", "plots"},
     {"runs"},
@@ -34,8 +34,17 @@ LAYERS = [
 ALLOWED = {
     "torch": None,
     "numpy": None,
-    "scipy": {"linalg", "data", "adaptation", "baselines"},
-    "sklearn": {"data", "metrics", "_inputs", "adaptation", "estimator", "baselines", "runs"},
+    "scipy": {"linalg", "covariance", "data", "adaptation", "baselines"},
+    "sklearn": {
+        "_inputs",
+        "covariance",
+        "data",
+        "metrics",
+        "adaptation",
+        "estimator",
+        "baselines",
+        "runs",
+    },
     "filelock": {"_lock"},
     "jinja2": {"runs"},
     "pooch": {"data", "paper"},
@@ -129,6 +138,15 @@ def test_import_skips_optional_and_heavy_modules():
     code = f"import sys, spdnet; print([m for m in {heavy.split()} if m in sys.modules])"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"
+
+
+def test_covariance_import_skips_scikit_learn():
+    code = (
+        "import sys, spdnet.covariance as c; c.estimate([[1, 2, 4], [3, 1, 0]])\n"
+        "print('sklearn' in sys.modules, c.Covariances.__name__, 'sklearn' in sys.modules)"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.split() == ["False", "Covariances", "True"]
 
 
 def test_estimator_import_skips_file_readers():

@@ -577,8 +577,8 @@ BAD = {
     ),
     "another remedy": (lambda p: good(p, "--bad", "ignore"), "'refuse', 'drop', 'repair'"),
     "another estimator": (
-        lambda p: good(p, "--estimator", "mcd"),
-        "'ledoit_wolf', 'oas', got 'mcd'",
+        lambda p: good(p, "--estimator", "robust"),
+        "'tyler', 'mcd', got 'robust'",
     ),
     "resume what is not there": (
         lambda p: ("train", "--resume", "--out", p / "r"),

@@ -130,8 +130,8 @@ def checked_signals(
     signals = as_float64(values, torch.device("cpu")).to(device, dtype)
     if signals.shape[1] == signals.shape[2] and torch.equal(signals, signals.mT):
         raise ValueError(
-            f"{who}: expected signals (n_signals, channels, T) for this model, got symmetric "
-            f"matrices {tuple(signals.shape)}; choose a model that takes matrices"
+            f"{who}: expected signals (n_signals, channels, T), got symmetric matrices "
+            f"{tuple(signals.shape)}; choose a model that takes matrices"
         )
     bad = (~signals.isfinite()).flatten(1).any(1).nonzero()
     if len(bad):

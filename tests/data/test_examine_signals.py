@@ -119,3 +119,16 @@ def test_signals_too_large_for_a_covariance():
     assert found.covariances.faults["not finite"].tolist() == [1]
     lines = describe(Dataset(signals, np.arange(4) % 2), found)
     assert any(line.startswith("too large for a covariance: 1") for line in lines)
+
+
+def test_a_robust_estimator_names_the_signal_without_an_estimate():
+    X = signals()
+    X[3, 1] = X[3, 0]
+    with pytest.raises(ValueError, match=r"tyler: .*X\[3\] the channels are lin.*ledoit_wolf$"):
+        examination.covariances_of(X, "tyler", 1e-3)
+    X[1, 2, 7] = np.nan
+    with pytest.raises(ValueError, match=r"tyler: .*X\[2\] the.*; X are the 5 finite signals"):
+        examination.covariances_of(X, "tyler", 1e-3)
+    found = examination.covariances_of(np.delete(X, 3, 0), "tyler", 0.0)
+    np.testing.assert_allclose(found[2], covariance.tyler(X[2]), rtol=1e-9, atol=1e-12)
+    assert np.isnan(found[1]).all()

@@ -66,7 +66,7 @@ def test_groups_of_tsmnet(tmp_path):
     with np.load(data) as file:
         X, groups = file["X"], file["groups"]
     assert repr(trained).endswith("2 classes, for signals of 4 channels)")
-    with pytest.raises(ValueError, match=r"expected groups of the 90 signals.*\['new'\] \* len"):
+    with pytest.raises(ValueError, match=r"expected groups of the 90 samples.*\['new'\] \* len"):
         trained.predict(X)
     with pytest.raises(ValueError, match=r"expected groups of shape \(90,\), got \(3,\)"):
         trained.predict(X, groups=groups[:3])

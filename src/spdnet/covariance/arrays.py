@@ -1,4 +1,4 @@
-"""Array support for functions of tensors."""
+"""Arrays and signals as arguments of functions of tensors."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from spdnet._checks import as_array
+from spdnet.linalg.validate import require_finite
 
 
 def accept_arrays(function: Callable[..., Tensor]) -> Callable[..., Any]:
@@ -32,6 +33,16 @@ def accept_arrays(function: Callable[..., Tensor]) -> Callable[..., Any]:
         return found if isinstance(X, Tensor) else found.numpy()
 
     return wrapped
+
+
+def require_signals(who: str, X: Tensor) -> None:
+    """Raise a ValueError unless ``X`` has finite signals of at least two observations."""
+    if X.ndim < 2 or X.shape[-1] < 2 or X.shape[-2] < 1:
+        raise ValueError(
+            f"{who}: expected X of shape (..., channels, time) with at least 2 observations, got "
+            f"{tuple(X.shape)}; observations are columns"
+        )
+    require_finite(who, X)
 
 
 def _to_tensor(who: str, name: str, X: Any) -> Tensor:

@@ -1,4 +1,4 @@
-"""Covariance descriptors of feature sets, skeletons and images, and windows of sequences."""
+"""Covariance descriptors of feature sets, skeletons and images; windows and delayed copies."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from spdnet._checks import require_count, require_number
-from spdnet.covariance.arrays import accept_arrays
+from spdnet.covariance.arrays import accept_arrays, require_signals
 from spdnet.covariance.estimators import regularize, sample_covariance
 from spdnet.linalg import cholesky
 
@@ -168,6 +168,47 @@ def region_covariance(
             f"region_covariance: expected n_features <= {features.shape[-2]}, got {n_features}"
         )
     return regularize(sample_covariance(features[..., :n_features, :]), reg, mode)
+
+
+@accept_arrays
+def lagged(X: Tensor, lags: Sequence[int]) -> Tensor:
+    r"""Stack signals and delayed copies, whose covariance is spatial and temporal.
+
+    .. math:: \begin{pmatrix} x(t) \\ x(t - k_1) \\ \vdots \end{pmatrix}, \qquad
+        t \ge \max_i k_i
+
+    The covariance of the result contains all cross-covariances at these delays; with lags
+    ``1, ..., K`` it is close to a block Toeplitz matrix. A covariance of full rank needs more than
+    ``channels * (1 + len(lags))`` observations, or shrinkage.
+
+    Parameters
+    ----------
+    X : Tensor or array, shape (..., channels, time)
+    lags : sequence of int
+        Delays :math:`k_i` in observations, positive and different.
+
+    Returns
+    -------
+    Tensor or array, shape (..., channels * (1 + len(lags)), time - max(lags))
+
+    Examples
+    --------
+    >>> from spdnet.covariance import lagged
+    >>> lagged([[1, 2, 3, 4, 5]], lags=[1, 3])
+    array([[4., 5.],
+           [3., 4.],
+           [1., 2.]])
+    """
+    require_signals("lagged", X)
+    for k in lags:
+        require_count("lagged", "every lag", k)
+    T, longest = X.shape[-1], max(lags, default=0)
+    if len(set(lags)) < len(lags) or longest > T - 2:
+        raise ValueError(
+            f"lagged: expected different lags of at most {T - 2} for {T} observations, got "
+            f"{list(lags)}"
+        )
+    return torch.cat([X[..., longest - k : T - k] for k in (0, *lags)], -2)
 
 
 def segment(

@@ -5,10 +5,11 @@ from torch import Tensor
 
 from spdnet._autograd import is_concrete
 from spdnet._checks import require_choice, require_number, require_square
-from spdnet.covariance.arrays import accept_arrays
+from spdnet.covariance.arrays import accept_arrays, require_signals
+from spdnet.covariance.robust import huber, mcd, student_t, tyler
 from spdnet.linalg import symmetrize
 from spdnet.linalg.symmetric import trace
-from spdnet.linalg.validate import require_finite, require_symmetric
+from spdnet.linalg.validate import require_symmetric
 
 REGULARIZERS = ("trace", "mean", "absolute", "shrinkage", "none")
 
@@ -94,7 +95,15 @@ def oas(X: Tensor) -> Tensor:
     return _shrink(C, _clipped_ratio(mean_square + mu2, excess))
 
 
-ESTIMATORS = {"sample": sample_covariance, "ledoit_wolf": ledoit_wolf, "oas": oas}
+ESTIMATORS = {
+    "sample": sample_covariance,
+    "ledoit_wolf": ledoit_wolf,
+    "oas": oas,
+    "huber": huber,
+    "student_t": student_t,
+    "tyler": tyler,
+    "mcd": mcd,
+}
 
 
 @accept_arrays
@@ -107,7 +116,8 @@ def estimate(
     ----------
     X : Tensor or array, shape (..., channels, time)
         Estimate signals of unequal length one by one.
-    estimator : {"sample", "ledoit_wolf", "oas"}
+    estimator : {"sample", "ledoit_wolf", "oas", "huber", "student_t", "tyler", "mcd"}
+        The last four are robust against outliers.
     reg, mode
         See :func:`regularize`.
 
@@ -195,12 +205,7 @@ def correlation(C: Tensor) -> Tensor:
 
 def _centered(who: str, X: Tensor) -> tuple[Tensor, int]:
     """Return the centered signals and the number of observations."""
-    if X.ndim < 2 or X.shape[-1] < 2 or X.shape[-2] < 1:
-        raise ValueError(
-            f"{who}: expected X of shape (..., channels, time) with at least 2 observations, got "
-            f"{tuple(X.shape)}; observations are columns"
-        )
-    require_finite(who, X)
+    require_signals(who, X)
     return X - X.mean(-1, keepdim=True), X.shape[-1]
 
 

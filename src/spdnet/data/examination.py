@@ -284,7 +284,12 @@ def covariances_of(
     C = numpy.full((*signals.shape[:2], signals.shape[1]), numpy.nan)
     if signals.shape[-1] > 1 and finite.any():
         with numpy.errstate(all="ignore"):  # overflow is reported as not finite
-            plain = covariance.ESTIMATORS[estimator](signals[finite])
+            try:
+                plain = covariance.ESTIMATORS[estimator](signals[finite])
+            except ValueError as error:  # of a robust estimator
+                if finite.all():
+                    raise
+                raise ValueError(f"{error}; X are the {finite.sum()} finite signals") from None
             held = numpy.isfinite(plain).all((-2, -1))
             finite[finite] = held
             C[finite] = covariance.regularize(plain[held], reg, "mean")

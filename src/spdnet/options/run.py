@@ -64,8 +64,9 @@ class DataOptions:
     )
     signals: bool = _data(Flag(), "Treat X as signals even if it is square", default=False)
     estimator: str = _data(
-        Choice("sample", "ledoit_wolf", "oas"),
+        Choice("sample", "ledoit_wolf", "oas", "huber", "student_t", "tyler", "mcd"),
         "Covariance estimator for signals",
+        detail="The last four are robust against outliers.",
         default="sample",
     )
     reg: float = _data(
