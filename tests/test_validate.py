@@ -112,12 +112,15 @@ def test_all_entry_points_agree(case, tmp_path):
     T = torch.from_numpy(X)
     layers = refusal(lambda: SPDNet((n, n, n), 2, dtype=T.dtype)(T))
     assert (layers == "") == semidefinite, layers
-    classifier = SPDNetClassifier(epochs=1, random_state=0, device="cpu")
+    settings_of = {"epochs": 1, "random_state": 0, "device": "cpu"}
+    classifier = SPDNetClassifier(rank="full", shrinkage="none", **settings_of)
     estimator = refusal(lambda: classifier.fit(X, y))
     assert (estimator == "") == definite, estimator
     if not semidefinite:  # same message except for the requirement
         same = layers.replace("SPDNet", "SPDNetClassifier").replace("semi-definite", "definite")
         assert same == estimator
+    elif len(examine(X).faults["singular"]):  # singular matrices are made definite by default
+        assert np.isfinite(SPDNetClassifier(**settings_of).fit(X, y).predict_proba(X)).all()
     found = examine(X)
     assert found.bad.tolist() == ([] if definite else [5])
     listed = refusal(lambda: clean(X))

@@ -52,25 +52,28 @@ def checked_matrices(
     found = examine_matrices(
         who, X, n=n, dtype=dtype, device=device, wanted=wanted, instead=instead
     )
+    assert found.faults is not None
     raise_first_fault(who, found.faults, found.unit, wanted=wanted)
     return found.X
 
 
 class ExaminedMatrices(NamedTuple):
-    """Matrices as a tensor, exactly symmetric, and their faults."""
+    """Matrices as a tensor, exactly symmetric, and their faults; None if they have none."""
 
     who: str
     X: Tensor
-    faults: Faults
-    unit: float
+    faults: Faults | None = None
+    unit: float = UNIT
 
     @property
     def are_singular(self) -> bool:
         """Whether some matrices are singular."""
-        return bool((self.faults.code == _SINGULAR).any())
+        return self.faults is not None and bool((self.faults.code == _SINGULAR).any())
 
     def require(self, *, definite: bool) -> None:
         """Raise a ValueError if there are faults; singular ones only if ``definite``."""
+        if self.faults is None:
+            return
         code = self.faults.code
         if not definite:
             code = torch.where(code == _SINGULAR, -1, code)

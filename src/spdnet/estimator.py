@@ -28,6 +28,7 @@ from spdnet._inputs import (
     examine_matrices,
 )
 from spdnet.adaptation import Conditioner
+from spdnet.adaptation.missing import checked_partial, has_missing
 from spdnet.data.split import hold_out
 from spdnet.models.model import dims_of, get_trait
 from spdnet.models.registry import find_model, import_model, is_registered, names_with
@@ -127,7 +128,8 @@ class SPDNetClassifier(
         Parameters
         ----------
         X : array, shape (N, n, n)
-            SPD matrices, or signals ``(N, channels, T)`` for a model that takes signals.
+            SPD matrices, or signals ``(N, channels, T)`` for a model that takes signals. Rows and
+            columns of missing channels are NaN. Singular matrices are made definite: see ``rank``.
         y : array, shape (N,)
             Classes, of any type that can be sorted.
         sample_weight : array, shape (N,), optional
@@ -227,7 +229,8 @@ class SPDNetClassifier(
         if takes == "signals":
             inputs = [self._signals(X, dtype, n=self.n_features_in_)]
         else:
-            matrices = self._matrices(X, dtype, n=self.n_features_in_)
+            complete = not self.conditioner_.completes
+            matrices = self._matrices(X, dtype, n=self.n_features_in_, complete=complete)
             matrices.require(definite=not self.conditioner_.makes_definite)
             if self.conditioner_.uses_domains:
                 encode_domains(WHO, domains, len(matrices.X))  # checks them
@@ -317,9 +320,14 @@ class SPDNetClassifier(
         """Check signals and move them to the device."""
         return checked_signals(WHO, X, n=n, dtype=dtype, device=resolve_device(self.device))
 
-    def _matrices(self, X: ArrayLike, dtype: torch.dtype, n: int | None = None) -> ExaminedMatrices:
-        """Examine matrices and move them to the device."""
+    def _matrices(
+        self, X: ArrayLike, dtype: torch.dtype, n: int | None = None, complete: bool = False
+    ) -> ExaminedMatrices:
+        """Examine matrices and move them to the device; NaN in missing channels is kept."""
         where, instead = resolve_device(self.device), names_with("takes", "signals")
+        if not complete and has_missing(X):
+            found = checked_partial(WHO, X, n=n, dtype=dtype, device=where)
+            return ExaminedMatrices(WHO, found)
         return examine_matrices(
             WHO, X, n=n, dtype=dtype, device=where, instead=f", or choose {instead}"
         )

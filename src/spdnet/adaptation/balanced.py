@@ -18,6 +18,8 @@ from spdnet.manifolds import affine_invariant, log_euclidean
 
 #: steps of the two-way fit, and the largest shift that ends it
 _STEPS, _SMALL = 20, 1e-4
+#: matrices that the two-way fit is worth for the mean of a class in a domain
+_PRIOR = 2
 #: matrices that the center of the training set is worth if there is one training domain
 _WORTH = 10
 #: p-value below which a shift of the classes is reported
@@ -193,9 +195,10 @@ def _two_way(
     counts: NDArray[Any],
     prior: NDArray[Any],
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Fit ``V = shift of the domain + mean of the class`` by least squares.
+    """Return the mean of each domain for the class proportions ``prior``, and the class means.
 
-    The mean of the classes is zero, weighted by ``prior``.
+    The mean of a class in a domain is that of its matrices, which counts as their number, and that
+    of ``V = shift of the domain + mean of the class`` by least squares, which counts as two.
     """
     n_domains, n_classes = counts.shape
     gram = numpy.zeros((n_domains + n_classes,) * 2)
@@ -207,5 +210,7 @@ def _two_way(
     numpy.add.at(sums, n_domains + labels, V)
     found = numpy.linalg.pinv(gram, hermitian=True) @ sums
     shifts, means = found[:n_domains], found[n_domains:]
-    middle = prior @ means
-    return shifts + middle, means - middle
+    cells = _PRIOR * (shifts[:, None] + means)
+    numpy.add.at(cells, (codes, labels), V)
+    cells /= (counts + _PRIOR)[:, :, None]
+    return prior @ cells, means - prior @ means

@@ -139,6 +139,11 @@ class Completion(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.n_features_in_ = int(X.shape[-1])
         return self
 
+    def fit_mean(self, M: Tensor) -> Self:
+        """Use a mean that is known."""
+        self.mean_, self.n_features_in_ = M.cpu().numpy(), int(M.shape[-1])
+        return self
+
     def transform_tensor(self, X: Tensor) -> Tensor:
         """Transform valid matrices of any floating-point type, on any device."""
         mask = observed("Completion", X, torch.finfo(X.dtype).eps)

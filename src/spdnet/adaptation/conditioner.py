@@ -11,10 +11,13 @@ from torch import Tensor
 
 from spdnet.adaptation.balanced import BalancedRecenter
 from spdnet.adaptation.class_shift import ClassScores
+from spdnet.adaptation.completion import Completion
 from spdnet.adaptation.domains import DomainTransformer, Recenter, Rescale
+from spdnet.adaptation.missing import has_missing
 from spdnet.adaptation.subspace import Subspace
+from spdnet.manifolds import log_euclidean
 
-Step = DomainTransformer | Subspace
+Step = Completion | DomainTransformer | Subspace
 
 #: steps of each kind of adaptation to domains
 _ADAPTATIONS: dict[str, tuple[Callable[[], DomainTransformer], ...]] = {
@@ -24,13 +27,15 @@ _ADAPTATIONS: dict[str, tuple[Callable[[], DomainTransformer], ...]] = {
     "auto": (BalancedRecenter,),
 }
 _STEPS: dict[str, Any] = {
-    step.__name__: step for step in (Subspace, Recenter, Rescale, BalancedRecenter)
+    step.__name__: step for step in (Completion, Subspace, Recenter, Rescale, BalancedRecenter)
 }
+#: the mean that completes channels that are missing in new matrices only is that of so many
+_MEAN_OF = 2000
 
 
 @dataclass(eq=False)
 class Conditioner:
-    """Make matrices positive definite, and move their domains to a common center.
+    """Complete matrices, make them positive definite, and move domains to a common center.
 
     The estimator and ``spdnet train`` apply it between the matrices of the data and the network.
     It is fitted to the training part.
@@ -83,6 +88,7 @@ class Conditioner:
         ``groups``, by default the domains, together.
         """
         self.steps_, self.notes_ = [], []
+        X = self._completed(X, singular)
         if singular or self._changes_rank:
             by = domains if groups is None else groups
             subspace = Subspace(self.rank, self.shrinkage).fit_tensor(X, y, by)
@@ -98,14 +104,37 @@ class Conditioner:
             self.notes_.append(f"matrices are recentered by domain ({count} in the training set)")
         return self
 
+    def _completed(self, X: Tensor, singular: bool) -> Tensor:
+        """Complete missing channels, and prepare for new matrices that have some."""
+        if has_missing(X):
+            incomplete = int(X.diagonal(dim1=-2, dim2=-1).isnan().any(-1).sum())
+            self.notes_.append(
+                f"{incomplete} of {len(X)} matrices have missing channels, which are estimated "
+                "from the others"
+            )
+            completion = Completion().fit_tensor(X)
+            self.steps_.append(completion)
+            return completion.transform_tensor(X)
+        if not singular:  # of singular matrices, it has no logarithm
+            some = X[:: -(-len(X) // _MEAN_OF)].double()
+            self.steps_.append(Completion().fit_mean(log_euclidean.mean(some, check=False)))
+        return X
+
     def transform(self, X: Tensor, domains: ArrayLike | None = None) -> Tensor:
         """Transform matrices; all of a new domain are given at once."""
         for step in self.steps_:
-            if isinstance(step, Subspace):
+            if isinstance(step, Completion):
+                X = step.transform_tensor(X) if has_missing(X) else X
+            elif isinstance(step, Subspace):
                 X = step.transform_tensor(X)
             else:
                 X = step.transform_tensor(X, domains)
         return X
+
+    @property
+    def completes(self) -> bool:
+        """Whether channels of matrices to transform may be missing."""
+        return any(isinstance(step, Completion) for step in self.steps_)
 
     def size(self, n: int) -> int:
         """Return the size of the transformed matrices for matrices of size ``n``."""

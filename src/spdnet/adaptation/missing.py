@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy
 import torch
+from numpy.typing import ArrayLike
 from torch import Tensor
 
-from spdnet._checks import did_you_mean, require_square
+from spdnet._checks import as_array, did_you_mean, require_square
 from spdnet._inputs import checked_matrices, real_numbers
 from spdnet.covariance.arrays import accept_arrays
 from spdnet.linalg.symmetric import trace
@@ -77,6 +79,18 @@ def fill_diagonal(X: Tensor, mask: Tensor) -> Tensor:
     known = torch.where(either(~mask), 0.0, X)
     variance = trace(known) / mask.sum(-1)
     return known + torch.diag_embed((~mask) * variance[..., None])
+
+
+def has_missing(X: ArrayLike) -> bool:
+    """Return whether a row of a matrix is NaN."""
+    if isinstance(X, Tensor):
+        diagonals = X.diagonal(dim1=-2, dim2=-1).isnan()
+        return bool(diagonals.any()) and bool(X.isnan().all(-1).any())
+    values = as_array("X", X)
+    if values.ndim < 2 or values.dtype.kind != "f":
+        return False
+    diagonals = numpy.isnan(numpy.diagonal(values, axis1=-2, axis2=-1))
+    return bool(diagonals.any() and numpy.isnan(values).all(-1).any())
 
 
 def checked_partial(

@@ -1,0 +1,216 @@
+"""Recentering of domains, also with other class proportions, and the steps before a network."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from torch.testing import assert_close
+
+from spdnet.adaptation import BalancedRecenter, Conditioner, Recenter, Rescale
+from spdnet.linalg import congruence, invsqrtm
+from spdnet.manifolds import affine_invariant, log_euclidean
+
+N = 4
+
+
+def domain(seed, proportions, count=60, shift=0.5):
+    """Return matrices of two classes in one domain, whose mean is moved by a congruence."""
+    rng = np.random.default_rng(seed)
+    y = np.repeat(np.arange(len(proportions)), np.round(np.array(proportions) * count).astype(int))
+    signals = rng.normal(size=(len(y), N, 80))
+    signals[np.arange(len(y)), y] *= 1.6
+    S = np.random.default_rng(seed + 100).normal(size=(N, N)) * shift / 2
+    mixed = (np.eye(N) + S) @ signals
+    return mixed @ mixed.swapaxes(1, 2) / 80, y
+
+
+def several(n=5, **how):
+    """Return training domains with equal class proportions."""
+    parts = [domain(seed, (0.5, 0.5), **how) for seed in range(n)]
+    X, y = (np.concatenate(values) for values in zip(*parts, strict=True))
+    return X, y, np.repeat(np.arange(n), 60)
+
+
+def nearest_mean(Z, y, new):
+    """Return the classes of the nearest log-Euclidean class means."""
+    means = torch.stack([log_euclidean.mean(torch.from_numpy(Z[y == c])) for c in np.unique(y)])
+    return log_euclidean.pairwise(torch.from_numpy(new), means).argmin(1).numpy()
+
+
+def quietly(transformer, X, **how):
+    with warnings.catch_warnings(action="ignore"):
+        return transformer.transform(X, **how)
+
+
+def test_recentered_domains_have_the_identity_as_their_mean():
+    X, _, domains = several(2)
+    Z = torch.from_numpy(Recenter().fit_transform(X, domains=domains))
+    for d in range(2):
+        own = torch.from_numpy(domains == d)
+        assert_close(affine_invariant.mean(Z[own]), torch.eye(N).double(), atol=1e-8, rtol=0)
+        M = affine_invariant.mean(torch.from_numpy(X)[own])
+        assert_close(Z[own], congruence(torch.from_numpy(X)[own], invsqrtm(M)))
+
+
+def test_recenter_agrees_with_pyriemann():
+    transfer = pytest.importorskip("pyriemann.transfer")
+    X, y, domains = several(3)
+    names = domains.astype(str)
+    encoded, labels = transfer.encode_domains(X.copy(), y.astype(str), names)
+    theirs = transfer.TLCenter("2").fit_transform(encoded, labels)
+    np.testing.assert_allclose(Recenter().fit_transform(X, domains=names), theirs, atol=1e-6)
+
+
+def test_rescaled_domains_have_equal_dispersion():
+    X, _, domains = several(2)
+    Z = Recenter().fit_transform(X, domains=domains)
+    Z[domains == 1] = torch.matrix_power(torch.from_numpy(Z[domains == 1]), 2).numpy()
+    Z = Rescale(dispersion=1.5).fit_transform(Z, domains=domains)
+    for d in range(2):
+        logs = affine_invariant.squared_distance(
+            torch.from_numpy(Z[domains == d]), torch.eye(N).double()
+        )
+        assert_close(logs.mean().item(), 1.5)
+
+
+def test_stream_approaches_the_mean():
+    X, _, _ = several(1)
+    stream = Recenter().partial_fit(X[:1])
+    for matrix in X[1:]:
+        stream.partial_fit(matrix[None])
+    assert stream.counts_.tolist() == [60]
+    mean = affine_invariant.mean(torch.from_numpy(X))
+    start = affine_invariant.distance(torch.from_numpy(X[0]), mean)
+    end = affine_invariant.distance(torch.from_numpy(stream.means_[0]), mean)
+    assert end < 0.1 * start
+    # of matrices that commute, the streaming mean is exact
+    D = np.exp(np.random.default_rng(0).normal(size=(9, 3)))[:, :, None] * np.eye(3)
+    exact = np.diag(np.exp(np.log(D[:, range(3), range(3)]).mean(0)))
+    one_by_one = Recenter().partial_fit(D[:1]).partial_fit(D[1:])
+    np.testing.assert_allclose(one_by_one.means_[0], exact)
+
+
+def test_a_new_domain_of_a_stream_starts_from_the_known_ones():
+    X, _, domains = several(2)
+    recenter = Recenter().fit(X, domains=domains)
+    start = affine_invariant.mean(torch.from_numpy(recenter.means_))
+    recenter.partial_fit(X[:1], domains=[7])
+    expected = affine_invariant.geodesic(start, torch.from_numpy(X[0]), 1 / 11)
+    assert recenter.domains_.tolist() == [0, 1, 7]
+    assert recenter.counts_.tolist() == [60, 60, 11]
+    assert_close(torch.from_numpy(recenter.means_[2]), expected)
+    with pytest.raises(ValueError, match="only if, fit had domains"):
+        recenter.partial_fit(X[:1])
+
+
+def test_equal_proportions_are_recentered_as_usual():
+    X, y, domains = several()
+    balanced = BalancedRecenter().fit(X, y, domains=domains)
+    means = torch.from_numpy(Recenter().fit(X, domains=domains).means_)
+    gap = affine_invariant.distance(torch.from_numpy(balanced.centers_), means)
+    spread = affine_invariant.distance(means, torch.from_numpy(balanced.center_))
+    assert (gap < 0.05 * spread).all()  # drawn slightly toward the common center
+
+
+@pytest.mark.parametrize("majority", [0, 1])
+@pytest.mark.parametrize("shift", [0.0, 0.5])
+def test_other_proportions_are_found(majority, shift):
+    X, y, domains = several(shift=shift)
+    share = (0.85, 0.15) if majority == 0 else (0.15, 0.85)
+    new, truth = domain(50, share, shift=shift)
+    balanced, plain = BalancedRecenter().fit(X, y, domains=domains), Recenter()
+    Z = balanced.transform(X, domains=domains)
+    with pytest.warns(RuntimeWarning, match=f"class {majority} has an estimated share of"):
+        moved = balanced.transform(new, domains=["new"] * len(new))
+    np.testing.assert_allclose(balanced.proportions_["new"], share, atol=0.1)
+    right = (nearest_mean(Z, y, moved) == truth).mean()
+    usual = nearest_mean(plain.fit_transform(X, domains=domains), y, plain.fit_transform(new))
+    assert right > 0.9
+    assert right > (usual == truth).mean() + 0.08
+
+
+def test_training_domains_may_have_other_proportions():
+    """The centers are those that domains of equal proportions would have."""
+    shares = [(0.9, 0.1), (0.1, 0.9), (0.5, 0.5)]
+    parts = [domain(seed, share, count=300) for seed, share in enumerate(shares)]
+    whole = [domain(seed, (0.5, 0.5), count=300) for seed in range(3)]
+    X, y = (np.concatenate(values) for values in zip(*parts, strict=True))
+    domains = np.repeat(np.arange(3), 300)
+    found = torch.from_numpy(BalancedRecenter().fit(X, y, domains=domains).centers_)
+    plain = torch.from_numpy(Recenter().fit(X, domains=domains).means_)
+    true = torch.stack([affine_invariant.mean(torch.from_numpy(A)) for A, _ in whole])
+    for d in range(2):
+        assert affine_invariant.distance(found[d], true[d]) < 0.6 * affine_invariant.distance(
+            plain[d], true[d]
+        )
+
+
+def test_domains_that_do_not_differ_are_not_moved_apart():
+    X, y, domains = several(shift=0.0)
+    balanced = BalancedRecenter().fit(X, y, domains=domains)
+    few, _ = domain(60, (1.0, 0.0), count=5, shift=0.0)
+    moved = torch.from_numpy(quietly(balanced, few, domains=["new"] * 5))
+    expected = congruence(torch.from_numpy(few), invsqrtm(torch.from_numpy(balanced.center_)))
+    near = affine_invariant.distance(moved, expected)
+    assert near.max() < 0.3 * affine_invariant.distance(expected, torch.eye(N).double()).max()
+
+
+def test_a_single_matrix_and_a_single_class_are_accepted():
+    X, y, domains = several(2)
+    one = BalancedRecenter().fit(X, y, domains=domains).transform(X[:1], domains=["new"])
+    assert np.isfinite(one).all()
+    # one training domain, and too few matrices for the model of the scores
+    few = BalancedRecenter().fit(X[[0, 59]], y[[0, 59]])
+    assert few.scores_ is None
+    assert np.isfinite(few.transform(X[:3])).all()
+    with pytest.raises(ValueError, match="expected the classes y"):
+        BalancedRecenter().fit(X)
+
+
+def test_transformers_follow_the_conventions():
+    X, y, domains = several(3)
+    for transformer in (Recenter(), Rescale(), BalancedRecenter()):
+        fitted = clone(transformer).fit(X, y, domains=domains)
+        again = pickle.loads(pickle.dumps(fitted))
+        order = np.random.default_rng(0).permutation(len(X))
+        Z = fitted.transform(X, domains=domains)
+        np.testing.assert_allclose(
+            again.transform(X[order], domains=domains[order]), Z[order], rtol=1e-10
+        )
+        assert not hasattr(transformer, "n_features_in_")
+        with pytest.raises(ValueError, match="domains of the 180 samples"):
+            fitted.transform(X, domains=[0])
+
+
+@pytest.mark.parametrize("adapt", ["none", "recenter", "rescale", "auto"])
+def test_conditioner_is_restored_from_its_state(adapt, tmp_path):
+    from spdnet.training import checkpoint
+
+    X, y, domains = several(3)
+    X, tensor = np.pad(X, ((0, 0), (0, 1), (0, 1))), torch.from_numpy  # a channel without variance
+    conditioner = Conditioner(adapt=adapt).fit(tensor(X), y, domains, singular=True)
+    checkpoint.save({"conditioner": conditioner.state()}, tmp_path / "a.pt")
+    again = Conditioner.from_state(checkpoint.load(tmp_path / "a.pt")["conditioner"])
+    assert again.size(N + 1) == N
+    assert again.uses_domains == (adapt != "none")
+    assert again.notes_ == conditioner.notes_
+    for names in (domains, np.full(len(X), 9)):
+        with warnings.catch_warnings(action="ignore"):
+            assert_close(again.transform(tensor(X), names), conditioner.transform(tensor(X), names))
+
+
+def test_conditioner_completes_missing_channels():
+    X, y, _ = several(2)
+    conditioner = Conditioner().fit(torch.from_numpy(X), y)
+    assert conditioner.transform(torch.from_numpy(X)) is not None
+    assert_close(conditioner.transform(torch.from_numpy(X)).numpy(), X, rtol=0, atol=0)
+    partial = X.copy()
+    partial[:9, 2] = partial[:9, :, 2] = np.nan
+    filled = conditioner.transform(torch.from_numpy(partial))
+    assert (torch.linalg.eigvalsh(filled) > 0).all()
+    assert_close(filled[9:].numpy(), X[9:], rtol=0, atol=0)
+    fitted = Conditioner().fit(torch.from_numpy(partial), y)
+    assert fitted.notes_[0].startswith("9 of 120 matrices have missing channels")
