@@ -1,41 +1,44 @@
-"""Measure how much recentering by domain helps on new subjects and sessions.
+"""Measure how much adaptation to domains helps on new subjects and sessions.
 
     python benchmarks/does_recentering_help.py FOLDER [--seeds 1] [--sets ssvep,emg,a09]
-                                                      [--methods a,b]
+                                               [--methods a,b] [--share 0.05]
 
 FOLDER contains ``ssvep_exo.npz``, ``emg_gestures.npz`` and ``motor_imagery_a09.npz``. Each domain
-(subject of SSVEP, session of EMG and A09) is left out once. Its matrices are recentered at their
-own mean, without labels. The number after ± is the standard deviation over the domains left out.
-pyRiemann is measured if it is installed.
+(subject of SSVEP, session of EMG and A09) is left out once, and its matrices are adapted to without
+labels. The number after ± is the standard deviation over the domains that are left out. With
+``--share``, all matrices of one class and this share of the others are kept in the domain that is
+left out, for each class in turn. pyRiemann is measured if it is installed.
 """
 
 import argparse
 import time
+import warnings
 from pathlib import Path
 
 import numpy as np
+import torch
 from how_good_is_the_default import SETS
 
 from spdnet import SPDNetClassifier, metrics
-from spdnet.adaptation import Recenter, Rescale
+from spdnet.adaptation import Conditioner
 from spdnet.baselines import LogEuclideanClassifier, MinimumDistanceToMean
-
-
-def steps(name, X, domains):
-    """Transform each domain on its own."""
-    if name != "none":
-        X = Recenter().fit_transform(X, domains=domains)
-    return Rescale().fit_transform(X, domains=domains) if name == "recenter, rescale" else X
 
 
 def own(make):
     """Return a function that scores a classifier of this package."""
 
-    def score(X, y, domains, held, how, seed):
-        X = steps(how, X, domains)
-        model, train = make(seed), ~held
+    def score(X, y, domains, held, how, seed, test):
+        steps = Conditioner(adapt=how)
+        train, model = ~held, make(seed)
+        steps.fit(torch.from_numpy(X[train]), y[train], domains[train])
+        Z = steps.transform(torch.from_numpy(X[train]), domains[train]).numpy()
         by = {} if isinstance(model, MinimumDistanceToMean) else {"groups": domains[train]}
-        return (model.fit(X[train], y[train], **by).predict(X[held]) == y[held]).mean()
+        model.fit(Z, y[train], **by)
+        accuracies = []
+        for rows in test:
+            new = steps.transform(torch.from_numpy(X[rows]), domains[rows]).numpy()
+            accuracies.append((model.predict(new) == y[rows]).mean())
+        return np.mean(accuracies)
 
     return score
 
@@ -43,27 +46,34 @@ def own(make):
 def theirs(make):
     """Return a function that scores a transfer pipeline of pyRiemann."""
 
-    def score(X, y, domains, held, how, seed):
+    def score(X, y, domains, held, how, seed, test):
         from pyriemann.transfer import TLCenter, TLScale, encode_domains
 
-        y, names, target = y.astype(str), domains.astype(str), str(domains[held][0])
-        if how != "none":
-            X, labels = encode_domains(X.copy(), y, names)
-            X = TLCenter(target).fit_transform(X, labels)
-            if how == "recenter, rescale":
-                X = TLScale(target, centered_data=True).fit_transform(X, labels)
-        return (make().fit(X[~held], y[~held]).predict(X[held]) == y[held]).mean()
+        accuracies, target = [], str(domains[held][0])
+        for rows in test:
+            use = np.r_[np.flatnonzero(~held), rows]
+            Z, train, names = X[use].copy(), ~held[use], domains[use].astype(str)
+            if how != "none":
+                Z, labels = encode_domains(Z, y[use].astype(str), names)
+                Z = TLCenter(target).fit_transform(Z, labels)
+                if how == "rescale":
+                    Z = TLScale(target, centered_data=True).fit_transform(Z, labels)
+            model = make().fit(Z[train], y[use][train])
+            accuracies.append((model.predict(Z[~train]) == y[rows]).mean())
+        return np.mean(accuracies)
 
     return score
 
 
 def pyriemann_mdm():
+    """Minimum distance to mean."""
     from pyriemann.classification import MDM
 
     return MDM()
 
 
 def pyriemann_tangent():
+    """Logistic regression in the tangent space."""
     from pyriemann.tangentspace import TangentSpace
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
@@ -81,6 +91,19 @@ METHODS = {
 }
 
 
+def chosen(y, held, share, rng):
+    """Return the rows to test on, for each class that prevails."""
+    rows = np.flatnonzero(held)
+    if share == 1:
+        return [rows]
+    found = []
+    for c in np.unique(y):
+        others = [rng.permutation(rows[y[rows] == k]) for k in np.unique(y[rows]) if k != c]
+        kept = [other[: max(1, int(share * len(other)))] for other in others]
+        found.append(np.sort(np.concatenate([rows[y[rows] == c], *kept])))
+    return found
+
+
 def main():
     """Print a line for each data set, method and adaptation."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -88,25 +111,30 @@ def main():
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--sets", default="ssvep,emg,a09")
     parser.add_argument("--methods", default=",".join(METHODS))
+    parser.add_argument("--share", type=float, default=1)
     arguments = parser.parse_args()
+    warnings.simplefilter("ignore")
     for name in arguments.sets.split(","):
         X, y, domains, train = SETS[name](arguments.folder)
         domains = train.astype(int) if domains is None else domains
         y = np.unique(y, return_inverse=True)[1]
         for method in arguments.methods.split(","):
-            for how in ("none", "recenter", "recenter, rescale"):
-                started = time.perf_counter()
-                found = [
-                    100 * np.mean([
-                        METHODS[method](X, y, domains, domains == held, how, seed)
-                        for seed in range(arguments.seeds if method == "default" else 1)
-                    ])
-                    for held in np.unique(domains)
-                ]  # fmt: skip
+            for how in ("none", "recenter", "rescale", "auto"):
+                if how == "auto" and method.startswith("pyRiemann"):
+                    continue
+                started, found = time.perf_counter(), []
+                for held in np.unique(domains):
+                    test = chosen(y, domains == held, arguments.share, np.random.default_rng(0))
+                    seeds = range(arguments.seeds if method == "default" else 1)
+                    scores = [
+                        METHODS[method](X, y, domains, domains == held, how, seed, test)
+                        for seed in seeds
+                    ]
+                    found.append(100 * np.mean(scores))
                 mean, deviation = metrics.spread(found)
                 seconds = time.perf_counter() - started
                 print(
-                    f"{name:6} {method:24} {how:18} {mean:6.2f} ± {deviation:5.2f} %"
+                    f"{name:6} {method:24} {how:9} {mean:6.2f} ± {deviation:5.2f} %"
                     f"  {seconds:6.1f} s",
                     flush=True,
                 )

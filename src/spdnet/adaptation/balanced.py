@@ -22,8 +22,8 @@ _STEPS, _SMALL = 20, 1e-4
 _PRIOR = 2
 #: matrices that the center of the training set is worth if there is one training domain
 _WORTH = 10
-#: p-value below which a shift of the classes is reported
-_SIGNIFICANT = 0.01
+#: p-value below which, and total variation above which, a shift of the classes is reported
+_SIGNIFICANT, _NOTABLE = 0.01, 0.2
 
 
 @dataclass(eq=False, repr=False)
@@ -167,7 +167,8 @@ class BalancedRecenter(DomainTransformer):
             shift = -(proportions - self.prior_) @ self.class_means_
             mean = _moved(mean, torch.from_numpy(shift).to(X))
         self.proportions_[name] = proportions
-        if p_value < _SIGNIFICANT:
+        variation = numpy.abs(proportions - self.prior_).sum() / 2
+        if p_value < _SIGNIFICANT and variation > _NOTABLE:
             most = int((proportions - self.prior_).argmax())
             warn(
                 f"BalancedRecenter: the classes of the domain {name} are not as frequent as in "

@@ -181,7 +181,10 @@ def _condition(
     conditioner = fit_conditioner("compare", data, split, settings)
     for note in conditioner.notes_:
         watch.say(f"repeat {repeat + 1}  {note}")
-    return numpy.asarray(transform(conditioner, data).X)
+    made, notes = transform(conditioner, data)
+    for note in notes:
+        watch.say(f"repeat {repeat + 1}  {note}")
+    return numpy.asarray(made.X)
 
 
 def _inputs(data: Dataset, settings: Comparison) -> dict[str, Any]:

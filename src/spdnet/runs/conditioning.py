@@ -1,5 +1,6 @@
 """Conditioning of the matrices of a data set: rank, shrinkage and domains."""
 
+import warnings
 from dataclasses import replace
 
 import numpy
@@ -50,13 +51,19 @@ def fit_conditioner(who: str, data: Dataset, split: Split, settings: DataOptions
     )
 
 
-def transform(conditioner: Conditioner, data: Dataset) -> Dataset:
-    """Transform the matrices; those of a new group are all matrices of that group."""
+def transform(conditioner: Conditioner, data: Dataset) -> tuple[Dataset, list[str]]:
+    """Transform the matrices, and return notes about new groups.
+
+    The matrices of a new group are all of that group.
+    """
     if not conditioner.steps_:
-        return data
+        return data, []
     domains = _domains(data) if conditioner.uses_domains else None
-    X = conditioner.transform(torch.from_numpy(numpy.asarray(data.X)), domains)
-    return replace(data, X=X.numpy(), is_singular=False)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        X = conditioner.transform(torch.from_numpy(numpy.asarray(data.X)), domains)
+    notes = [str(warning.message).partition(": ")[2] for warning in caught]
+    return replace(data, X=X.numpy(), is_singular=False), notes
 
 
 def _domains(data: Dataset) -> NDArray[numpy.str_]:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -219,6 +219,8 @@ class TrainedModel:
     ) -> NDArray[numpy.float64]:
         """Return probabilities ``(N, n_classes)`` in the order of ``classes``."""
         matrices = self._matrices(X, groups)
+        for note in matrices.notes:
+            warn(f"predict: {note}", stacklevel=2)
         if (warning := self.scale_warning(matrices)) is not None:
             warn(f"predict: {warning}", stacklevel=2)
         return self.probabilities(matrices)
@@ -255,7 +257,8 @@ class TrainedModel:
         """Prepare the contents of a file as in training; a new group is given as a whole."""
         singular = self.conditioner.makes_definite
         prepared = prepare(data, self.preprocessing, bad, self.dtype, singular=singular)
-        return transform(self.conditioner, prepared)
+        made, notes = transform(self.conditioner, prepared)
+        return replace(made, notes=(*made.notes, *notes))
 
     def codes(self, y: NDArray[Any]) -> NDArray[numpy.int64]:
         """Return labels as class indices; unknown labels are an error."""

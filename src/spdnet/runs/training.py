@@ -52,7 +52,7 @@ class Training:
         self.recipe = self.settings.make_recipe()
         split, treatment = divide(self.data, self.settings), self.settings.bad_trials
         self.conditioner = fit_conditioner("train", self.data, split, self.settings)
-        self.data = transform(self.conditioner, self.data)
+        self.data, self._on_groups = transform(self.conditioner, self.data)
         self.split, self.bad_trials, self._on_bad_trials = judge(self.data, split, treatment)
         self.choice: StoredChoice | None = None
         dims, n = self.settings.dims, self.data.inputs.shape[1]
@@ -191,7 +191,7 @@ class Training:
         """Return the reasons of the choice, and notes about the split and the settings."""
         split, eps = self.split, self.settings.eps
         found = [] if self.choice is None else [self.choice.describe()]
-        found += [*split.notes, *self.conditioner.notes_, *self._on_bad_trials]
+        found += [*split.notes, *self.conditioner.notes_, *self._on_groups, *self._on_bad_trials]
         if self.alone and split.groups.get(split.scored) == 1 and split.scored != "train":
             found.append(findings.one_group(split.scored, drawn=split.drawn))
         is_changed = eps not in (None, RECIPES[self.settings.recipe_name].eps)
