@@ -18,9 +18,9 @@ def assert_symmetric(X: Tensor) -> None:
     """Assert that every matrix of ``(..., n, n)`` is finite and exactly symmetric."""
     if not X.isfinite().all():
         raise AssertionError("expected finite matrices, got NaN or infinity")
-    if not torch.equal(X, X.mT):
+    if not torch.equal(X, X.mH):
         raise AssertionError(
-            f"expected exactly symmetric matrices, got |X - X^T| up to {(X - X.mT).abs().max()}"
+            f"expected exactly symmetric matrices, got |X - X^H| up to {(X - X.mH).abs().max()}"
         )
 
 
