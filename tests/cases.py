@@ -61,3 +61,14 @@ def real_embedding(X: Tensor) -> Tensor:
     """Return the real matrices ``(..., 2n, 2n)`` with the same products as complex ``X``."""
     rows = torch.cat([X.real, -X.imag], -1), torch.cat([X.imag, X.real], -1)
     return torch.cat(rows, -2)
+
+
+def cross_spectra(count: int, n: int = 4, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """Return complex cross-spectra and two classes, which differ in the sign of one phase.
+
+    The distribution of the real parts is that of both classes.
+    """
+    y = torch.arange(count) % 2
+    Z = random_matrix(count, n, 40, seed=seed, dtype=torch.complex128)
+    Z[:, 1] += 0.7j * (2 * y - 1)[:, None] * Z[:, 0]
+    return symmetrize(Z @ Z.mH / 40), y

@@ -12,6 +12,7 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -120,12 +121,16 @@ def require_same_kind(who: str, **tensors: Tensor) -> None:
             )
 
 
-def require_same_dtype(who: str, X: Tensor, weight: Tensor) -> None:
+def require_same_dtype(who: str, X: Tensor, dtype: torch.dtype) -> None:
     """Raise a TypeError unless ``X`` has the dtype of the weights, or half precision."""
-    if X.dtype != weight.dtype and X.dtype not in HALF:
+    if X.dtype != dtype and X.dtype not in HALF:
         raise TypeError(
-            f"{who}: expected X with the dtype of the weights, {weight.dtype}, got {X.dtype}; "
-            f"use X.to({weight.dtype}), or move the module with .to({X.dtype})"
+            f"{who}: expected X with the dtype of the weights, {dtype}, got {X.dtype}; "
+            + (
+                f"create the module with dtype={X.dtype}"
+                if X.dtype.is_complex or dtype.is_complex
+                else f"use X.to({dtype}), or move the module with .to({X.dtype})"
+            )
         )
 
 

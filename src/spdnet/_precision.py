@@ -4,7 +4,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import wraps
 from inspect import signature
-from typing import Any
+from typing import Any, overload
 
 import torch
 from torch import Tensor
@@ -19,9 +19,18 @@ def working_dtype(dtype: torch.dtype) -> torch.dtype:
     return torch.float32 if dtype in HALF else dtype
 
 
-def real_dtype(dtype: torch.dtype) -> torch.dtype:
-    """Return the dtype of the real part."""
-    return COMPLEX.get(dtype, dtype)
+@overload
+def real_dtype(dtype: torch.dtype) -> torch.dtype: ...
+@overload
+def real_dtype(dtype: torch.dtype | None) -> torch.dtype | None: ...
+def real_dtype(dtype: torch.dtype | None) -> torch.dtype | None:
+    """Return the dtype of the real part; None for the default stays None."""
+    return dtype if dtype is None else COMPLEX.get(dtype, dtype)
+
+
+def complex_dtype(dtype: torch.dtype) -> torch.dtype:
+    """Return the complex dtype whose real part has this dtype."""
+    return next((wide for wide, part in COMPLEX.items() if part == dtype), dtype)
 
 
 def accurate_dtype(X: Tensor) -> torch.dtype:
