@@ -26,9 +26,10 @@ from spdnet._inputs import (
     encode_domains,
     encode_labels,
 )
+from spdnet._precision import real_dtype
 from spdnet.adaptation import Recenter
 from spdnet.data.split import hold_out
-from spdnet.models.model import dims_of, get_trait
+from spdnet.models.model import dims_of, get_trait, input_dtype
 from spdnet.models.registry import find_model, import_model, is_registered, names_with
 from spdnet.options.estimator import HYPERPARAMETERS, EstimatorOptions
 from spdnet.options.option import document
@@ -126,7 +127,8 @@ class SPDNetClassifier(
         Parameters
         ----------
         X : array, shape (N, n, n)
-            SPD matrices, or signals ``(N, channels, T)`` for a model that takes signals.
+            SPD matrices, or signals ``(N, channels, T)`` for a model that takes signals. Complex
+            Hermitian matrices train a network of complex BiMaps, or of complex spectral features.
         y : array, shape (N,)
             Classes, of any type that can be sorted.
         sample_weight : array, shape (N,), optional
@@ -219,9 +221,10 @@ class SPDNetClassifier(
         if not hasattr(self.model_, method):
             name = type(self.model_).__name__
             raise ValueError(f"SPDNetClassifier: expected a model with {method}(), got {name}")
-        dtype = next(self.model_.parameters()).dtype
+        dtype = input_dtype(self.model_)
         takes = get_trait(self.model_, "takes")
-        inputs = [self._inputs(takes, X, dtype, n=self.n_features_in_)]
+        is_complex = dtype.is_complex
+        inputs = [self._inputs(takes, X, dtype, is_complex, n=self.n_features_in_)]
         where = inputs[0].device
         if self.recenter_ is not None:
             inputs = [self.recenter_.transform_tensor(inputs[0], domains)]
@@ -306,14 +309,20 @@ class SPDNetClassifier(
         return dims if recipe.takes_signals or dims[:1] == (n,) else (n, *dims)
 
     def _inputs(
-        self, takes: str, X: ArrayLike, dtype: torch.dtype, n: int | None = None
+        self,
+        takes: str,
+        X: ArrayLike,
+        dtype: torch.dtype,
+        allow_complex: bool,
+        n: int | None = None,
     ) -> torch.Tensor:
         """Check matrices or signals and move them to the device."""
         where = resolve_device(self.device)
         if takes == "signals":
             return checked_signals(WHO, X, n=n, dtype=dtype, device=where)
         instead = f", or choose {names_with('takes', 'signals')}"
-        return checked_matrices(WHO, X, n=n, dtype=dtype, device=where, instead=instead)
+        settings: Any = {"n": n, "dtype": dtype, "device": where, "instead": instead}
+        return checked_matrices(WHO, X, **settings, allow_complex=allow_complex)
 
     def _samples(
         self,
@@ -326,7 +335,8 @@ class SPDNetClassifier(
         """Return the samples, the classes, the domains of signals, and the centers of matrices."""
         require_choice(WHO, "dtype", self.dtype, DTYPES)
         takes = "signals" if recipe.takes_signals else "matrices"
-        matrices = self._inputs(takes, X, DTYPES[self.dtype])
+        supports = get_trait(find_model(recipe.model), "supports_complex")
+        matrices = self._inputs(takes, X, DTYPES[self.dtype], supports)
         where = matrices.device
         classes, codes = encode_labels(WHO, y, len(matrices))
         weight = checked_weights(WHO, classes[codes], self.class_weight, sample_weight)
@@ -344,7 +354,9 @@ class SPDNetClassifier(
         data = Samples(
             matrices,
             torch.as_tensor(codes, device=where),
-            None if weight is None else torch.as_tensor(weight).to(matrices),
+            None
+            if weight is None
+            else torch.as_tensor(weight).to(where, real_dtype(matrices.dtype)),
             None if domain is None else torch.as_tensor(domain, device=where),
         )
         return data, classes, known, recenter

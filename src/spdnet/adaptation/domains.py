@@ -11,9 +11,11 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from spdnet._checks import require_number
+from spdnet._checks import require_number, require_same_kind
 from spdnet._inputs import checked_matrices, encode_domains
+from spdnet._precision import accurate_dtype
 from spdnet.linalg import congruence, invsqrtm, logm, powm
+from spdnet.linalg.symmetric import abs_square
 from spdnet.manifolds import Metric, get_metric
 
 
@@ -36,7 +38,8 @@ class DomainTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         one domain. ``y`` is ignored.
         """
         self._require_settings()
-        matrices = checked_matrices(type(self).__name__, X, device=torch.device("cpu"))
+        cpu = torch.device("cpu")
+        matrices = checked_matrices(type(self).__name__, X, device=cpu, allow_complex=True)
         return self.fit_tensor(matrices, domains)
 
     def transform(self, X: ArrayLike, *, domains: ArrayLike | None = None) -> NDArray[Any]:
@@ -48,7 +51,8 @@ class DomainTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         who, n = type(self).__name__, self.n_features_in_
-        matrices = checked_matrices(who, X, n=n, device=torch.device("cpu"))
+        cpu = torch.device("cpu")
+        matrices = checked_matrices(who, X, n=n, device=cpu, allow_complex=True)
         return self.transform_tensor(matrices, domains).numpy()
 
     def fit_transform(
@@ -60,7 +64,7 @@ class DomainTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def fit_tensor(self, X: Tensor, domains: ArrayLike | None) -> Self:
         """Fit to valid matrices of any floating-point type, on any device."""
         codes, names = self._encode(domains, len(X), None)
-        statistics = [self._statistic(X[own].double()) for own in _parts(codes)]
+        statistics = [self._statistic(X[own].to(accurate_dtype(X))) for own in _parts(codes)]
         self.domains_ = None if domains is None else names
         self.n_features_in_ = int(X.shape[-1])
         setattr(self, self._stored, torch.stack(statistics).cpu().numpy())
@@ -71,11 +75,13 @@ class DomainTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         known = torch.from_numpy(getattr(self, self._stored))
         if (domains is None) != (self.domains_ is None):  # the domains of fit do not occur
             known = known[:0]
+        if known.is_complex():
+            require_same_kind(type(self).__name__, **{self._stored: known, "X": X})
         names = self.domains_ if len(known) else None
         codes, _ = self._encode(domains, len(X), names)
         moved = torch.empty_like(X)
         for code, own in zip(numpy.unique(codes), _parts(codes), strict=True):
-            matrices = X[own].double()
+            matrices = X[own].to(accurate_dtype(X))
             if code < len(known):
                 statistic = known[code].to(X.device)
             else:
@@ -206,7 +212,7 @@ class Rescale(DomainTransformer):
             require_number("Rescale", "dispersion", self.dispersion, above=0)
 
     def _statistic(self, X: Tensor) -> Tensor:
-        return logm(X, check=False).square().sum((-2, -1)).mean()
+        return abs_square(logm(X, check=False)).sum((-2, -1)).mean()
 
     def _moved(self, X: Tensor, statistic: Tensor) -> Tensor:
         target = self.dispersions_.mean() if self.dispersion is None else self.dispersion
