@@ -17,13 +17,21 @@ from spdnet.baselines import (
     NearestNeighbor,
     SteinSVC,
 )
+from spdnet.covariance import regularize
 from spdnet.data import clean, examine, load_dataset
-from spdnet.linalg import vech
+from spdnet.linalg import symmetrize, vech
 from spdnet.manifolds import METRICS, log_euclidean
 from spdnet.models import MEMBERS, MultiBranchSPDNet, PortfolioNet
 from spdnet.runs import RunFolder, Settings, TrainedModel, train
-from spdnet.testing import assert_on_stiefel, check_layer
-from tests.cases import ILL_CONDITIONED, cross_spectra, random_spd, with_spectrum
+from spdnet.testing import assert_on_stiefel, assert_spd, check_layer
+from tests.cases import (
+    ILL_CONDITIONED,
+    cross_spectra,
+    random_matrix,
+    random_spd,
+    real_embedding,
+    with_spectrum,
+)
 
 COMPLEX = torch.complex128
 NETWORK_SETTINGS = [
@@ -137,6 +145,17 @@ def test_domains():
     assert len(classifier.predict(X, domains=domains)) == 40
     with pytest.raises(TypeError, match="Recenter: expected means_ and X both real or both"):
         Recenter().fit(X, domains=domains).transform(X.real, domains=domains)
+
+
+@pytest.mark.parametrize("mode", ["mean", "trace", "absolute", "shrinkage"])
+def test_regularized_matrices_are_positive_definite(mode):
+    Z = random_matrix(3, 4, 2, dtype=COMPLEX)
+    C = symmetrize(Z @ Z.mH)
+    X = regularize(C, 0.1, mode)
+    assert_spd(X)
+    R = regularize(real_embedding(C), 0.1 / (2 if mode == "trace" else 1), mode)
+    torch.testing.assert_close(real_embedding(X), R)
+    np.testing.assert_array_equal(regularize(C.numpy(), 0.1, mode), X.numpy())
 
 
 def spoiled(X, change):

@@ -190,11 +190,11 @@ def numbers(
         raise ValueError(f"{who}: expected X of shape {shape}, got {values.shape}{hint}")
     if len(values) == 0:
         raise ValueError(f"{who}: expected at least one matrix, got none")
-    refused = numpy.iscomplexobj(values) and not allow_complex
-    if not numpy.issubdtype(values.dtype, numpy.number) or refused:
-        kind = "numbers" if allow_complex else "real numbers"
+    if numpy.iscomplexobj(values) and not allow_complex:
         raise TypeError(
-            f"{who}: expected X with {kind}, got dtype {values.dtype}"
-            + ("; complex matrices need a method that supports them, in fit, too" * refused)
+            f"{who}: expected X with real numbers, got dtype {values.dtype}; complex matrices need "
+            "a method that supports them and was fitted to them"
         )
+    if not numpy.issubdtype(values.dtype, numpy.number):
+        raise TypeError(f"{who}: expected X with numbers, got dtype {values.dtype}")
     return values, max(unit, rounding_unit(values.dtype))
