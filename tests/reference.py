@@ -65,14 +65,16 @@ def spectral_second_derivative(X: Tensor, G: Tensor, V: Tensor, f: ScalarFunctio
 
 
 def to_tensor(A) -> Tensor:
-    rows = [[float(A[i, j]) for j in range(A.cols)] for i in range(A.rows)]
-    return torch.tensor(rows, dtype=torch.float64)
+    is_complex = any(isinstance(x, mp.mpc) for x in A)
+    kind, dtype = (complex, torch.complex128) if is_complex else (float, torch.float64)
+    rows = [[kind(A[i, j]) for j in range(A.cols)] for i in range(A.rows)]
+    return torch.tensor(rows, dtype=dtype)
 
 
 def _map(X, f: ScalarFunction):
-    s, U = mp.eigsy(X)
-    return U * mp.diag([scalar(f, x) for x in s]) * U.T
+    s, U = mp.eigh(X)
+    return U * mp.diag([scalar(f, x) for x in s]) * U.H
 
 
 def _to_mp(X: Tensor):
-    return mp.matrix([[mp.mpf(x) for x in row] for row in X.tolist()])
+    return mp.matrix([[mp.mpmathify(x) for x in row] for row in X.tolist()])

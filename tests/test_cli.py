@@ -476,7 +476,14 @@ BAD = {
     ),
     # shapes and types
     "one matrix": (lambda p: ("train", save(p, X=np.eye(4), y=np.arange(4))), "shape (4, 4)"),
-    "complex numbers": (lambda p: ("train", save(p, X=1j * np.ones((20, 4, 4)))), "real numbers"),
+    "complex numbers": (
+        lambda p: ("train", save(p, X=1j * np.ones((20, 4, 4)))),
+        "20 not Hermitian",
+    ),
+    "complex signals": (
+        lambda p: ("train", save(p, X=1j * np.ones((20, 4, 30)))),
+        "expected X with real numbers, got torch.complex128",
+    ),
     "no matrices": (
         lambda p: ("train", save(p, X=np.ones((0, 4, 4)), y=np.ones(0))),
         "expected at least one matrix",

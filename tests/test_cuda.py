@@ -139,7 +139,7 @@ def test_errors_name_the_invalid_matrix():
 
 
 @pytest.mark.parametrize("n", [1, 2, 31, 33, 70])
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", [*DTYPES, torch.complex64, torch.complex128])
 def test_batched_solver(n, dtype):
     from spdnet.linalg import cusolver, eigh
 
@@ -149,8 +149,8 @@ def test_batched_solver(n, dtype):
     s, U = eigh(X)
     unit = torch.finfo(dtype).eps
     eye = torch.eye(n, dtype=dtype, device="cuda")
-    torch.testing.assert_close((U * s[:, None]) @ U.mT, X, rtol=0, atol=100 * unit)
-    torch.testing.assert_close(U.mT @ U, eye.expand(7, n, n), rtol=0, atol=50 * unit)
+    torch.testing.assert_close((U * s[:, None]) @ U.mH, X, rtol=0, atol=100 * unit)
+    torch.testing.assert_close(U.mH @ U, eye.expand(7, n, n), rtol=0, atol=50 * unit)
     torch.testing.assert_close(s.cpu(), torch.linalg.eigvalsh(X.cpu()), rtol=0, atol=100 * unit)
     assert eigh(X[:0])[0].shape == (0, n)
     assert eigh(X.reshape(7, 1, n, n))[1].shape == (7, 1, n, n)

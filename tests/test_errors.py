@@ -80,16 +80,16 @@ CASES = {
         TypeError,
         r"LogEig: .*floating.*int64.*X.to\(torch.float64",
     ),
-    "complex": (
-        lambda: expm(batch.cfloat()),
+    "complex vector": (
+        lambda: unvech(torch.ones(3).cfloat()),
         TypeError,
-        "expm: .*real floating dtype, got torch.complex64",
+        "unvech: .*real floating dtype, got torch.complex64",
     ),
     "integers in bimap": (lambda: BiMap(3, 2)(batch.long()), TypeError, "BiMap: .*floating.*int64"),
     "integers in the net": (
         lambda: SPDNet((3, 2), 2)(batch.long()),
         TypeError,
-        "SPDNet: .*floating dtype, got torch.int64",
+        "SPDNet: .*floating or complex dtype, got torch.int64",
     ),
     "another dtype in the net": (
         lambda: SPDNet((3,), 2)(batch.double()),

@@ -12,10 +12,11 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from spdnet._precision import HALF
+from spdnet._precision import COMPLEX, HALF
 
 
 def as_array(who: str, values: Any, name: str = "X") -> NDArray[Any]:
@@ -54,7 +55,7 @@ def require_tensor(who: str, X: Any, name: str = "X") -> None:
 
 
 def require_square(who: str, X: Tensor, name: str = "X", n: int | None = None) -> None:
-    """Raise an error unless ``X`` is ``(..., n, n)`` with a real floating dtype."""
+    """Raise an error unless ``X`` is ``(..., n, n)`` with a floating or complex dtype."""
     require_tensor(who, X, name)
     size = "n" if n is None else n
     rows, cols = X.shape[-2:] if X.ndim >= 2 else (0, 0)
@@ -67,7 +68,7 @@ def require_square(who: str, X: Tensor, name: str = "X", n: int | None = None) -
 
 
 def require_tall(who: str, W: Tensor, name: str = "W") -> None:
-    """Raise an error unless ``W`` is ``(..., n, k)``, ``n >= k >= 1``, of a floating dtype."""
+    """Raise an error unless ``W`` is ``(..., n, k)``, ``n >= k >= 1``, floating or complex."""
     require_tensor(who, W, name)
     rows, cols = W.shape[-2:] if W.ndim >= 2 else (0, 0)
     if rows < cols or cols == 0:
@@ -92,20 +93,44 @@ def require_same_shape(who: str, **tensors: Tensor) -> None:
 
 
 def require_floating(who: str, X: Tensor, name: str = "X") -> None:
-    """Raise a TypeError unless ``X`` has a real floating dtype."""
-    if not X.dtype.is_floating_point:
+    """Raise a TypeError unless ``X`` has a floating or complex dtype."""
+    if not X.dtype.is_floating_point and X.dtype not in COMPLEX:
         raise TypeError(
-            f"{who}: expected {name} with a real floating dtype, got {X.dtype}; "
+            f"{who}: expected {name} with a floating or complex dtype, got {X.dtype}; "
             f"use {name}.to(torch.float64)"
         )
 
 
-def require_same_dtype(who: str, X: Tensor, weight: Tensor) -> None:
-    """Raise a TypeError unless ``X`` has the dtype of the weights, or half precision."""
-    if X.dtype != weight.dtype and X.dtype not in HALF:
+def require_real(who: str, X: Tensor, name: str = "X") -> None:
+    """Raise a TypeError if ``X`` is complex."""
+    if X.dtype.is_complex:
         raise TypeError(
-            f"{who}: expected X with the dtype of the weights, {weight.dtype}, got {X.dtype}; "
-            f"use X.to({weight.dtype}), or move the module with .to({X.dtype})"
+            f"{who}: expected {name} with a real floating dtype, got {X.dtype}; complex matrices "
+            "are not supported here"
+        )
+
+
+def require_same_kind(who: str, **tensors: Tensor) -> None:
+    """Raise a TypeError unless all tensors are real or all are complex, like the first."""
+    (first, X), *rest = tensors.items()
+    for name, Y in rest:
+        if Y.dtype.is_complex != X.dtype.is_complex:
+            raise TypeError(
+                f"{who}: expected {first} and {name} both real or both complex, got {X.dtype} and "
+                f"{Y.dtype}; convert the real one with .to(torch.complex128)"
+            )
+
+
+def require_same_dtype(who: str, X: Tensor, dtype: torch.dtype) -> None:
+    """Raise a TypeError unless ``X`` has the dtype of the weights, or half precision."""
+    if X.dtype != dtype and X.dtype not in HALF:
+        raise TypeError(
+            f"{who}: expected X with the dtype of the weights, {dtype}, got {X.dtype}; "
+            + (
+                f"create the module with dtype={X.dtype}"
+                if X.dtype.is_complex or dtype.is_complex
+                else f"use X.to({dtype}), or move the module with .to({X.dtype})"
+            )
         )
 
 

@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_random_state, column_or_1d
 from torch import Tensor
 
 from spdnet._checks import as_array, bands_hint, require_number, require_square
+from spdnet._precision import COMPLEX, complex_dtype
 from spdnet.linalg import symmetrize
 from spdnet.linalg.validate import (
     FAULTS,
@@ -31,6 +32,8 @@ from spdnet.linalg.validate import (
 _SINGULAR = FAULTS.index("singular")
 #: floating-point types of networks by name
 DTYPES = {"float64": torch.float64, "float32": torch.float32}
+#: types of the matrices of networks by name
+MATRIX_DTYPES = {**DTYPES, "complex128": torch.complex128, "complex64": torch.complex64}
 
 
 def checked_matrices(
@@ -42,15 +45,26 @@ def checked_matrices(
     device: torch.device,
     wanted: str = "positive definite",
     instead: str = "",
+    allow_complex: bool = False,
 ) -> Tensor:
     """Return SPD matrices as a tensor, exactly symmetric.
+
+    With ``allow_complex``, complex Hermitian matrices are accepted and have the complex dtype of
+    the same precision. A complex ``dtype`` also converts real matrices.
 
     A matrix is singular if its smallest eigenvalue may be a rounding error of the largest one, in
     float64, in the dtype of the input or in ``dtype``. ``wanted="positive semi-definite"`` accepts
     singular matrices. ``instead`` is advice about signals.
     """
     found = examine_matrices(
-        who, X, n=n, dtype=dtype, device=device, wanted=wanted, instead=instead
+        who,
+        X,
+        n=n,
+        dtype=dtype,
+        device=device,
+        wanted=wanted,
+        instead=instead,
+        allow_complex=allow_complex,
     )
     assert found.faults is not None
     raise_first_fault(who, found.faults, found.unit, wanted=wanted)
@@ -89,11 +103,13 @@ def examine_matrices(
     device: torch.device,
     wanted: str = "positive definite",
     instead: str = "",
+    allow_complex: bool = False,
 ) -> ExaminedMatrices:
     """Convert matrices to a tensor and find their faults: see :func:`checked_matrices`."""
     shape = "(n_matrices, n, n)"
     hint = "; compute covariance matrices with spdnet.covariance.estimate"
-    values, unit = real_numbers(who, X, shape, hint)
+    values, unit = numbers(who, X, shape, hint, allow_complex=allow_complex)
+    dtype = complex_dtype(dtype) if values.dtype.kind == "c" else dtype
     if values.shape[1] != values.shape[2]:
         raise ValueError(
             f"{who}: expected X of shape {shape}, got {values.shape}; these look like signals (n, "
@@ -125,7 +141,7 @@ def checked_signals(
     device: torch.device,
 ) -> Tensor:
     """Return finite signals ``(n_signals, channels, T)`` as a tensor."""
-    values, _ = real_numbers(who, X, "(n_signals, channels, T)")
+    values, _ = numbers(who, X, "(n_signals, channels, T)")
     if n is not None and values.shape[1] != n:
         raise ValueError(
             f"{who}: expected signals of {n} channels as in fit, got {values.shape[1]}"
@@ -213,13 +229,15 @@ def seed_of(random_state: Any) -> int:
     return int(check_random_state(random_state).randint(2**31 - 1))
 
 
-def real_numbers(who: str, X: Any, shape: str, hint: str = "") -> tuple[NDArray[Any], float]:
-    """Return a three-dimensional array of real numbers, and the rounding unit of its dtype."""
+def numbers(
+    who: str, X: Any, shape: str, hint: str = "", *, allow_complex: bool = False
+) -> tuple[NDArray[Any], float]:
+    """Return a three-dimensional array of numbers, and the rounding unit of its dtype."""
     unit = UNIT
     if isinstance(X, Tensor):
-        if X.dtype.is_floating_point:
+        if X.dtype.is_floating_point or X.dtype in COMPLEX:
             unit = torch.finfo(X.dtype).eps
-        X = X.detach().cpu()
+        X = X.detach().cpu().resolve_conj()
         X = X.float() if X.dtype == torch.bfloat16 else X  # numpy has none
     values = as_array(who, X)
     if values.ndim != 3:
@@ -227,6 +245,11 @@ def real_numbers(who: str, X: Any, shape: str, hint: str = "") -> tuple[NDArray[
         raise ValueError(f"{who}: expected X of shape {shape}, got {values.shape}{hint}")
     if len(values) == 0:
         raise ValueError(f"{who}: expected at least one matrix, got none")
-    if not numpy.issubdtype(values.dtype, numpy.number) or numpy.iscomplexobj(values):
-        raise TypeError(f"{who}: expected X with real numbers, got dtype {values.dtype}")
+    if numpy.iscomplexobj(values) and not allow_complex:
+        raise TypeError(
+            f"{who}: expected X with real numbers, got dtype {values.dtype}; complex matrices need "
+            "a method that supports them and was fitted to them"
+        )
+    if not numpy.issubdtype(values.dtype, numpy.number):
+        raise TypeError(f"{who}: expected X with numbers, got dtype {values.dtype}")
     return values, max(unit, rounding_unit(values.dtype))

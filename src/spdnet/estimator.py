@@ -27,10 +27,11 @@ from spdnet._inputs import (
     encode_labels,
     examine_matrices,
 )
+from spdnet._precision import real_dtype
 from spdnet.adaptation import Conditioner
 from spdnet.adaptation.missing import checked_partial, has_missing
 from spdnet.data.split import hold_out
-from spdnet.models.model import dims_of, get_trait
+from spdnet.models.model import dims_of, get_trait, input_dtype
 from spdnet.models.registry import find_model, import_model, is_registered, names_with
 from spdnet.options.estimator import HYPERPARAMETERS, EstimatorOptions
 from spdnet.options.option import document, options
@@ -130,6 +131,8 @@ class SPDNetClassifier(
         X : array, shape (N, n, n)
             SPD matrices, or signals ``(N, channels, T)`` for a model that takes signals. Rows and
             columns of missing channels are NaN. Singular matrices are made definite: see ``rank``.
+            Complex Hermitian matrices train a network of complex BiMaps, or of complex spectral
+            features.
         y : array, shape (N,)
             Classes, of any type that can be sorted.
         sample_weight : array, shape (N,), optional
@@ -224,13 +227,15 @@ class SPDNetClassifier(
         if not hasattr(self.model_, method):
             name = type(self.model_).__name__
             raise ValueError(f"SPDNetClassifier: expected a model with {method}(), got {name}")
-        dtype = next(self.model_.parameters()).dtype
+        dtype = input_dtype(self.model_)
         takes = get_trait(self.model_, "takes")
         if takes == "signals":
             inputs = [self._signals(X, dtype, n=self.n_features_in_)]
         else:
             complete = not self.conditioner_.completes
-            matrices = self._matrices(X, dtype, n=self.n_features_in_, complete=complete)
+            matrices = self._matrices(
+                X, dtype, n=self.n_features_in_, complete=complete, allow_complex=dtype.is_complex
+            )
             matrices.require(definite=not self.conditioner_.makes_definite)
             if self.conditioner_.uses_domains:
                 encode_domains(WHO, domains, len(matrices.X))  # checks them
@@ -321,7 +326,13 @@ class SPDNetClassifier(
         return checked_signals(WHO, X, n=n, dtype=dtype, device=resolve_device(self.device))
 
     def _matrices(
-        self, X: ArrayLike, dtype: torch.dtype, n: int | None = None, complete: bool = False
+        self,
+        X: ArrayLike,
+        dtype: torch.dtype,
+        *,
+        n: int | None = None,
+        complete: bool = False,
+        allow_complex: bool,
     ) -> ExaminedMatrices:
         """Examine matrices and move them to the device; NaN in missing channels is kept."""
         where, instead = resolve_device(self.device), names_with("takes", "signals")
@@ -329,7 +340,13 @@ class SPDNetClassifier(
             found = checked_partial(WHO, X, n=n, dtype=dtype, device=where)
             return ExaminedMatrices(WHO, found)
         return examine_matrices(
-            WHO, X, n=n, dtype=dtype, device=where, instead=f", or choose {instead}"
+            WHO,
+            X,
+            n=n,
+            dtype=dtype,
+            device=where,
+            instead=f", or choose {instead}",
+            allow_complex=allow_complex,
         )
 
     def _samples(
@@ -350,7 +367,8 @@ class SPDNetClassifier(
             values = self._signals(X, DTYPES[self.dtype])
             conditioner = Conditioner("full", "none", "none")
         else:
-            examined = self._matrices(X, DTYPES[self.dtype])
+            supports = get_trait(find_model(recipe.model), "supports_complex")
+            examined = self._matrices(X, DTYPES[self.dtype], allow_complex=supports)
             examined.require(definite=not conditioner.accepts_singular)
             values = examined.X
         n, where = int(values.shape[1]), values.device
@@ -371,7 +389,7 @@ class SPDNetClassifier(
         data = Samples(
             values,
             torch.as_tensor(codes, device=where),
-            None if weight is None else torch.as_tensor(weight).to(values),
+            None if weight is None else torch.as_tensor(weight).to(where, real_dtype(values.dtype)),
             torch.as_tensor(domain, device=where)
             if recipe.uses_domains and known is not None
             else None,

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.autograd import gradcheck, gradgradcheck
 from torch.autograd.gradcheck import GradcheckError
 
+from spdnet._precision import accurate_dtype
 from spdnet.linalg import symmetrize
 from spdnet.manifolds import Metric
 from spdnet.manifolds.stiefel import StiefelParameter
@@ -18,9 +19,9 @@ def assert_symmetric(X: Tensor) -> None:
     """Assert that every matrix of ``(..., n, n)`` is finite and exactly symmetric."""
     if not X.isfinite().all():
         raise AssertionError("expected finite matrices, got NaN or infinity")
-    if not torch.equal(X, X.mT):
+    if not torch.equal(X, X.mH):
         raise AssertionError(
-            f"expected exactly symmetric matrices, got |X - X^T| up to {(X - X.mT).abs().max()}"
+            f"expected exactly symmetric matrices, got |X - X^H| up to {(X - X.mH).abs().max()}"
         )
 
 
@@ -47,15 +48,15 @@ def assert_on_stiefel(W: Tensor, *, tol: float | None = None) -> None:
     other dtypes.
     """
     tol = _default_tolerance(W.dtype) if tol is None else tol
-    A = W.detach().double()
-    error = (A.mT @ A - torch.eye(A.shape[-1], dtype=A.dtype, device=A.device)).norm(dim=(-2, -1))
+    A = W.detach().to(accurate_dtype(W))
+    error = (A.mH @ A - torch.eye(A.shape[-1], dtype=A.dtype, device=A.device)).norm(dim=(-2, -1))
     if not (error <= tol).all():
         raise AssertionError(f"expected |W^T W - I| <= {tol:g}, got {error.max():g}")
 
 
 def assert_tangent(W: Tensor, V: Tensor, *, tol: float = 1e-12) -> None:
     r"""Assert that ``V`` is tangent at ``W``: :math:`W^\top V` is skew-symmetric."""
-    error = (W.mT @ V + V.mT @ W).detach().abs().max()
+    error = (W.mH @ V + V.mH @ W).detach().abs().max()
     if not error <= tol * max(1.0, V.detach().abs().max().item()):
         raise AssertionError(f"expected W^T V skew-symmetric, got a symmetric part of {error:g}")
 
@@ -75,8 +76,8 @@ def check_layer(
     layer : Module
         In the state to be tested; layers with running statistics in evaluation mode.
     X : Tensor, shape (B, n, n) or (B, C, n, n)
-        Float64, at least one matrix, where the layer is differentiable; with ``C`` matrices per
-        sample if the layer expects them.
+        In double precision, real or complex as the layer; at least one matrix, where the layer is
+        differentiable; with ``C`` matrices per sample if the layer expects them.
     spd : bool
         Check that the output is SPD.
     second, gradients : bool
@@ -91,7 +92,7 @@ def check_layer(
     """
     # before the conversion to float64
     tolerances = [_default_tolerance(p.dtype) for p in layer.parameters()]
-    layer = copy.deepcopy(layer).to(torch.float64)
+    layer = copy.deepcopy(layer).double()  # complex parameters stay as they are
     with torch.no_grad():
         Y = layer(X)
         if spd:
@@ -151,7 +152,7 @@ def check_manifold(manifold: Metric, X: Tensor, Y: Tensor, V: Tensor) -> None:
 
 
 def _default_tolerance(dtype: torch.dtype) -> float:
-    return 1e-12 if dtype == torch.float64 else 1e-5
+    return 1e-12 if dtype in (torch.float64, torch.complex128) else 1e-5
 
 
 def _check_shapes(layer: nn.Module, X: Tensor, Y: Tensor) -> None:
@@ -180,7 +181,7 @@ def _output_and_gradient(layer: nn.Module, X: Tensor) -> tuple[Tensor, Tensor]:
     X = X.clone().requires_grad_()
     out = layer(X)
     weight = torch.linspace(0, 1, out[0].numel(), dtype=out.dtype, device=out.device)
-    loss = (out * weight.view(out.shape[1:])).sum()
+    loss = (out * weight.view(out.shape[1:])).real.sum()
     return out.detach(), torch.autograd.grad(loss, X)[0]
 
 

@@ -214,3 +214,17 @@ def test_conditioner_completes_missing_channels():
     assert_close(filled[9:].numpy(), X[9:], rtol=0, atol=0)
     fitted = Conditioner().fit(torch.from_numpy(partial), y)
     assert fitted.notes_[0].startswith("9 of 120 matrices have missing channels")
+
+
+def test_complex_matrices_of_real_numbers_are_treated_alike():
+    X, y, domains = several(3)
+    for transformer in (Recenter(), BalancedRecenter()):
+        real = clone(transformer).fit(X, y, domains=domains)
+        complex_ = clone(transformer).fit(X + 0j, y, domains=domains)
+        np.testing.assert_allclose(
+            complex_.transform(X + 0j, domains=domains),
+            real.transform(X, domains=domains),
+            atol=1e-9,
+        )
+    with pytest.raises(TypeError, match="expected real matrices for rank"):
+        Conditioner(rank=2).fit(torch.from_numpy(X + 0j), y)

@@ -152,7 +152,7 @@ def test_follows_sklearn_conventions(model):
         (lambda X, y: (X[:0], y[:0]), ValueError, "at least one"),
         (lambda X, y: (X[:, :2], y), ValueError, "shape"),
         (lambda X, y: (-X, y), ValueError, r"X\[0\] is not positive definite"),
-        (lambda X, y: (X * 1j, y), TypeError, "real"),
+        (lambda X, y: (X.astype(str), y), TypeError, "numbers, got dtype"),
         (lambda X, y: (X, y[:5]), ValueError, "one label for each of 30"),
         (lambda X, y: (X, ["a"] * 30), ValueError, "two classes"),
     ],

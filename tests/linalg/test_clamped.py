@@ -8,12 +8,12 @@ from torch.autograd import gradcheck, gradgradcheck
 
 from spdnet.linalg import Clamp, clamp_eig, clamped, eigh, spectral_map
 from spdnet.linalg.spectral import _first, _value
-from tests.cases import random_symmetric
+from tests.cases import every_dtype, random_matrix, random_symmetric
 
 N, EPS = 26, 0.25
 
 
-def with_low(n_low, seed=0, low=(-1.0, EPS), high=(EPS, 3.0)):
+def with_low(n_low, seed=0, low=(-1.0, EPS), high=(EPS, 3.0), dtype=torch.float64):
     """Return a symmetric matrix with this number of eigenvalues below the threshold."""
     generator = torch.Generator().manual_seed(seed)
 
@@ -23,17 +23,20 @@ def with_low(n_low, seed=0, low=(-1.0, EPS), high=(EPS, 3.0)):
         )
 
     s = torch.cat([uniform(n_low, low), uniform(N - n_low, high)])
-    U = torch.linalg.qr(torch.randn(N, N, generator=generator, dtype=torch.float64))[0]
-    X = (U * s) @ U.mT
-    return (X + X.mT) / 2
+    U = torch.linalg.qr(torch.randn(N, N, generator=generator, dtype=dtype))[0]
+    X = (U * s) @ U.mH
+    return (X + X.mH) / 2
 
 
 @given(st.lists(st.integers(0, N), min_size=1, max_size=5), st.integers(0, 1000))
 def test_value_and_derivative_equal_full_formula(n_low, seed):
-    X = torch.stack([with_low(k, seed + i) for i, k in enumerate(n_low)])
-    G = torch.randn(X.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    for dtype, tolerance in ((torch.float64, 1e-12), (torch.float32, 1e-4)):
-        A, D = X.to(dtype), G.to(dtype)
+    for dtype, tolerance in (
+        *((torch.float64, 1e-12), (torch.float32, 1e-4)),
+        *((torch.complex128, 1e-12), (torch.complex64, 1e-4)),
+    ):
+        wide = torch.promote_types(dtype, torch.float64)
+        A = torch.stack([with_low(k, seed + i, dtype=wide) for i, k in enumerate(n_low)]).to(dtype)
+        D = random_matrix(*A.shape, seed=seed, dtype=dtype).to(dtype)
         s, U = eigh(A)
         assert clamped.is_faster(s)
         for short, long in (
@@ -41,7 +44,7 @@ def test_value_and_derivative_equal_full_formula(n_low, seed):
             (clamped.first(s, U, Clamp(EPS), D), _first(s, U, Clamp(EPS), D)),
         ):
             torch.testing.assert_close(short, long, rtol=0, atol=tolerance)
-            assert torch.equal(short, short.mT)
+            assert torch.equal(short, short.mH)
 
 
 def test_eigenvalues_at_the_threshold_and_tied():
@@ -75,12 +78,13 @@ def test_threshold_per_matrix_broadcasts():
     )
 
 
+@every_dtype
 @pytest.mark.parametrize("n_low", [2, 22])
-def test_derivatives(n_low):
-    X = with_low(n_low, low=(-1.0, 0.2), high=(0.3, 2.0)).requires_grad_()
+def test_derivatives(n_low, dtype):
+    X = with_low(n_low, low=(-1.0, 0.2), high=(0.3, 2.0), dtype=dtype).requires_grad_()
 
     def function(X):
-        return spectral_map((X + X.mT) / 2, Clamp(EPS), check=False)
+        return spectral_map((X + X.mH) / 2, Clamp(EPS), check=False)
 
     assert gradcheck(function, X, fast_mode=True, check_forward_ad=True)
     assert gradgradcheck(function, X, fast_mode=True, check_fwd_over_rev=True)

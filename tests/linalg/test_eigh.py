@@ -2,14 +2,15 @@ import pytest
 import torch
 
 from spdnet.linalg import eigh
-from tests.cases import SPECTRA, with_spectrum
+from tests.cases import SPECTRA, every_dtype, with_spectrum
 
 
+@every_dtype
 @pytest.mark.parametrize("case", SPECTRA)
-def test_eigh(case):
-    X = with_spectrum(SPECTRA[case])
+def test_eigh(case, dtype):
+    X = with_spectrum(SPECTRA[case], dtype=dtype)
     s, U = eigh(X)
-    torch.testing.assert_close((U * s) @ U.mT, X)
+    torch.testing.assert_close((U * s) @ U.mH, X)
     torch.testing.assert_close(s, torch.tensor(sorted(SPECTRA[case]), dtype=torch.float64))
 
 
@@ -19,9 +20,10 @@ def test_eigh_is_differentiable_in_the_eigenvalues_at_ties():
     torch.testing.assert_close(gradient, torch.eye(3, dtype=torch.float64))
 
 
-def test_eigh_accurate_resolves_small_eigenvalues_in_float32():
-    X = with_spectrum([1e-4, 2e-4, 1.0, 100.0], dtype=torch.float32)
-    exact = torch.linalg.eigvalsh(X.double())
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64])
+def test_eigh_accurate_resolves_small_eigenvalues_in_single_precision(dtype):
+    X = with_spectrum([1e-4, 2e-4, 1.0, 100.0], dtype=dtype)
+    exact = torch.linalg.eigvalsh(X.to(torch.promote_types(dtype, torch.float64)))
     error = {a: ((eigh(X, accurate=a)[0] - exact) / exact).abs().max() for a in (False, True)}
     assert error[True] < 1e-6 < error[False]
 
@@ -46,14 +48,14 @@ def failing_on(chosen, monkeypatch):
     monkeypatch.setattr(torch.linalg, "eigh", lapack)
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.complex128])
 def test_eigh_falls_back_and_logs_when_solver_fails(monkeypatch, caplog, dtype):
     X = torch.stack([with_spectrum(spectrum, dtype=dtype) for spectrum in ([1, 2, 3], [4, 5, 6])])
     expected = eigh(X)
     failing_on(X[1], monkeypatch)
     s, U = eigh(X)
     torch.testing.assert_close(s, expected[0])
-    torch.testing.assert_close((U * s[..., None, :]) @ U.mT, X)
+    torch.testing.assert_close((U * s[..., None, :]) @ U.mH, X)
     assert "failed to converge; solved by QR iterations" in caplog.text
     assert torch.equal(s[0], expected[0][0])  # other matrices are unchanged
 

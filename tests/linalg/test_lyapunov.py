@@ -4,16 +4,17 @@ from torch.autograd import gradcheck, gradgradcheck
 from torch.func import jacfwd, jacrev, vmap
 
 from spdnet.linalg import lyapunov, symmetrize
-from tests.cases import SPECTRA, random_spd, random_symmetric, with_spectrum
+from tests.cases import SPECTRA, every_dtype, random_spd, random_symmetric, with_spectrum
 
 
+@every_dtype
 @pytest.mark.parametrize("case", SPECTRA)
-def test_lyapunov_solves_equation(case):
-    X = with_spectrum(SPECTRA[case])
-    V = random_symmetric(X.shape[-1])
+def test_lyapunov_solves_equation(case, dtype):
+    X = with_spectrum(SPECTRA[case], dtype=dtype)
+    V = random_symmetric(X.shape[-1], dtype=dtype)
     S = lyapunov(X, V)
     torch.testing.assert_close(S @ X + X @ S, V)
-    assert torch.equal(S, S.mT)
+    assert torch.equal(S, S.mH)
     inputs = [A.clone().requires_grad_() for A in (X, V)]
 
     def function(X, V):
@@ -39,3 +40,5 @@ def test_invalid_input_is_refused():
         lyapunov(-X, X)
     with pytest.raises(ValueError, match=r"V .*3"):
         lyapunov(X, X[:2, :2])
+    with pytest.raises(TypeError, match="X and V both real or both complex"):
+        lyapunov(X, X.to(torch.complex128))

@@ -9,7 +9,7 @@ from torch.autograd import gradcheck, gradgradcheck
 from spdnet.linalg import Clamp, clamp_eig, logm, spectral_map, symmetrize
 from spdnet.linalg import rectify as module
 from spdnet.manifolds import stiefel
-from tests.cases import random_spd, random_symmetric, with_spectrum
+from tests.cases import every_dtype, random_spd, random_symmetric, with_spectrum
 
 EPS = 0.25
 
@@ -120,11 +120,14 @@ def test_zero_and_singular_matrices_are_always_clipped():
         torch.testing.assert_close(lowest, torch.full((2,), 1e-4, dtype=torch.float64))
 
 
-def test_derivatives_of_partly_clipped_batch():
-    X = torch.stack([spd([1.0, 2.0, 3.0]), spd([0.1, 0.1, 3.0], 1)]).requires_grad_()
+@every_dtype
+def test_derivatives_of_partly_clipped_batch(dtype):
+    spectra = [1.0, 2.0, 3.0], [0.1, 0.1, 3.0]
+    X = torch.stack([with_spectrum(s, dtype=dtype) for s in spectra]).requires_grad_()
+    torch.testing.assert_close(clamp_eig(X, EPS), full(X))
 
     def function(X):
-        return clamp_eig((X + X.mT) / 2, EPS, check=False)
+        return clamp_eig((X + X.mH) / 2, EPS, check=False)
 
     assert gradcheck(function, X, check_forward_ad=True)
     assert gradgradcheck(function, X, check_fwd_over_rev=True, fast_mode=True)

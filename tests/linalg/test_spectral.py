@@ -31,8 +31,10 @@ from tests.cases import (
     BATCH_SHAPES,
     ILL_CONDITIONED,
     SPECTRA,
+    every_dtype,
     random_spd,
     random_symmetric,
+    real_embedding,
     with_spectrum,
 )
 
@@ -55,35 +57,39 @@ def on_symmetric_part(f):
     return lambda X: spectral_map(symmetrize(X), f)
 
 
+@every_dtype
 @every_function
 @every_case
-def test_value(f, case):
-    X = with_spectrum(SPECTRA[case])
+def test_value(f, case, dtype):
+    X = with_spectrum(SPECTRA[case], dtype=dtype)
     Y = spectral_map(X, f)
     assert_symmetric(Y)
-    torch.testing.assert_close(Y, reference.to_tensor(reference.spectral_map(X, f)))
+    torch.testing.assert_close(Y, reference.to_tensor(reference.spectral_map(X, f)).to(dtype))
 
 
+@every_dtype
 @every_function
 @every_case
-def test_first_derivative(f, case):
-    X = with_spectrum(SPECTRA[case]).requires_grad_()
+def test_first_derivative(f, case, dtype):
+    X = with_spectrum(SPECTRA[case], dtype=dtype).requires_grad_()
     assert gradcheck(on_symmetric_part(f), X, check_forward_ad=True, check_batched_grad=True)
 
 
+@every_dtype
 @every_function
 @every_case
-def test_second_derivative(f, case):
-    X = with_spectrum(SPECTRA[case]).requires_grad_()
+def test_second_derivative(f, case, dtype):
+    X = with_spectrum(SPECTRA[case], dtype=dtype).requires_grad_()
     assert gradgradcheck(
         on_symmetric_part(f), X, check_fwd_over_rev=True, check_rev_over_rev=True, fast_mode=True
     )
 
 
+@every_dtype
 @every_function
-def test_ill_conditioned(f):
+def test_ill_conditioned(f, dtype):
     """Compare with 120 digits at condition number 1e8 with tied smallest eigenvalues."""
-    X = with_spectrum(ILL_CONDITIONED)
+    X = with_spectrum(ILL_CONDITIONED, dtype=dtype)
     G, V = X * random_symmetric(4, seed=1), X * random_symmetric(4, seed=2)
     _, second = jvp(lambda X: spectral_derivative(X, G, f), (X,), (V,))
     pairs = [
@@ -121,9 +127,11 @@ def test_hessian_in_every_mode(f):
     assert expected.isfinite().all()
 
 
+@every_dtype
 @every_function
-def test_torch_func(f):
-    X = torch.stack([with_spectrum(SPECTRA[c]) for c in SPECTRA if c != "one by one"])
+def test_torch_func(f, dtype):
+    cases = [c for c in SPECTRA if c != "one by one"]
+    X = torch.stack([with_spectrum(SPECTRA[c], dtype=dtype) for c in cases])
 
     def function(X):
         return spectral_map(X, f)
@@ -134,9 +142,11 @@ def test_torch_func(f):
     torch.testing.assert_close(
         vmap(function, in_dims=2, out_dims=2)(X.movedim(0, 2)).movedim(2, 0), Y
     )
-    E = random_symmetric(*X.shape[:-1])
+    E = random_symmetric(*X.shape[:-1], dtype=dtype)
     _, D = jvp(function, (X,), (E,))
     torch.testing.assert_close(D, spectral_derivative(X, E, f))
+    if dtype.is_complex:  # jacrev is that of a holomorphic function
+        return
     J = vmap(jacrev(function))(X)
     torch.testing.assert_close(torch.einsum("bijkl,bkl->bij", J, E), D)
 
@@ -219,19 +229,36 @@ def test_leading_shapes(f, batch):
 
 
 @every_function
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.complex64])
 def test_lower_precisions(f, dtype):
     X = with_spectrum(SPECTRA["generic"], dtype=dtype).requires_grad_()
-    exact = X.detach().double().requires_grad_()
+    exact = X.detach().to(torch.promote_types(dtype, torch.float64)).requires_grad_()
     Y, expected = spectral_map(X, f), spectral_map(exact, f)
-    Y.float().square().sum().backward()
-    expected.square().sum().backward()
+    Y.abs().float().square().sum().backward()
+    expected.abs().square().sum().backward()
     assert Y.dtype == X.grad.dtype == dtype
     # a solver's error is about eps n |X| in every eigenvalue
     tolerance = torch.finfo(dtype).eps * 4 * X.detach().abs().max().item()
     for got, wanted in ((Y, expected), (X.grad, exact.grad)):
         size = wanted.abs().max().item()
-        torch.testing.assert_close(got.double(), wanted, rtol=0, atol=tolerance * size)
+        torch.testing.assert_close(got.to(wanted.dtype), wanted, rtol=0, atol=tolerance * size)
+
+
+@every_function
+def test_real_embedding(f):
+    """A spectral map commutes with the embedding of complex matrices in real ones."""
+    X, E = random_spd(3, 5, dtype=torch.complex128), random_symmetric(3, 5, dtype=torch.complex128)
+    R, D = real_embedding(X), real_embedding(E)
+    torch.testing.assert_close(real_embedding(spectral_map(X, f)), spectral_map(R, f))
+    torch.testing.assert_close(
+        real_embedding(spectral_derivative(X, E, f)), spectral_derivative(R, D, f)
+    )
+
+
+def test_directions_have_the_kind_of_the_matrix():
+    X = random_spd(3)
+    with pytest.raises(TypeError, match="expected X and E both real or both complex"):
+        spectral_derivative(X, X.to(torch.complex128), Log())
 
 
 @every_function
@@ -250,10 +277,11 @@ def test_autocast_keeps_precision(f):
         assert torch.equal(a, b)
 
 
+@every_dtype
 @every_function
-def test_compiles_in_one_graph(f):
+def test_compiles_in_one_graph(f, dtype):
     torch.compiler.reset()
-    X = random_spd(3, 4).requires_grad_()
+    X = random_spd(3, 4, dtype=dtype).requires_grad_()
 
     def function(X):
         return spectral_map(X, f)
@@ -262,7 +290,8 @@ def test_compiles_in_one_graph(f):
     Y, expected = compiled(X), function(X)
     torch.testing.assert_close(Y, expected)
     torch.testing.assert_close(
-        torch.autograd.grad(Y.sin().sum(), X), torch.autograd.grad(expected.sin().sum(), X)
+        torch.autograd.grad(Y.real.sin().sum(), X),
+        torch.autograd.grad(expected.real.sin().sum(), X),
     )
 
 
@@ -287,15 +316,16 @@ def test_derivative_broadcasts():
     assert vmap(lambda E: spectral_derivative(X.detach(), E, Log()))(E).shape == (5, 3, 3)
 
 
-def test_named_functions():
-    X = random_spd(2, 4)
+@every_dtype
+def test_named_functions(dtype):
+    X, eye = random_spd(2, 4, dtype=dtype), torch.eye(4, dtype=dtype).expand(2, 4, 4)
     assert_spd(expm(X))
     torch.testing.assert_close(expm(logm(X)), X)
     torch.testing.assert_close(sqrtm(X) @ sqrtm(X), X)
-    torch.testing.assert_close(invsqrtm(X) @ sqrtm(X), torch.eye(4).double().expand(2, 4, 4))
+    torch.testing.assert_close(invsqrtm(X) @ sqrtm(X), eye)
     torch.testing.assert_close(powm(X, 3), X @ X @ X)
     torch.testing.assert_close(powm(X, -1), torch.linalg.inv(X))
-    torch.testing.assert_close(powm(X, 0), torch.eye(4).double().expand(2, 4, 4))
+    torch.testing.assert_close(powm(X, 0), eye)
     torch.testing.assert_close(clamp_eig(X, 1e-6), X)
     assert torch.linalg.eigvalsh(clamp_eig(X, 0.5)).min() > 0.5 - 1e-12
     assert torch.linalg.eigvalsh(clamp_eig(-X, torch.tensor(0.5))).min() > 0.5 - 1e-12

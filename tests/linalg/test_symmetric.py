@@ -1,21 +1,24 @@
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
 from torch.autograd import gradcheck
 
 from spdnet.linalg import symmetrize, unvech, vech
-from tests.cases import BATCH_SHAPES, random_symmetric
+from tests.cases import BATCH_SHAPES, every_dtype, random_symmetric
 
 
 def test_symmetrize_tensors_and_arrays():
-    X = np.random.default_rng(0).normal(size=(2, 3, 3))
-    expected = (X + X.swapaxes(-1, -2)) / 2
-    for dtype in (np.float32, np.float64, np.longdouble):
-        Y = symmetrize(X.astype(dtype))
+    parts = np.random.default_rng(0).normal(size=(2, 2, 3, 3))
+    for dtype in (np.float32, np.float64, np.longdouble, np.complex64, np.complex128):
+        X = (parts[0] + (1j * parts[1] if np.dtype(dtype).kind == "c" else 0)).astype(dtype)
+        Y, expected = symmetrize(X), (X + X.swapaxes(-1, -2).conj()) / 2
         assert Y.dtype == dtype
         np.testing.assert_allclose(Y, expected, rtol=1e-6)
-        np.testing.assert_array_equal(Y, Y.swapaxes(-1, -2))
-    torch.testing.assert_close(symmetrize(torch.from_numpy(X)), torch.from_numpy(expected))
+        np.testing.assert_array_equal(Y, Y.swapaxes(-1, -2).conj())
+        if dtype != np.longdouble:
+            assert torch.equal(symmetrize(torch.from_numpy(X)), torch.from_numpy(Y))
 
 
 @pytest.mark.parametrize("kind", [np.asarray, torch.as_tensor])
@@ -23,7 +26,9 @@ def test_invalid_input_is_refused(kind):
     for bad in ([[1.0, 2.0, 3.0]], [1.0, 2.0], 1.0):
         with pytest.raises(ValueError, match=r"symmetrize: expected X of shape \(..., n, n\), got"):
             symmetrize(kind(bad))
-    with pytest.raises(TypeError, match="symmetrize: expected X with a real floating dtype, got"):
+    with pytest.raises(
+        TypeError, match="symmetrize: expected X with a floating or complex dtype, got"
+    ):
         symmetrize(kind([[1, 2], [3, 4]]))
 
 
@@ -32,13 +37,20 @@ def test_symmetrize_refuses_lists():
         symmetrize([[1.0]])
 
 
+@every_dtype
+@pytest.mark.parametrize("n", [1, 4])
 @pytest.mark.parametrize("batch", BATCH_SHAPES)
-def test_vech_is_an_isometry_and_unvech_its_inverse(batch):
-    A, B = random_symmetric(*batch, 4), random_symmetric(*batch, 4, seed=1)
+def test_vech_is_an_isometry_and_unvech_its_inverse(batch, n, dtype):
+    A, B = (
+        random_symmetric(*batch, n, dtype=dtype),
+        random_symmetric(*batch, n, seed=1, dtype=dtype),
+    )
     exact = {"rtol": 1e-14, "atol": 1e-14}
-    torch.testing.assert_close((vech(A) * vech(B)).sum(-1), (A * B).sum((-2, -1)), **exact)
-    torch.testing.assert_close(unvech(vech(A)), A, **exact)
-    assert vech(A).shape == (*batch, 10)
+    product = (A @ B).diagonal(dim1=-2, dim2=-1).sum(-1)
+    torch.testing.assert_close((vech(A) * vech(B)).sum(-1).to(dtype), product, **exact)
+    torch.testing.assert_close(unvech(vech(A), hermitian=dtype.is_complex), A, **exact)
+    assert vech(A).shape == (*batch, n * n if dtype.is_complex else n * (n + 1) // 2)
+    assert vech(A).dtype == torch.float64
 
 
 def test_vech_is_in_row_major_order():
@@ -47,6 +59,20 @@ def test_vech_is_in_row_major_order():
     torch.testing.assert_close(vech(X), torch.tensor([1, 2 * root, 3 * root, 4, 5 * root, 6]))
 
 
-def test_vech_derivatives():
-    assert gradcheck(vech, random_symmetric(2, 3).requires_grad_(), check_forward_ad=True)
-    assert gradcheck(unvech, vech(random_symmetric(2, 3)).requires_grad_(), check_forward_ad=True)
+def test_vech_of_the_real_part_comes_first():
+    X = random_symmetric(3, dtype=torch.complex128)
+    assert torch.equal(vech(X)[:6], vech(X.real))
+    assert torch.equal(vech(X)[6:], 2**0.5 * X.imag[torch.triu(torch.ones(3, 3), 1) > 0])
+
+
+@every_dtype
+def test_vech_derivatives(dtype):
+    X, is_complex = random_symmetric(2, 3, dtype=dtype), dtype.is_complex
+    assert gradcheck(vech, X.clone().requires_grad_(), check_forward_ad=True)
+    inverse = partial(unvech, hermitian=is_complex)
+    assert gradcheck(inverse, vech(X).requires_grad_(), check_forward_ad=True)
+
+
+def test_unvech_of_hermitian_matrices_refuses_other_lengths():
+    with pytest.raises(ValueError, match=r"unvech: expected v of shape \(..., n \* n\)"):
+        unvech(torch.ones(3), hermitian=True)

@@ -7,31 +7,80 @@ from torch.autograd import gradcheck, gradgradcheck
 from torch.func import hessian, jacfwd, jacrev, vmap
 
 from spdnet.linalg import expm, logm, symmetrize
-from spdnet.manifolds import affine_invariant, log_cholesky, log_euclidean
+from spdnet.manifolds import (
+    affine_invariant,
+    bures_wasserstein,
+    log_cholesky,
+    log_euclidean,
+    power_euclidean,
+    stein,
+)
 from spdnet.testing import assert_spd, check_manifold
-from tests.cases import ILL_CONDITIONED, SPECTRA, random_spd, random_symmetric, with_spectrum
+from tests.cases import (
+    ILL_CONDITIONED,
+    SPECTRA,
+    every_dtype,
+    random_spd,
+    random_symmetric,
+    real_embedding,
+    with_spectrum,
+)
 
 MANIFOLDS = [log_euclidean, affine_invariant, log_cholesky]
 every_manifold = pytest.mark.parametrize("manifold", MANIFOLDS, ids=lambda m: m.name)
 every_case = pytest.mark.parametrize("case", SPECTRA)
+#: metrics whose geometry the real embedding of complex matrices preserves
+EMBEDDED = [log_euclidean, affine_invariant, bures_wasserstein, stein, power_euclidean]
 
 
+@pytest.mark.parametrize("metric", EMBEDDED, ids=lambda m: m.name)
+def test_real_embedding(metric):
+    """It doubles the squared distances, as it doubles every eigenvalue, and commutes with means."""
+    X, Y = (random_spd(3, 4, seed=s, dtype=torch.complex128) for s in range(2))
+    R, S = real_embedding(X), real_embedding(Y)
+    torch.testing.assert_close(metric.squared_distance(R, S), 2 * metric.squared_distance(X, Y))
+    torch.testing.assert_close(metric.pairwise(R, S), 2 * metric.pairwise(X, Y))
+    torch.testing.assert_close(metric.mean(R), real_embedding(metric.mean(X)))
+    for verb, arguments in {"geodesic": (0.3,), "log": (), "transport": (X - Y,)}.items():
+        if metric.has(verb):
+            embedded = [real_embedding(a) if isinstance(a, torch.Tensor) else a for a in arguments]
+            moved = getattr(metric, verb)(R, S, *embedded)
+            torch.testing.assert_close(
+                moved, real_embedding(getattr(metric, verb)(X, Y, *arguments))
+            )
+
+
+@pytest.mark.parametrize("metric", [*EMBEDDED, log_cholesky], ids=lambda m: m.name)
+def test_real_matrices_as_complex_ones(metric):
+    X, Y = random_spd(3, 4), random_spd(3, 4, seed=1)
+    A, B = X.to(torch.complex128), Y.to(torch.complex128)
+    torch.testing.assert_close(metric.squared_distance(A, B), metric.squared_distance(X, Y))
+    torch.testing.assert_close(metric.pairwise(A), metric.pairwise(X))
+    torch.testing.assert_close(metric.mean(A), metric.mean(X).to(A.dtype))
+    for call in (metric.distance, metric.squared_distance, metric.pairwise):
+        for pair in ((X, B), (A, Y)):
+            with pytest.raises(TypeError, match="both real or both complex"):
+                call(*pair)
+
+
+@every_dtype
 @every_manifold
 @every_case
-def test_satisfies_manifold_properties(manifold, case):
-    X = with_spectrum(SPECTRA[case])
+def test_satisfies_manifold_properties(manifold, case, dtype):
+    X = with_spectrum(SPECTRA[case], dtype=dtype)
     n = X.shape[-1]
-    Y, V = random_spd(2, n), 0.05 * random_symmetric(2, n, seed=1)
+    Y, V = random_spd(2, n, dtype=dtype), 0.05 * random_symmetric(2, n, seed=1, dtype=dtype)
     check_manifold(manifold, X.expand(2, n, n), Y, V)
     check_manifold(manifold, Y, X.expand(2, n, n), V)
 
 
+@every_dtype
 @every_manifold
 @every_case
-def test_derivatives(manifold, case):
-    X = with_spectrum(SPECTRA[case])
+def test_derivatives(manifold, case, dtype):
+    X = with_spectrum(SPECTRA[case], dtype=dtype)
     n = X.shape[-1]
-    Y, V = random_spd(n), random_symmetric(n, seed=1)
+    Y, V = random_spd(n, dtype=dtype), random_symmetric(n, seed=1, dtype=dtype)
     functions = {
         "distance": lambda X, Y, V: manifold.distance(X, Y),
         "geodesic": lambda X, Y, V: manifold.geodesic(X, Y, 0.3),
@@ -73,17 +122,19 @@ def test_geodesic_broadcasts_over_times(manifold):
     torch.testing.assert_close(vmap(manifold.distance)(X, Y[:4]), manifold.distance(X, Y[:4]))
 
 
-def test_distances_equal_definitions():
-    X, Y = random_spd(4), random_spd(4, seed=1)
+@every_dtype
+def test_distances_equal_definitions(dtype):
+    X, Y = random_spd(4, dtype=dtype), random_spd(4, seed=1, dtype=dtype)
     expected = torch.linalg.eigvals(torch.linalg.solve(X, Y)).real.log().norm()
     torch.testing.assert_close(affine_invariant.distance(X, Y), expected)
     torch.testing.assert_close(log_euclidean.distance(X, Y), (logm(X) - logm(Y)).norm())
 
 
-def test_affine_invariance():
-    X, Y = random_spd(4), random_spd(4, seed=1)
-    A = random_symmetric(4, seed=2)
-    moved = [symmetrize(A @ Z @ A.mT) for Z in (X, Y)]
+@every_dtype
+def test_affine_invariance(dtype):
+    X, Y = random_spd(4, dtype=dtype), random_spd(4, seed=1, dtype=dtype)
+    A = random_symmetric(4, seed=2, dtype=dtype)
+    moved = [symmetrize(A @ Z @ A.mH) for Z in (X, Y)]
     torch.testing.assert_close(
         affine_invariant.distance(*moved), affine_invariant.distance(X, Y), rtol=1e-9, atol=0
     )
@@ -110,19 +161,21 @@ def test_affine_invariant_mean_converges(spread, n):
     assert affine_invariant.inner(M, pull, pull).sqrt() < 1e-8
 
 
-def test_affine_invariant_mean_of_ill_conditioned_matrices():
-    X = torch.stack([with_spectrum(ILL_CONDITIONED, seed=s) for s in range(4)])
+@every_dtype
+def test_affine_invariant_mean_of_ill_conditioned_matrices(dtype):
+    X = torch.stack([with_spectrum(ILL_CONDITIONED, seed=s, dtype=dtype) for s in range(4)])
     M = affine_invariant.mean(X)  # without a warning
     assert_spd(M)
 
 
+@every_dtype
 @pytest.mark.parametrize("points", ["generic", "commuting", "equal"])
-def test_derivatives_of_the_affine_invariant_mean(points):
+def test_derivatives_of_the_affine_invariant_mean(points, dtype):
     X = {
-        "generic": random_spd(3, 3),
+        "generic": random_spd(3, 3, dtype=dtype),
         "commuting": torch.diag_embed(torch.arange(1.0, 10).view(3, 3)).double(),
         "equal": torch.eye(3).double().repeat(3, 1, 1),
-    }[points]
+    }[points].to(dtype)
     w = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
     inputs = (X.clone().requires_grad_(), w.requires_grad_())
 
@@ -146,10 +199,11 @@ def test_means_under_torch_func(manifold):
 
 
 @every_manifold
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.complex64])
 def test_lower_precisions(manifold, dtype):
     X, Y = random_spd(2, 3, dtype=dtype), random_spd(2, 3, seed=1, dtype=dtype)
-    V = random_symmetric(2, 3, seed=2).to(dtype) / 8
+    V = random_symmetric(2, 3, seed=2, dtype=dtype) / 8
+    accurate = torch.promote_types(dtype, torch.float64)
     calls = {
         "inner": (X, V, V),
         "distance": (X, Y),
@@ -161,11 +215,11 @@ def test_lower_precisions(manifold, dtype):
     }
     for name, arguments in calls.items():
         f = getattr(manifold, name)
-        exact = f(*(a.double() if isinstance(a, torch.Tensor) else a for a in arguments))
+        exact = f(*(a.to(accurate) if isinstance(a, torch.Tensor) else a for a in arguments))
         got = f(*arguments)
-        assert got.dtype == dtype
+        assert got.dtype == (X.real.dtype if name in ("inner", "distance") else dtype)
         tolerance = 30 * torch.finfo(dtype).eps * exact.abs().max().item()
-        torch.testing.assert_close(got.double(), exact, rtol=0, atol=tolerance)
+        torch.testing.assert_close(got.to(exact.dtype), exact, rtol=0, atol=tolerance)
 
 
 @pytest.mark.parametrize("condition", [1e3, 1e5])
@@ -192,10 +246,11 @@ def gradient_at(M, X, w=None):
     return affine_invariant.inner(M, pull, pull).sqrt()
 
 
+@every_dtype
 @pytest.mark.parametrize("decades", [9, 12, 14])
-def test_means_of_very_ill_conditioned_matrices(decades):
+def test_means_of_very_ill_conditioned_matrices(decades, dtype):
     spectrum = torch.logspace(-decades, 0, 6).tolist()
-    X = torch.stack([with_spectrum(spectrum, seed=s) for s in range(5)])
+    X = torch.stack([with_spectrum(spectrum, seed=s, dtype=dtype) for s in range(5)])
     assert gradient_at(affine_invariant.mean(X), X) < 1e-8  # without a warning
 
 

@@ -6,17 +6,19 @@ import pytest
 import torch
 from torch.autograd import gradcheck, gradgradcheck
 
+from spdnet.linalg.cholesky import diagonal_signs
 from spdnet.manifolds import log_cholesky, stiefel
 from spdnet.manifolds.stiefel import METRICS, RETRACTIONS, StiefelParameter
 from spdnet.testing import assert_on_stiefel, assert_tangent
+from tests.cases import every_dtype, random_matrix
 
 SHAPES = [(5, 3), (4, 4), (6, 1), (1, 1), (2, 3, 7, 2), (0, 4, 2)]
 
 
-def point_and_tangent(*shape, seed=0):
+def point_and_tangent(*shape, seed=0, dtype=torch.float64):
     generator = torch.Generator().manual_seed(seed)
-    W = stiefel.random_point(*shape, generator=generator, dtype=torch.float64)
-    V = torch.randn(shape, generator=generator, dtype=torch.float64)
+    W = stiefel.random_point(*shape, generator=generator, dtype=dtype)
+    V = torch.randn(shape, generator=generator, dtype=dtype)
     return W, stiefel.project_tangent(W, V)
 
 
@@ -26,9 +28,10 @@ def slope(error, steps):
     return (math.log(a) - math.log(b)) / (math.log(steps[0]) - math.log(steps[1]))
 
 
+@every_dtype
 @pytest.mark.parametrize("shape", SHAPES)
-def test_random_point(shape):
-    W = stiefel.random_point(*shape, dtype=torch.float64)
+def test_random_point(shape, dtype):
+    W = stiefel.random_point(*shape, dtype=dtype)
     assert W.shape == shape
     assert_on_stiefel(W)
 
@@ -46,13 +49,12 @@ def test_random_point_is_uniform_and_reproducible():
     assert torch.equal(*(stiefel.random_point(5, 2, generator=g) for g in seeds))
 
 
+@every_dtype
 @pytest.mark.parametrize("shape", SHAPES)
-def test_project(shape):
-    W, _ = point_and_tangent(*shape)
+def test_project(shape, dtype):
+    W, _ = point_and_tangent(*shape, dtype=dtype)
     torch.testing.assert_close(stiefel.project(W), W)
-    A = W + 0.3 * torch.randn(
-        shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1)
-    )
+    A = W + 0.3 * random_matrix(*shape, seed=1, dtype=dtype)
     P = stiefel.project(A)
     assert_on_stiefel(P)
     # the nearest point: what is left over has no tangent part
@@ -60,24 +62,27 @@ def test_project(shape):
     torch.testing.assert_close(residual, torch.zeros_like(residual))
 
 
+@every_dtype
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("shape", SHAPES)
-def test_riemannian_gradient_is_tangent_and_represents_the_differential(metric, shape):
-    W, V = point_and_tangent(*shape)
-    G = torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+def test_riemannian_gradient_is_tangent_and_represents_the_differential(metric, shape, dtype):
+    W, V = point_and_tangent(*shape, dtype=dtype)
+    G = random_matrix(*shape, seed=2, dtype=dtype)
     R = stiefel.riemannian_gradient(W, G, metric)
     if W.numel():
         assert_tangent(W, R)
     if metric == "grassmann":  # horizontal vectors only
-        V = V - W @ (W.mT @ V)
-        torch.testing.assert_close(W.mT @ R, torch.zeros_like(W.mT @ R))
-    torch.testing.assert_close(stiefel.inner(W, R, V, metric), (G * V).sum((-2, -1)))
+        V = V - W @ (W.mH @ V)
+        torch.testing.assert_close(W.mH @ R, torch.zeros_like(W.mH @ R))
+    differential = (G.conj() * V).sum((-2, -1)).real
+    torch.testing.assert_close(stiefel.inner(W, R, V, metric), differential)
 
 
+@every_dtype
 @pytest.mark.parametrize("method", RETRACTIONS)
 @pytest.mark.parametrize("shape", SHAPES)
-def test_retraction_stays_on_manifold_and_is_first_order(method, shape):
-    W, V = point_and_tangent(*shape)
+def test_retraction_stays_on_manifold_and_is_first_order(method, shape, dtype):
+    W, V = point_and_tangent(*shape, dtype=dtype)
     torch.testing.assert_close(stiefel.retract(W, torch.zeros_like(V), method), W)
     for size in (1e-3, 1.0, 100.0):
         assert_on_stiefel(stiefel.retract(W, size * V, method))
@@ -89,17 +94,18 @@ def test_retraction_stays_on_manifold_and_is_first_order(method, shape):
         assert slope(departure, (1e-2, 1e-3)) == pytest.approx(2, abs=0.05)
 
 
+@every_dtype
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("method", RETRACTIONS)
-def test_taylor_slope(metric, method):
+def test_taylor_slope(metric, method, dtype):
     """f(R(t V)) = f(W) + t <grad, V> + O(t^2)."""
-    W, V = point_and_tangent(6, 3)
+    W, V = point_and_tangent(6, 3, dtype=dtype)
     if metric == "grassmann":
-        V = V - W @ (W.mT @ V)
-    A = torch.randn(6, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+        V = V - W @ (W.mH @ V)
+    A = random_matrix(6, 6, seed=3, dtype=dtype)
 
     def f(W):
-        return (W.mT @ A @ W @ torch.diag(torch.arange(1.0, 4.0)).double()).sin().sum()
+        return (W.mH @ A @ W @ torch.diag(torch.arange(1.0, 4.0)).to(dtype)).real.sin().sum()
 
     gradient = stiefel.riemannian_gradient(W, torch.func.grad(f)(W), metric)
     first = stiefel.inner(W, gradient, V, metric)
@@ -110,24 +116,26 @@ def test_taylor_slope(metric, method):
     assert slope(remainder, (1e-3, 1e-4)) == pytest.approx(2, abs=0.05)
 
 
-def test_cayley_and_polar_retractions_equal_definitions():
-    W, V = point_and_tangent(6, 2)
-    P = torch.eye(6).double() - W @ W.mT / 2
-    A = P @ V @ W.mT - W @ V.mT @ P
-    eye = torch.eye(6).double()
+@every_dtype
+def test_cayley_and_polar_retractions_equal_definitions(dtype):
+    W, V = point_and_tangent(6, 2, dtype=dtype)
+    eye = torch.eye(6, dtype=dtype)
+    P = eye - W @ W.mH / 2
+    A = P @ V @ W.mH - W @ V.mH @ P
     expected = torch.linalg.solve(eye - A / 2, (eye + A / 2) @ W)
     torch.testing.assert_close(stiefel.retract(W, V, "cayley"), expected)
-    gram = torch.eye(2).double() + V.mT @ V
-    root = torch.linalg.inv(torch.linalg.cholesky(gram)).mT
+    gram = torch.eye(2, dtype=dtype) + V.mH @ V
+    root = torch.linalg.inv(torch.linalg.cholesky(gram)).mH
     polar = stiefel.retract(W, V, "polar")
-    torch.testing.assert_close(polar @ polar.mT, (W + V) @ root @ root.mT @ (W + V).mT)
-    symmetric = polar.mT @ (W + V)
-    torch.testing.assert_close(symmetric, symmetric.mT)
+    torch.testing.assert_close(polar @ polar.mH, (W + V) @ root @ root.mH @ (W + V).mH)
+    symmetric = polar.mH @ (W + V)
+    torch.testing.assert_close(symmetric, symmetric.mH)
 
 
+@every_dtype
 @pytest.mark.parametrize("method", RETRACTIONS)
-def test_retractions_are_differentiable_at_the_point_itself(method):
-    W, V = point_and_tangent(5, 3)
+def test_retractions_are_differentiable_at_the_point_itself(method, dtype):
+    W, V = point_and_tangent(5, 3, dtype=dtype)
     for U in (torch.zeros_like(V), V):
         inputs = (W.clone().requires_grad_(), U.clone().requires_grad_())
         assert gradcheck(lambda W, V: stiefel.retract(W, V, method), inputs)
@@ -139,11 +147,15 @@ def test_project_is_twice_differentiable_on_the_manifold():
     assert gradgradcheck(stiefel.project, W, fast_mode=True)
 
 
-def test_qr_has_a_positive_diagonal():
-    W, V = point_and_tangent(5, 3)
-    R = stiefel.retract(W, V, "qr").mT @ (W + V)
-    assert (R.diagonal() > 0).all()
+@every_dtype
+def test_qr_has_a_positive_diagonal(dtype):
+    W, V = point_and_tangent(5, 3, dtype=dtype)
+    R = stiefel.retract(W, V, "qr").mH @ (W + V)
+    assert (R.diagonal().real > 0).all()
     torch.testing.assert_close(R, R.triu())
+    phases = torch.tensor([1, 1j, -1]) if dtype.is_complex else torch.tensor([1.0, -1, 1])
+    R = torch.triu(torch.ones(3, 3, dtype=dtype)) * phases.to(dtype)[:, None]
+    torch.testing.assert_close(diagonal_signs(R), phases.to(dtype), check_dtype=False)
 
 
 @pytest.mark.parametrize("method", RETRACTIONS)

@@ -9,7 +9,24 @@ from torch.func import grad, jacfwd, jacrev, jvp, vmap
 from spdnet import manifolds
 from spdnet.linalg import symmetrize
 from spdnet.manifolds.stiefel import StiefelParameter, random_point
-from spdnet.nn import BiMap, Center, ExpEig, LogEig, ReEig, SpectralActivation, Vech
+from spdnet.nn import (
+    SPDMLR,
+    BiMap,
+    Center,
+    ExpEig,
+    LogEig,
+    MatrixSqrt,
+    MinimumDistance,
+    ReEig,
+    SPDBatchNorm,
+    SPDDomainBatchNorm,
+    SPDPool,
+    SPDResidual,
+    SpectralActivation,
+    SpectralFeatures,
+    Vech,
+)
+from spdnet.nn.eig import Entries
 from spdnet.nn.layer import SPDLayer
 from spdnet.testing import assert_on_stiefel, assert_spd, assert_symmetric, check_layer
 from tests.cases import SPECTRA, random_spd, random_symmetric, with_spectrum
@@ -29,15 +46,97 @@ LAYERS = {**SPD_LAYERS, "LogEig": lambda n: LogEig(), "Vech": lambda n: Vech()}
 every_layer = pytest.mark.parametrize("name", LAYERS)
 
 
-def trained_percentage(n):
-    layer = ReEig(eps="40%", dtype=torch.float64)
-    layer(torch.diag(torch.linspace(0.15, 3.3, 50, dtype=torch.float64)))
+def trained_percentage(n, dtype=torch.float64):
+    layer = ReEig(eps="40%", dtype=dtype)
+    layer(torch.diag(torch.linspace(0.15, 3.3, 50, dtype=dtype)))
     return layer.eval()
 
 
 def make(name, n):
     torch.manual_seed(0)
     return LAYERS[name](n)
+
+
+COMPLEX = {"dtype": torch.complex128}
+COMPLEX_LAYERS = {
+    "BiMap": lambda n: BiMap(n, max(1, n - 1), **COMPLEX),
+    "BiMap of the authors": lambda n: BiMap(n, n, init="authors", **COMPLEX),
+    "Center": lambda n: Center(n, **COMPLEX).fit(random_spd(5, n, seed=3, **COMPLEX)),
+    "ReEig in percent": lambda n: trained_percentage(n, **COMPLEX),
+    **{name: LAYERS[name] for name in ("ReEig", "LogEig", "ExpEig", "softplus", "sigmoid", "Vech")},
+    "Entries": lambda n: Entries(),
+    "SPDBatchNorm": lambda n: SPDBatchNorm(n, **COMPLEX).eval(),
+    "entrywise SPDBatchNorm": lambda n: SPDBatchNorm(
+        n, "log_cholesky", variance="entrywise", **COMPLEX
+    ).eval(),
+    "affine SPDBatchNorm": lambda n: SPDBatchNorm(n, "affine_invariant", **COMPLEX).eval(),
+    "SPDMLR": lambda n: SPDMLR(n, 3, **COMPLEX),
+    "Bures-Wasserstein SPDMLR": lambda n: SPDMLR(n, 3, "bures_wasserstein", **COMPLEX),
+    "MinimumDistance": lambda n: MinimumDistance(n, 3, **COMPLEX),
+    "SpectralFeatures": lambda n: SpectralFeatures(n, **COMPLEX),
+    "SPDResidual": lambda n: SPDResidual(BiMap(n, n, **COMPLEX), "geodesic", **COMPLEX),
+    "MatrixSqrt": lambda n: MatrixSqrt("newton_schulz"),
+}
+
+
+@pytest.mark.parametrize("name", COMPLEX_LAYERS)
+@pytest.mark.parametrize("case", ["generic", "exact ties", "low rank + c I", "one by one"])
+def test_complex_layers_satisfy_layer_properties(name, case):
+    torch.manual_seed(0)
+    X = with_spectrum(SPECTRA[case], **COMPLEX)
+    n = X.shape[-1]
+    layer, batch = COMPLEX_LAYERS[name](n), torch.stack([X, random_spd(n, **COMPLEX)])
+    Y = layer(batch)
+    check_layer(layer, batch, spd=Y.is_complex() and name != "LogEig", second=case == "generic")
+    if name in ("Vech", "Entries", "SPDMLR", "MinimumDistance", "SpectralFeatures"):
+        assert Y.dtype == torch.float64
+
+
+def test_complex_layers_on_real_matrices_equal_real_layers():
+    X, y = random_spd(6, 4), torch.arange(6) % 2
+    Z = X.to(torch.complex128)
+    for real, other in (
+        (SPDBatchNorm(4, dtype=torch.float64), SPDBatchNorm(4, **COMPLEX)),
+        (
+            SPDDomainBatchNorm(4, 1, dtype=torch.float64),
+            SPDDomainBatchNorm(4, 1, **COMPLEX),
+        ),
+        (Center(4, dtype=torch.float64).fit(X), Center(4, **COMPLEX).fit(Z)),
+        (
+            MinimumDistance(4, 2, dtype=torch.float64).fit(X, y),
+            MinimumDistance(4, 2, **COMPLEX).fit(Z, y),
+        ),
+        (SPDPool(), SPDPool()),
+        (SPDPool("blocks"), SPDPool("blocks")),
+    ):
+        torch.testing.assert_close(other(Z), real(X).to(other(Z).dtype))
+
+
+def test_batch_normalization_of_complex_matrices():
+    """The output has the mean and the variance of the bias and the scale."""
+    X = random_spd(20, 4, **COMPLEX)
+    for metric in (manifolds.log_euclidean, manifolds.affine_invariant, manifolds.log_cholesky):
+        Y = SPDBatchNorm(4, metric, eps=0.0, **COMPLEX)(X).detach()
+        eye = torch.eye(4, **COMPLEX)
+        torch.testing.assert_close(metric.mean(Y), eye)
+        spread = metric.squared_distance(Y, eye).mean()
+        torch.testing.assert_close(spread, torch.ones_like(spread))
+
+
+def test_real_layers_refuse_complex_matrices():
+    X = random_spd(3, 4, **COMPLEX)
+    calls = {
+        "BiMap": lambda: BiMap(4, 3)(X),
+        "SPDBatchNorm": lambda: SPDBatchNorm(4)(X),
+        "SPDMLR": lambda: SPDMLR(4, 2)(X),
+        "Center.fit": lambda: Center(4).fit(X),
+        "MinimumDistance.fit": lambda: MinimumDistance(4, 3).fit(X, torch.arange(3)),
+        "SpectralFeatures.fit": lambda: SpectralFeatures(4).fit(X),
+        "SPDPool": lambda: SPDPool(kind="max")(X),
+    }
+    for who, call in calls.items():
+        with pytest.raises(TypeError, match=f"{who}: expected .*complex128"):
+            call()
 
 
 @every_layer

@@ -13,7 +13,7 @@ from spdnet.manifolds.stiefel import METRICS, RETRACTIONS, StiefelParameter
 from spdnet.nn import BiMap
 from spdnet.optim import AveragedModel, RiemannianAdam, RiemannianSGD
 from spdnet.testing import assert_on_stiefel, assert_tangent
-from tests.cases import random_spd
+from tests.cases import every_dtype, random_spd
 
 SGD_SETTINGS = [
     {},
@@ -73,9 +73,10 @@ def test_plain_parameters_equal_torch(ours, torchs, settings, dtype):
             assert torch.equal(p, q)
 
 
+@every_dtype
 @every_optimizer
-def test_plain_parameters_equal_torch_beside_stiefel_parameters(ours, torchs, settings):
-    model, X, y = model_and_data()
+def test_plain_parameters_equal_torch_beside_stiefel_parameters(ours, torchs, settings, dtype):
+    model, X, y = model_and_data(dtype)
     twin = copy.deepcopy(model)
     a = ours(model.parameters(), lr=0.01, **settings)
     b = torchs(twin.classifier.parameters(), lr=0.01, **settings)
@@ -87,9 +88,10 @@ def test_plain_parameters_equal_torch_beside_stiefel_parameters(ours, torchs, se
         assert torch.equal(p, q)
 
 
+@every_dtype
 @every_optimizer
-def test_stiefel_weights_stay_on_manifold(ours, torchs, settings):
-    model, X, y = model_and_data()
+def test_stiefel_weights_stay_on_manifold(ours, torchs, settings, dtype):
+    model, X, y = model_and_data(dtype)
     optimizer = ours(model.parameters(), lr=0.05, **settings)
     before = [b.weight.detach().clone() for b in model.bimaps]
     losses = train(model, optimizer, X, y, 10)
@@ -109,6 +111,27 @@ def test_weights_stay_on_manifold_for_every_metric_and_retraction(optimizer, met
     assert losses[-1] < losses[0]
     for bimap in model.bimaps:
         assert_on_stiefel(bimap.weight)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "settings"), [(RiemannianSGD, {"momentum": 0.9}), (RiemannianAdam, {})]
+)
+def test_complex_weights_without_imaginary_part_are_stepped_as_real_ones(optimizer, settings):
+    real, other = (
+        BiMap(5, 3, dtype=dtype, check=False) for dtype in (torch.float64, torch.complex128)
+    )
+    with torch.no_grad():
+        other.weight.copy_(real.weight)
+    X = random_spd(4, 5)
+    optimizers = [optimizer(layer.parameters(), lr=0.1, **settings) for layer in (real, other)]
+    for _ in range(3):
+        for layer, step in zip((real, other), optimizers, strict=True):
+            step.zero_grad()
+            layer(X.to(layer.weight.dtype)).real.sin().sum().backward()
+            step.step()
+    torch.testing.assert_close(other.weight, real.weight.to(torch.complex128))
+    if optimizer is RiemannianAdam:
+        assert optimizers[1].state[other.weight]["exp_avg_sq"].dtype == torch.float64
 
 
 def test_sgd_step_equals_formula():

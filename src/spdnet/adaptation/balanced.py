@@ -11,6 +11,7 @@ from scipy.stats import chi2
 from torch import Tensor
 
 from spdnet._inputs import encode_labels
+from spdnet._precision import accurate_dtype
 from spdnet.adaptation.class_shift import ClassScores, fit_scores
 from spdnet.adaptation.domains import DomainTransformer, domain_parts
 from spdnet.linalg import congruence, expm, invsqrtm, logm, sqrtm, unvech, vech
@@ -114,7 +115,7 @@ class BalancedRecenter(DomainTransformer):
             raise ValueError("BalancedRecenter: expected the classes y of the matrices, got none")
         self.classes_, labels = encode_labels("BalancedRecenter", y, len(X))
         codes, names = self._encode(domains, len(X), None)
-        X, parts = X.double(), domain_parts(codes)
+        X, parts = X.to(accurate_dtype(X)), domain_parts(codes)
         counts = numpy.zeros((len(parts), len(self.classes_)))
         numpy.add.at(counts, (codes, labels), 1)
         self.prior_ = (counts / counts.sum(1, keepdims=True)).mean(0)
@@ -122,7 +123,7 @@ class BalancedRecenter(DomainTransformer):
         for _ in range(_STEPS):
             V = self._tangent(X, codes, centers)
             shifts, means = _two_way(V, codes, labels, counts, self.prior_)
-            centers = _moved(centers, torch.from_numpy(shifts).to(X.device))
+            centers = _moved(centers, shifts)
             if numpy.abs(shifts).max() < _SMALL:
                 break
         center = affine_invariant.mean(centers, check=False)
@@ -165,7 +166,7 @@ class BalancedRecenter(DomainTransformer):
             proportions, statistic = self.scores_.estimate(V, where)
             p_value = float(chi2.sf(statistic, len(self.prior_) - 1))
             shift = -(proportions - self.prior_) @ self.class_means_
-            mean = _moved(mean, torch.from_numpy(shift).to(X))
+            mean = _moved(mean, shift)
         self.proportions_[name] = proportions
         variation = numpy.abs(proportions - self.prior_).sum() / 2
         if p_value < _SIGNIFICANT and variation > _NOTABLE:
@@ -184,9 +185,10 @@ class BalancedRecenter(DomainTransformer):
         return congruence(X, invsqrtm(statistic))
 
 
-def _moved(centers: Tensor, shift: Tensor) -> Tensor:
+def _moved(centers: Tensor, shift: NDArray[Any]) -> Tensor:
     """Move centers along tangent vectors."""
-    return congruence(expm(unvech(shift)), sqrtm(centers))
+    vectors = torch.from_numpy(shift).to(centers.device)
+    return congruence(expm(unvech(vectors, hermitian=centers.is_complex())), sqrtm(centers))
 
 
 def _two_way(

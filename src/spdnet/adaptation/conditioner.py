@@ -9,6 +9,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
+from spdnet._precision import accurate_dtype
 from spdnet.adaptation.balanced import BalancedRecenter
 from spdnet.adaptation.class_shift import ClassScores
 from spdnet.adaptation.completion import Completion
@@ -90,6 +91,11 @@ class Conditioner:
         self.steps_, self.notes_ = [], []
         X = self._completed(X, singular)
         if singular or self._changes_rank:
+            if X.is_complex():
+                raise TypeError(
+                    "Conditioner: expected real matrices for rank and shrinkage, got complex ones, "
+                    "perhaps singular; regularize them with spdnet.covariance.regularize"
+                )
             by = domains if groups is None else groups
             subspace = Subspace(self.rank, self.shrinkage).fit_tensor(X, y, by)
             X = subspace.transform_tensor(X)
@@ -116,7 +122,7 @@ class Conditioner:
             self.steps_.append(completion)
             return completion.transform_tensor(X)
         if not singular:  # of singular matrices, it has no logarithm
-            some = X[:: -(-len(X) // _MEAN_OF)].double()
+            some = X[:: -(-len(X) // _MEAN_OF)].to(accurate_dtype(X))
             self.steps_.append(Completion().fit_mean(log_euclidean.mean(some, check=False)))
         return X
 
@@ -191,7 +197,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, ClassScores):
         return {name: _plain(part) for name, part in asdict(value).items()}
     if isinstance(value, numpy.ndarray):
-        return torch.from_numpy(value) if value.dtype.kind == "f" else value.tolist()
+        return torch.from_numpy(value) if value.dtype.kind in "fc" else value.tolist()
     if isinstance(value, dict):  # of the last transformation, or a curve
         return {k: v for k, v in value.items() if isinstance(v, float)}
     return value

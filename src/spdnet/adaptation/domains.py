@@ -11,9 +11,11 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from spdnet._checks import require_number
+from spdnet._checks import require_number, require_same_kind
 from spdnet._inputs import checked_matrices, encode_domains
+from spdnet._precision import accurate_dtype
 from spdnet.linalg import congruence, invsqrtm, logm, powm
+from spdnet.linalg.symmetric import abs_square
 from spdnet.manifolds import Metric, get_metric
 
 #: number of matrices that the mean of the known domains is worth at the start of a stream
@@ -40,7 +42,8 @@ class DomainTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         one domain. ``y (N,)`` are the classes, for a transformer that uses them.
         """
         self._require_settings()
-        matrices = checked_matrices(type(self).__name__, X, device=torch.device("cpu"))
+        cpu = torch.device("cpu")
+        matrices = checked_matrices(type(self).__name__, X, device=cpu, allow_complex=True)
         return self.fit_tensor(matrices, domains, y)
 
     def transform(self, X: ArrayLike, *, domains: ArrayLike | None = None) -> NDArray[Any]:
@@ -52,7 +55,8 @@ class DomainTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         who, n = type(self).__name__, self.n_features_in_
-        matrices = checked_matrices(who, X, n=n, device=torch.device("cpu"))
+        cpu = torch.device("cpu")
+        matrices = checked_matrices(who, X, n=n, device=cpu, allow_complex=True)
         return self.transform_tensor(matrices, domains).numpy()
 
     def fit_transform(
@@ -64,7 +68,8 @@ class DomainTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def fit_tensor(self, X: Tensor, domains: ArrayLike | None, y: ArrayLike | None = None) -> Self:
         """Fit to valid matrices of any floating-point type, on any device."""
         codes, names = self._encode(domains, len(X), None)
-        statistics = [self._statistic(X[own].double()) for own in domain_parts(codes)]
+        dtype = accurate_dtype(X)
+        statistics = [self._statistic(X[own].to(dtype)) for own in domain_parts(codes)]
         self.domains_ = None if domains is None else names
         self.n_features_in_ = int(X.shape[-1])
         setattr(self, self._stored, torch.stack(statistics).cpu().numpy())
@@ -75,10 +80,12 @@ class DomainTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         known = torch.from_numpy(getattr(self, self._stored))
         if (domains is None) != (self.domains_ is None):  # the domains of fit do not occur
             known = known[:0]
+        if known.is_complex():
+            require_same_kind(type(self).__name__, **{self._stored: known, "X": X})
         codes, names = self._encode(domains, len(X), self.domains_ if len(known) else None)
         moved = torch.empty_like(X)
         for code, own in zip(numpy.unique(codes), domain_parts(codes), strict=True):
-            matrices = X[own].double()
+            matrices = X[own].to(accurate_dtype(X))
             if code < len(known):
                 statistic = known[code].to(X.device)
             else:
@@ -258,7 +265,7 @@ class Rescale(DomainTransformer):
             require_number("Rescale", "dispersion", self.dispersion, above=0)
 
     def _statistic(self, X: Tensor) -> Tensor:
-        return logm(X, check=False).square().sum((-2, -1)).mean()
+        return abs_square(logm(X, check=False)).sum((-2, -1)).mean()
 
     def _moved(self, X: Tensor, statistic: Tensor) -> Tensor:
         target = self.dispersions_.mean() if self.dispersion is None else self.dispersion

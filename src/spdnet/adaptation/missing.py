@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from spdnet._checks import as_array, did_you_mean, require_square
-from spdnet._inputs import checked_matrices, real_numbers
+from spdnet._inputs import checked_matrices, numbers
 from spdnet.covariance.arrays import accept_arrays
 from spdnet.linalg.symmetric import trace
 from spdnet.linalg.validate import as_float64
@@ -102,7 +102,7 @@ def checked_partial(
     device: torch.device,
 ) -> Tensor:
     """Return matrices with NaN in missing channels, SPD and exactly symmetric in the others."""
-    values, unit = real_numbers(who, X, "(n_matrices, n, n)")
+    values, unit = numbers(who, X, "(n_matrices, n, n)")
     as_given = as_float64(values, torch.device("cpu"))
     require_square(who, as_given, n=n)
     mask = observed(who, as_given, unit)

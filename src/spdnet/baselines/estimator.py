@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
 from functools import partial
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy
 import torch
@@ -48,6 +48,7 @@ class Baseline(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     classes_: NDArray[Any]
     n_features_in_: int
+    _is_complex = False
 
     def fit(self, X: Any, y: ArrayLike, **more: Any) -> Self:
         """Fit to samples ``X`` with classes ``y (N,)``."""
@@ -56,6 +57,7 @@ class Baseline(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         fitted = copy.copy(self)  # a fit that fails changes nothing
         fitted.classes_, codes = encode_labels(type(self).__name__, y, len(samples))
         fitted.n_features_in_ = samples[0].shape[-1]
+        fitted._is_complex = isinstance(samples, Tensor) and samples.is_complex()
         fitted._fit(samples, codes, **more)
         self.__dict__.update(vars(fitted))
         return self
@@ -95,12 +97,20 @@ class Baseline(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 class SPDClassifier(Baseline):
     """Base class of classifiers of SPD matrices ``(N, n, n)`` in float64.
 
-    Computes on ``device`` if the subclass has one. Fitted attributes are on the CPU.
+    Computes on ``device`` if the subclass has one. Fitted attributes are on the CPU. A subclass
+    with ``supports_complex`` also takes complex Hermitian matrices, in complex128.
     """
 
+    supports_complex: ClassVar[bool] = False
+
     def _validate(self, X: ArrayLike, n: int | None = None) -> Tensor:
-        device = resolve_device(getattr(self, "device", "cpu"))
-        return checked_matrices(type(self).__name__, X, n=n, device=device)
+        device, who = resolve_device(getattr(self, "device", "cpu")), type(self).__name__
+        if n is None:  # in fit
+            return checked_matrices(who, X, device=device, allow_complex=self.supports_complex)
+        dtype = torch.complex128 if self._is_complex else torch.float64
+        return checked_matrices(
+            who, X, n=n, dtype=dtype, device=device, allow_complex=self._is_complex
+        )
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -3,7 +3,7 @@
 import warnings
 from dataclasses import KW_ONLY, dataclass
 from itertools import product
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy
 from numpy.typing import ArrayLike, NDArray
@@ -96,6 +96,8 @@ class LogEuclideanClassifier(SPDClassifier):
     >>> bool(model.score(X[900:], y[900:]) > 0.95), bool(0.01 <= model.C_ <= 10**4)
     (True, True)
     """
+
+    supports_complex: ClassVar[bool] = True
 
     C: float | None = positive(None)
     _: KW_ONLY

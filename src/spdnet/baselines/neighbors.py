@@ -1,7 +1,7 @@
 """Nearest-neighbor and nearest-mean classifiers."""
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy
 import torch
@@ -69,6 +69,8 @@ class NearestNeighbor(SubsetClassifier):
     True
     """
 
+    supports_complex: ClassVar[bool] = True
+
     metric: str | Metric = "log_euclidean"
     _: KW_ONLY
     k: int = count(1)
@@ -114,6 +116,8 @@ class MinimumDistanceToMean(TransformerMixin, SPDClassifier):  # type: ignore[mi
     >>> bool(MinimumDistanceToMean().fit(X[:900], y[:900]).score(X[900:], y[900:]) > 0.8)
     True
     """
+
+    supports_complex: ClassVar[bool] = True
 
     metric: str | Metric = "affine_invariant"
 

@@ -6,7 +6,7 @@ certain :math:`\beta`; negative eigenvalues of a Gram matrix are replaced by zer
 
 import warnings
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy
 import torch
@@ -34,6 +34,8 @@ _SMALLEST = 1e-10
 @dataclass(eq=False, repr=False, kw_only=True)
 class _SteinKernel(SubsetClassifier):
     """Base class with the kernel and the training matrices."""
+
+    supports_complex: ClassVar[bool] = True
 
     beta: float | str = positive("scale")
 

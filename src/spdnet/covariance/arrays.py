@@ -13,8 +13,13 @@ from spdnet._checks import as_array
 from spdnet.linalg.validate import require_finite
 
 
-def accept_arrays(function: Callable[..., Tensor]) -> Callable[..., Any]:
-    """Let a function whose first argument is a tensor also accept and return an array."""
+def accept_arrays(
+    function: Callable[..., Tensor], *, allow_complex: bool = False
+) -> Callable[..., Any]:
+    """Let a function whose first argument is a tensor also accept and return an array.
+
+    Raise a TypeError for complex numbers unless ``allow_complex`` is True.
+    """
     who, first = function.__name__, next(iter(signature(function).parameters))
 
     @wraps(function)
@@ -23,12 +28,13 @@ def accept_arrays(function: Callable[..., Tensor]) -> Callable[..., Any]:
             return function(**kwargs)  # raises for the missing argument
         X, *rest = args or [kwargs.pop(first)]
         tensor = X if isinstance(X, Tensor) else _to_tensor(who, first, X)
-        if tensor.dtype.is_complex:
+        if tensor.dtype.is_complex and not allow_complex:
             raise TypeError(
                 f"{who}: expected {first} with real numbers, got {tensor.dtype}; give real and "
                 f"imaginary parts as channels, or the modulus: abs({first})"
             )
-        tensor = tensor if tensor.dtype.is_floating_point else tensor.double()
+        if not (tensor.dtype.is_floating_point or tensor.dtype.is_complex):
+            tensor = tensor.double()
         found = function(tensor, *rest, **kwargs)
         return found if isinstance(X, Tensor) else found.numpy()
 

@@ -1,5 +1,7 @@
 """Covariance estimators for signals, regularization, and correlations."""
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
@@ -132,7 +134,7 @@ def estimate(
     return regularize(ESTIMATORS[estimator](X), reg, mode)
 
 
-@accept_arrays
+@partial(accept_arrays, allow_complex=True)
 def regularize(C: Tensor, reg: float = 1e-3, mode: str = "mean") -> Tensor:
     r"""Make covariance matrices positive definite.
 
@@ -147,6 +149,7 @@ def regularize(C: Tensor, reg: float = 1e-3, mode: str = "mean") -> Tensor:
     Parameters
     ----------
     C : Tensor or array, shape (..., n, n)
+        Real or complex.
     reg : float
         The factor :math:`r`.
     mode : {"mean", "trace", "absolute", "shrinkage", "none"}

@@ -13,9 +13,12 @@ from torch import Tensor
 from spdnet import covariance
 from spdnet._checks import as_array, require_choice
 from spdnet.data.store import StoredArray
+from spdnet.linalg import symmetrize
 from spdnet.linalg.validate import FAULTS, as_float64, chunk_size, find_faults, rounding_unit
 
-REPAIRABLE = ("asymmetric", "singular")
+#: complex types of the same precision
+COMPLEX_NAMES = {"float64": "complex128", "float32": "complex64"}
+REPAIRABLE = ("asymmetric", "not Hermitian", "singular")
 REMEDIES = ("refuse", "drop", "repair")
 _LOOKED_AT = 8  # matrices that are tested for being signals
 _PIECE = 2**24  # bytes of signals per chunk
@@ -141,8 +144,9 @@ def clean(
         be repaired.
     reg : float
     dtype : str, optional
-        Type of the result; that of ``X`` by default. Matrices that are singular in this precision,
-        or in that of ``X``, are faulty.
+        Type of the result; that of ``X`` by default. Complex matrices have the complex type of the
+        same precision. Matrices that are singular in this precision, or in that of ``X``, are
+        faulty.
     names : array of str, shape (N,), optional
         File names for messages.
     on_singular : callable, optional
@@ -161,6 +165,8 @@ def clean(
     require_choice("clean", "bad", bad, REMEDIES)
     X = _matrices("clean", X)
     unit, computing = rounding_unit(X.dtype), torch.float64
+    if dtype is not None and X.dtype.kind == "c":
+        dtype = COMPLEX_NAMES.get(dtype, dtype)
     if dtype is not None:
         unit, computing = max(unit, rounding_unit(numpy.dtype(dtype))), getattr(torch, dtype)
     found = _find(_chunks(X, on_matrix), len(X), unit=unit, dtype=computing)
@@ -181,8 +187,8 @@ def clean(
     repairable = numpy.concatenate([found.faults[name] for name in REPAIRABLE])
     if bad == "repair" and len(repairable) == len(found.bad) and not isinstance(X, StoredArray):
         repaired = X.astype(numpy.result_type(X, numpy.float32), copy=True)
-        part = (repaired[repairable] + repaired[repairable].swapaxes(-1, -2)) / 2
-        mean = numpy.trace(part, axis1=-2, axis2=-1) / X.shape[-1]
+        part = symmetrize(repaired[repairable])
+        mean = numpy.trace(part, axis1=-2, axis2=-1).real / X.shape[-1]
         repaired[repairable] = part + reg * mean[:, None, None] * numpy.eye(X.shape[-1])
         left = _find(_chunks(repaired), len(X), unit=unit, dtype=computing)
         if len(left.bad) == 0:

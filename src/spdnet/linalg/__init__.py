@@ -1,4 +1,8 @@
-"""Functions of symmetric matrices."""
+"""Functions of symmetric matrices, real or complex.
+
+For complex matrices, symmetric means Hermitian, orthonormal means unitary, and the transpose in
+formulas is the conjugate transpose. Eigenvalues, distances and vectors of :func:`vech` are real.
+"""
 
 from spdnet.linalg.cholesky import cholesky
 from spdnet.linalg.congruence import congruence

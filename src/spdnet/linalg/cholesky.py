@@ -45,4 +45,10 @@ def cholesky(X: Tensor, *, check: bool = True, who: str = "cholesky", name: str 
 def whiten(L: Tensor, V: Tensor) -> Tensor:
     r"""Compute :math:`L^{-1} V L^{-\top}`, which maps :math:`L L^\top` to the identity."""
     half = torch.linalg.solve_triangular(L, V, upper=False)
-    return symmetrize(torch.linalg.solve_triangular(L, half.mT, upper=False))
+    return symmetrize(torch.linalg.solve_triangular(L, half.mH, upper=False))
+
+
+def diagonal_signs(R: Tensor) -> Tensor:
+    """Return the signs of the diagonal of a triangular factor: 1 or -1, or complex phases."""
+    d = R.diagonal(dim1=-2, dim2=-1)
+    return torch.where(d == 0, 1.0, d.sgn()) if d.is_complex() else torch.where(d < 0, -1.0, 1.0)

@@ -45,8 +45,8 @@ def _value(X: Tensor, s: Tensor, U: Tensor, eps: Tensor, side: slice) -> Tensor:
     V, s = U[..., side], s[..., side]
     low = side.start == 0
     weight = torch.clamp(eps - s if low else s - eps, min=0) / 2  # 0 on the other side
-    Y = (V * weight[:, None, :]) @ V.mT
-    Y = Y + Y.mT
+    Y = (V * weight[:, None, :]) @ V.mH
+    Y = Y + Y.mH
     if low:
         return Y.add_(symmetrize(X))
     Y.diagonal(dim1=-2, dim2=-1).add_(eps)
@@ -61,12 +61,12 @@ def _first(G: Tensor, s: Tensor, U: Tensor, eps: Tensor, side: slice) -> Tensor:
         c -= 1
     c[..., side] /= 2  # counted in both terms of the sum below
     G = symmetrize(G)
-    K = (V.mT @ G @ U).mul_(c)
+    K = (V.mH @ G @ U).mul_(c)
     if low:
-        D = V @ (K @ U.mT)
-        return (D + D.mT).add_(G)
-    D = torch.bmm(V, K @ U.mT, out=G)
-    return D + D.mT
+        D = V @ (K @ U.mH)
+        return (D + D.mH).add_(G)
+    D = torch.bmm(V, K @ U.mH, out=G)
+    return D + D.mH
 
 
 def _by_group(function: Callable[..., Tensor], X: Tensor, s: Tensor, U: Tensor, f: Clamp) -> Tensor:

@@ -48,7 +48,7 @@ def congruence(X: Tensor, W: Tensor) -> Tensor:
         Y, _ = _congruence(X, W)
     else:
         with without_autocast(X):
-            Y = symmetrize(W.mT @ (X @ W))
+            Y = symmetrize(W.mH @ (X @ W))
     return Y.to(out_dtype)
 
 
@@ -58,9 +58,9 @@ class _Congruence(Function):
     @staticmethod
     def forward(X: Tensor, W: Tensor) -> tuple[Tensor, Tensor]:
         with without_autocast(X):
-            Q = _left_multiply(W.mT, X)
+            Q = _left_multiply(W.mH, X)
             Y = _right_multiply(Q, W / 2)
-            return Y + Y.mT, Q
+            return Y + Y.mH, Q
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -75,21 +75,21 @@ class _Congruence(Function):
         dX = dW = None
         with without_autocast(X):
             if G is not None:
-                G = G + G.mT
+                G = G + G.mH
                 if ctx.needs_input_grad[0]:
-                    dX = _left_multiply(W / 2, _right_multiply(G, W.mT))
+                    dX = _left_multiply(W / 2, _right_multiply(G, W.mH))
                 if ctx.needs_input_grad[1]:
-                    dW = _sum_of_products(G, Q).mT
+                    dW = _sum_of_products(G, Q).mH
             if H is not None:  # gradient of the second result, for second derivatives
                 dX = _add_optional(dX, _left_multiply(W, H)) if ctx.needs_input_grad[0] else None
-                dW = _add_optional(dW, (X @ H.mT).sum(0)) if ctx.needs_input_grad[1] else None
+                dW = _add_optional(dW, (X @ H.mH).sum(0)) if ctx.needs_input_grad[1] else None
         return dX, dW
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Any, Any]:
         X, W = batch_first(info.batch_size, in_dims, args)
         with without_autocast(X):
-            Q = W.mT[:, None] @ X
+            Q = W.mH[:, None] @ X
             return (symmetrize(Q @ W[:, None]), Q), (0, 0)
 
     @staticmethod
@@ -97,8 +97,8 @@ class _Congruence(Function):
         X, W, Q = ctx.saved_tensors
         with without_autocast(X):
             dQ = _add_optional(
-                None if dX is None else _left_multiply(W.mT, dX),
-                None if dW is None else _left_multiply(dW.mT, X),
+                None if dX is None else _left_multiply(W.mH, dX),
+                None if dW is None else _left_multiply(dW.mH, X),
             )
             assert dQ is not None  # at least one is given
             dY = _right_multiply(dQ, W)
@@ -134,14 +134,14 @@ def _right_multiply(X: Tensor, A: Tensor) -> Tensor:
 
 
 def _sum_of_products(A: Tensor, B: Tensor) -> Tensor:
-    """Compute ``sum_b A_b^T B_b`` of ``(B, k, m)`` and ``(B, k, n)``, one product per thread."""
+    """Compute ``sum_b A_b^H B_b`` of ``(B, k, m)`` and ``(B, k, n)``, one product per thread."""
     A, B = A.flatten(0, 1), B.flatten(0, 1)
     threads = 1
     if A.device.type == "cpu" and not torch.compiler.is_compiling():
         threads = torch.get_num_threads()
     if threads == 1 or len(A) == 0 or len(A) % threads != 0:
-        return A.mT @ B
-    return (A.unflatten(0, (threads, -1)).mT @ B.unflatten(0, (threads, -1))).sum(0)
+        return A.mH @ B
+    return (A.unflatten(0, (threads, -1)).mH @ B.unflatten(0, (threads, -1))).sum(0)
 
 
 def _add_optional(a: Tensor | None, b: Tensor | None) -> Tensor | None:

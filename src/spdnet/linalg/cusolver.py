@@ -14,7 +14,8 @@ from torch import Tensor
 
 _SONAMES = ("libcusolver.so.12", "libcusolver.so.11")
 _VECTORS, _LOWER = 1, 0  # CUSOLVER_EIG_MODE_VECTOR, CUBLAS_FILL_MODE_LOWER
-_TYPES = {torch.float32: 0, torch.float64: 1}  # CUDA_R_32F, CUDA_R_64F
+_REAL = {torch.float32: 0, torch.float64: 1}  # CUDA_R_32F, CUDA_R_64F
+_TYPES = {**_REAL, torch.complex64: 4, torch.complex128: 5}  # CUDA_C_32F, CUDA_C_64F
 #: workspace limit: this many bytes, or this many times the matrices if that is more
 _MIN_LIMIT, _MAX_RATIO = 192 * 2**20, 9
 _SIZE, _INT64, _POINTER, _INT = ctypes.c_size_t, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int
@@ -30,33 +31,34 @@ def is_available() -> bool:
 def syev_batched(X: Tensor) -> tuple[Tensor, Tensor]:
     """Compute eigenvalues (ascending) and eigenvectors of symmetric ``X (B, n, n)``.
 
-    ``X`` is float32 or float64 and may be overwritten. The call does not synchronize. A matrix that
-    the solver cannot decompose, such as one with NaN, gets NaN eigenvalues. A large batch is split,
-    because the solver requests up to a hundred times the memory of its matrices.
+    ``X`` is real or complex, in single or double precision, and may be overwritten. The call does
+    not synchronize. A matrix that the solver cannot decompose, such as one with NaN, gets NaN
+    eigenvalues. A large batch is split, because the solver requests up to a hundred times the
+    memory of its matrices.
     """
     B, n, _ = X.shape
     A = X.contiguous()  # overwritten by the eigenvectors
-    s = X.new_empty(B, n)
+    s = X.real.new_empty(B, n)
     info = torch.empty(B, dtype=torch.int32, device=X.device)
     with torch.cuda.device(X.device):
         stream = torch.cuda.current_stream(X.device).cuda_stream
         handle, params = _handle(X.device.index, stream)
-        kind = _TYPES[X.dtype]
-        wanted, _ = _workspace(X.device.index, kind, n, B)
+        kind, real = _TYPES[X.dtype], _REAL[s.dtype]
+        wanted, _ = _workspace(X.device.index, kind, real, n, B)
         parts = max(1, -(-wanted // max(_MIN_LIMIT, _MAX_RATIO * X.nbytes)))
         part = -(-B // parts)
-        on_device, on_host = _workspace(X.device.index, kind, n, part)
+        on_device, on_host = _workspace(X.device.index, kind, real, n, part)
         buffer = torch.empty(on_device, dtype=torch.uint8, device=X.device)
         for matrices, values, flags in zip(*(x.split(part) for x in (A, s, info)), strict=True):
             _call(
                 "cusolverDnXsyevBatched",
                 *(handle, params, _VECTORS, _LOWER, n),
-                *(kind, matrices.data_ptr(), n, kind, values.data_ptr(), kind),
+                *(kind, matrices.data_ptr(), n, real, values.data_ptr(), kind),
                 *(buffer.data_ptr(), on_device, on_host, len(on_host)),
                 *(flags.data_ptr(), len(matrices)),
             )
     s = torch.where((info == 0)[:, None], s, torch.nan)
-    return s, A.mT  # the library is column-major
+    return s, A.mT.conj_physical()  # the library is column-major, and so reads the conjugate
 
 
 @cache
@@ -112,13 +114,15 @@ def _handle(device: int, stream: int) -> tuple[ctypes.c_void_p, ctypes.c_void_p]
 
 
 @cache
-def _workspace(device: int, kind: int, n: int, batch: int) -> tuple[int, ctypes.Array[Any]]:
+def _workspace(
+    device: int, kind: int, real: int, n: int, batch: int
+) -> tuple[int, ctypes.Array[Any]]:
     """Return the device bytes that the solver needs, and its host buffer."""
     handle, params = _handle(device, torch.cuda.current_stream(device).cuda_stream)
     on_device, on_host = _SIZE(), _SIZE()
     _call(
         "cusolverDnXsyevBatched_bufferSize",
-        *(handle, params, _VECTORS, _LOWER, n, kind, None, n, kind, None, kind),
+        *(handle, params, _VECTORS, _LOWER, n, kind, None, n, real, None, kind),
         *(ctypes.byref(on_device), ctypes.byref(on_host), batch),
     )
     return on_device.value, (ctypes.c_char * on_host.value)()

@@ -16,7 +16,7 @@ from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 
 from spdnet._autograd import is_differentiated, is_exporting, refuse_tracing
 from spdnet._checks import require_square
-from spdnet._precision import accurate_dtype, without_autocast, working_dtype
+from spdnet._precision import accurate_dtype, real_dtype, without_autocast, working_dtype
 from spdnet.linalg import cusolver
 from spdnet.linalg.symmetric import symmetrize
 from spdnet.linalg.threads import parallel_for
@@ -59,7 +59,7 @@ def eigh(X: Tensor, *, accurate: bool = False, check: bool = True) -> tuple[Tens
         return constant_eigh(X, accurate=accurate)
     with without_autocast(X):  # torch's solver has derivatives of every order and mode
         s, U = torch.linalg.eigh(symmetrize(X.to(_solver_dtype(X, accurate))))
-    return s.to(X.dtype), U.to(X.dtype)
+    return s.to(real_dtype(X.dtype)), U.to(X.dtype)
 
 
 def constant_eigh(X: Tensor, *, accurate: bool = False) -> tuple[Tensor, Tensor]:
@@ -71,7 +71,7 @@ def constant_eigh(X: Tensor, *, accurate: bool = False) -> tuple[Tensor, Tensor]
             s, U = torch.linalg.eigh(symmetrize(A))
         else:
             s, U = torch.ops.spdnet.eigh(A)
-    return s.to(X.dtype), U.to(X.dtype)
+    return s.to(real_dtype(X.dtype)), U.to(X.dtype)
 
 
 def _solver_dtype(X: Tensor, accurate: bool) -> torch.dtype:
@@ -84,7 +84,7 @@ _LIBRARY.define("eigh(Tensor X) -> (Tensor, Tensor)", tags=(torch.Tag.pt2_compli
 
 @torch.library.impl(_LIBRARY, "eigh", "CompositeExplicitAutograd")
 def _eigh_default(X: Tensor) -> tuple[Tensor, Tensor]:
-    s, U = torch.linalg.eigh(symmetrize(X))
+    s, U = torch.linalg.eigh(_symmetric_part(X))
     return s, U.mT.contiguous().mT
 
 
@@ -93,7 +93,7 @@ def _eigh_cpu(X: Tensor) -> tuple[Tensor, Tensor]:
     n = X.shape[-1]
     A = X.reshape(-1, n, n)
     s, U = _empty(A)
-    torch.add(A, A.mT, out=U).mul_(0.5)  # LAPACK works in place
+    _symmetric_part(A, out=U)  # LAPACK works in place
 
     def solve(part: slice) -> None:
         vectors = U[part]
@@ -110,7 +110,7 @@ def _solve_one_by_one(A: Tensor, s: Tensor, U: Tensor) -> None:
     """Solve one matrix at a time, by QR iterations if divide and conquer fails."""
     from scipy.linalg import eigh as qr_iterations  # slow to import, rarely needed
 
-    for i, X in enumerate(symmetrize(A)):
+    for i, X in enumerate(_symmetric_part(A)):
         try:
             s[i], U[i] = torch.linalg.eigh(X)
         except LinAlgError as error:
@@ -129,7 +129,7 @@ def _eigh_cuda(X: Tensor) -> tuple[Tensor, Tensor]:
     n = X.shape[-1]
     if X.numel() == 0 or not cusolver.is_available():
         return _eigh_default(X)
-    s, U = cusolver.syev_batched(symmetrize(X).reshape(-1, n, n))
+    s, U = cusolver.syev_batched(_symmetric_part(X).reshape(-1, n, n))
     return s.reshape(X.shape[:-1]), _unflatten(U, X)
 
 
@@ -143,9 +143,17 @@ def _eigh_vmap(info: object, in_dims: tuple[int], X: Tensor) -> tuple[Any, tuple
     return torch.ops.spdnet.eigh(X.movedim(in_dims[0], 0)), (0, 0)
 
 
+def _symmetric_part(X: Tensor, out: Tensor | None = None) -> Tensor:
+    """Compute :func:`symmetrize` within the operator.
+
+    The lazy conjugate of ``X.mH`` is lost there if the operator is called by a compiled program.
+    """
+    return torch.add(X, X.mT.conj_physical(), out=out).mul_(0.5)
+
+
 def _empty(X: Tensor) -> tuple[Tensor, Tensor]:
     """Allocate eigenvalues and eigenvectors, the latter column-major as LAPACK writes them."""
-    return X.new_empty(X.shape[:-1]), X.new_empty(X.shape).mT
+    return X.real.new_empty(X.shape[:-1]), X.new_empty(X.shape).mT
 
 
 def _unflatten(U: Tensor, X: Tensor) -> Tensor:

@@ -31,7 +31,7 @@ def log_congruence(X: Tensor, W: Tensor, power: float = 1.0) -> Tensor:
     that is not positive definite gives NaN.
     """
     K = cholesky(X.detach(), check=False)
-    valid = (K.diagonal(dim1=-2, dim2=-1) > 0).all(-1)[..., None, None]
+    valid = (K.diagonal(dim1=-2, dim2=-1).real > 0).all(-1)[..., None, None]
     K = torch.where(valid, K, torch.eye(K.shape[-1], dtype=K.dtype, device=K.device))
     if power != 1:
         sigma, U = _left_svd(K)
@@ -60,6 +60,6 @@ def _svd_by_eigh(M: Tensor) -> tuple[Tensor, Tensor]:
     value decomposition, unlike the eigenvalues of :math:`M M^\top`.
     """
     n, zero = M.shape[-1], torch.zeros_like(M)
-    rows = torch.cat([zero, M], -1), torch.cat([M.mT, zero], -1)
+    rows = torch.cat([zero, M], -1), torch.cat([M.mH, zero], -1)
     s, V = eigh(torch.cat(rows, -2), check=False)
     return s[..., n:], math.sqrt(2) * V[..., :n, n:]

@@ -14,7 +14,7 @@ from torch import Tensor, broadcast_shapes
 from torch.autograd import Function
 
 from spdnet._autograd import batch_first, constant, is_exporting
-from spdnet._checks import require_square
+from spdnet._checks import require_same_kind, require_square
 from spdnet._precision import without_autocast, working_dtype
 from spdnet.linalg.eigh import constant_eigh
 from spdnet.linalg.symmetric import symmetrize
@@ -42,6 +42,7 @@ def lyapunov(X: Tensor, V: Tensor, *, check: bool = True, who: str = "lyapunov")
     """
     require_square(who, X)
     require_square(who, V, "V", n=X.shape[-1])
+    require_same_kind(who, X=X, V=V)
     if check:
         require_symmetric(who, X)
         require_finite(who, V, "V")
@@ -62,8 +63,8 @@ class _Lyapunov(Function):
     @staticmethod
     def forward(X: Tensor, s: Tensor, U: Tensor, V: Tensor) -> Tensor:
         with without_autocast(X):
-            H = (U.mT @ symmetrize(V) @ U) / (s[..., :, None] + s[..., None, :])
-            return symmetrize(U @ H @ U.mT)
+            H = (U.mH @ symmetrize(V) @ U) / (s[..., :, None] + s[..., None, :])
+            return symmetrize(U @ H @ U.mH)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:

@@ -36,11 +36,11 @@ from spdnet._autograd import (
     refuse_third_derivative,
     without_jvp,
 )
-from spdnet._checks import require_square
+from spdnet._checks import require_same_kind, require_square
 from spdnet._precision import without_autocast
 from spdnet.linalg.cholesky import cholesky
 from spdnet.linalg.eigh import eigh
-from spdnet.linalg.symmetric import symmetrize
+from spdnet.linalg.symmetric import frobenius, symmetrize
 
 #: ratio of squared singular values up to which they are computed from the Gram matrix
 MAX_GRAM_RATIO = 1e4
@@ -102,8 +102,8 @@ def pencil_sum(
     if not (_wants_derivative(X) or _wants_derivative(Y)):
         return g.value(log_eigenvalues(L, K, check=check, who=who)).sum(-1)
     x, P, Q = decompose_pencil(L, K, check=check, who=who)
-    A = torch.linalg.solve_triangular(L.mT, P, upper=True)
-    B = torch.linalg.solve_triangular(K.mT, Q, upper=True)
+    A = torch.linalg.solve_triangular(L.mH, P, upper=True)
+    B = torch.linalg.solve_triangular(K.mH, Q, upper=True)
     return apply(_Value, _CompiledValue, X.expand(P.shape), Y.expand(P.shape), x, A, B, g)
 
 
@@ -117,6 +117,7 @@ def cholesky_pair(X: Tensor, Y: Tensor, *, check: bool, who: str) -> tuple[Tenso
     """Compute the Cholesky factors of two points, with validation if ``check``."""
     require_square(who, X)
     require_square(who, Y, "Y", n=X.shape[-1])
+    require_same_kind(who, X=X, Y=Y)
     return cholesky(X, check=check, who=who), cholesky(Y, check=check, who=who, name="Y")
 
 
@@ -130,7 +131,7 @@ def decompose_pencil(
             sigma, P, Q = accurate_svd(W)
         else:
             P, sigma, Qh = torch.linalg.svd(W)
-            Q = Qh.mT
+            Q = Qh.mH
     return _log_spectrum(sigma, L, K, check, who), P, Q
 
 
@@ -148,13 +149,13 @@ def accurate_svd(W: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     Values that are close together come from the eigenvalues of :math:`W W^\top`, which is faster,
     and much faster on a GPU.
     """
-    s, P = eigh(symmetrize(W @ W.mT), check=False)
+    s, P = eigh(symmetrize(W @ W.mH), check=False)
     far = ~(s[..., 0] * MAX_GRAM_RATIO > s[..., -1])
     sigma = torch.where(far[..., None], 1.0, s).sqrt()
-    Q = W.mT @ (P / sigma[..., None, :])
+    Q = W.mH @ (P / sigma[..., None, :])
     if far.any():
         P_far, sigma_far, Qh_far = torch.linalg.svd(W[far])
-        sigma[far], P[far], Q[far] = sigma_far, P_far, Qh_far.mT
+        sigma[far], P[far], Q[far] = sigma_far, P_far, Qh_far.mH
     return sigma, P, Q
 
 
@@ -178,7 +179,7 @@ def _log_spectrum(sigma: Tensor, L: Tensor, K: Tensor, check: bool, who: str) ->
                 "spdnet.covariance.regularize"
             )
     # without check, a matrix that is not positive definite gives NaN
-    valid = [(F.diagonal(dim1=-2, dim2=-1) > 0).all(-1, keepdim=True) for F in (L, K)]
+    valid = [(F.diagonal(dim1=-2, dim2=-1).real > 0).all(-1, keepdim=True) for F in (L, K)]
     return torch.where(valid[0] & valid[1], 2 * sigma.log(), torch.nan)
 
 
@@ -209,7 +210,7 @@ class _Value(Function):
     def jvp(ctx: Any, dX: Tensor | None, dY: Tensor | None, *_: Any) -> Tensor:
         gradients = apply(_Gradient, _CompiledGradient, *ctx.saved_tensors, ctx.g)
         pairs = zip(gradients, (dX, dY), strict=True)
-        terms = [(G * D).sum((-2, -1)) for G, D in pairs if D is not None]
+        terms = [frobenius(G, D) for G, D in pairs if D is not None]
         return terms[0] + terms[1] if len(terms) == 2 else terms[0]
 
 
@@ -225,7 +226,7 @@ class _Gradient(Function):
     ) -> tuple[Tensor, Tensor]:
         slope = g.slope(x)[..., None, :]
         with without_autocast(X):
-            return symmetrize(-(A * slope) @ A.mT), symmetrize((B * slope) @ B.mT)
+            return symmetrize(-(A * slope) @ A.mH), symmetrize((B * slope) @ B.mH)
 
     setup_context = _Value.setup_context
 
@@ -260,9 +261,9 @@ class _Curvature(Function):
         m = (slope[..., :, None] + slope[..., None, :]) / 2
         c, e = g.curvature(x[..., :, None], x[..., None, :])
         with without_autocast(X):
-            E, F = A.mT @ symmetrize(E) @ A, B.mT @ symmetrize(F) @ B
+            E, F = A.mH @ symmetrize(E) @ A, B.mH @ symmetrize(F) @ B
             E, F = (c + m) * E - e * F, (c - m) * F - e * E
-            return symmetrize(A @ E @ A.mT), symmetrize(B @ F @ B.mT)
+            return symmetrize(A @ E @ A.mH), symmetrize(B @ F @ B.mH)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:

@@ -78,7 +78,7 @@ def _has_lower(X: Tensor, eps: float) -> Tensor:
         A = X.to(working_dtype(X.dtype)).reshape(-1, n, n)
         A = A.clone(memory_format=torch.contiguous_format)
         diagonal = A.diagonal(dim1=-2, dim2=-1)
-        diagonal.sub_((eps - _rounding(diagonal.amax(-1), eps, n))[:, None])
+        diagonal.sub_((eps - _rounding(diagonal.real.amax(-1), eps, n))[:, None])
         return fails_cholesky(A)
 
 

@@ -20,8 +20,8 @@ from torch import Tensor
 from torch.autograd import Function
 
 from spdnet._autograd import apply, batch_first, constant, refuse_third_derivative, without_jvp
-from spdnet._checks import require_square
-from spdnet._precision import accurate_dtype, without_autocast, working_dtype
+from spdnet._checks import require_same_kind, require_square
+from spdnet._precision import accurate_dtype, real_dtype, without_autocast, working_dtype
 from spdnet.linalg import clamped
 from spdnet.linalg.eigh import constant_eigh
 from spdnet.linalg.scalar import Clamp, ScalarFunction
@@ -89,12 +89,13 @@ def spectral_derivative(
     """
     require_square(who, X)
     require_square(who, E, name, n=X.shape[-1])
+    require_same_kind(who, X=X, **{name: E})
     if check:
         require_finite(who, E, name)
     s, U = decompose(X, f, check=check, who=who)
     shape = torch.broadcast_shapes(X.shape, E.shape)
     s, U = s.expand(shape[:-1]), U.expand(shape)
-    D = _derivative(X.to(s.dtype).expand(shape), s, U, f, E.to(s.dtype).expand(shape))
+    D = _derivative(X.to(U.dtype).expand(shape), s, U, f, E.to(U.dtype).expand(shape))
     return D.to(X.dtype)
 
 
@@ -118,7 +119,7 @@ def decompose(
 
 def map_decomposed(X: Tensor, s: Tensor, U: Tensor, f: ScalarFunction) -> Tensor:
     """Compute ``f(X)`` from the result of :func:`decompose`; differentiable in ``X``."""
-    return _derivative(X.to(s.dtype), s, U, f).to(X.dtype)
+    return _derivative(X.to(U.dtype), s, U, f).to(X.dtype)
 
 
 class _Derivative(Function):
@@ -191,20 +192,21 @@ def _saved(ctx: Any) -> tuple[Any, ...]:
 
 
 def _value(s: Tensor, U: Tensor, f: ScalarFunction) -> Tensor:
-    return symmetrize((U * f.value(s)[..., None, :]) @ U.mT)
+    return symmetrize((U * f.value(s)[..., None, :]) @ U.mH)
 
 
 def _first(s: Tensor, U: Tensor, f: ScalarFunction, G: Tensor) -> Tensor:
-    H = U.mT @ symmetrize(G) @ U
+    H = U.mH @ symmetrize(G) @ U
     H = f.first(s[..., :, None], s[..., None, :]) * H
-    return symmetrize(U @ H @ U.mT)
+    return symmetrize(U @ H @ U.mH)
 
 
 def _second(s: Tensor, U: Tensor, f: ScalarFunction, G: Tensor, V: Tensor) -> Tensor:
     dtype, accurate = G.dtype, accurate_dtype(G)
-    s, U, G, V = (x.to(accurate) for x in (s, U, G, V))
-    G = U.mT @ symmetrize(G) @ U
-    V = U.mT @ symmetrize(V) @ U
+    s = s.to(real_dtype(accurate))
+    U, G, V = (x.to(accurate) for x in (U, G, V))
+    G = U.mH @ symmetrize(G) @ U
+    V = U.mH @ symmetrize(V) @ U
     # n^3 coefficients per matrix: process a few matrices at a time to bound memory
     n, shape, p = s.shape[-1], G.shape, f.parameter
     few = max(1, 2**22 // n**3)
@@ -215,7 +217,7 @@ def _second(s: Tensor, U: Tensor, f: ScalarFunction, G: Tensor, V: Tensor) -> Te
         every = p.reshape(p.shape + (1,) * (len(shape) - 2 - p.ndim)).expand(shape[:-2])
         functions = [f.bind(part) for part in every.reshape(-1).split(few)]
     M = torch.cat(list(map(_second_in_eigenbasis, *pieces, functions))).reshape(shape)
-    return symmetrize(U @ (M + M.mT) @ U.mT).to(dtype)
+    return symmetrize(U @ (M + M.mH) @ U.mH).to(dtype)
 
 
 def _second_in_eigenbasis(s: Tensor, G: Tensor, V: Tensor, f: ScalarFunction) -> Tensor:

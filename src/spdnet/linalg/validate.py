@@ -2,10 +2,11 @@
 
 Layers, estimators and file readers share these definitions and messages. The rounding unit is that
 of the dtype in which the numbers were given. Half of its digits may be lost before a matrix counts
-as asymmetric or indefinite:
+as asymmetric or indefinite. A complex matrix is compared with its conjugate transpose.
 
-* asymmetric: an entry of ``|X - X^T|`` above ``sqrt(unit)`` times the largest entry, and above
-  ``sqrt(unit)``, at least that of float32, times the geometric mean of the two diagonal entries.
+* asymmetric, or not Hermitian: an entry of ``|X - X^T|`` above ``sqrt(unit)`` times the largest
+  entry, and above ``sqrt(unit)``, at least that of float32, times the geometric mean of the two
+  diagonal entries.
   The numbers may have been computed in lower precision than float64; input that is not meant to be
   symmetric (a triangle, a wrong axis) is far above this.
 * indefinite: an eigenvalue below ``-sqrt(unit)`` times the largest entry, and too negative for a
@@ -22,12 +23,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from spdnet._autograd import is_concrete
-from spdnet._checks import require_square
+from spdnet._checks import require_same_kind, require_square
 from spdnet._precision import accurate_dtype, working_dtype
+from spdnet.linalg.symmetric import trace
 from spdnet.linalg.threads import parallel_for
 
 #: each matrix gets the first that applies
-FAULTS = ("not finite", "zero", "too small", "asymmetric", "indefinite", "singular")
+FAULTS = (
+    *("not finite", "zero", "too small", "asymmetric", "not Hermitian"),
+    *("indefinite", "singular"),
+)
 #: rounding unit of float64
 UNIT = torch.finfo(torch.float64).eps
 _FLOAT32_UNIT = torch.finfo(torch.float32).eps
@@ -46,6 +51,8 @@ _TEXTS = {
     "all matrices, or use float64",
     "asymmetric": "symmetric matrices, but {place} is not symmetric (largest |X - X^T| / largest "
     "|X| {low:.3g}){count}; use spdnet.linalg.symmetrize({name}) if it should be",
+    "not Hermitian": "Hermitian matrices, but {place} is not Hermitian (largest |X - X^H| / "
+    "largest |X| {low:.3g}){count}; use spdnet.linalg.symmetrize({name}) if it should be",
     "indefinite": "{wanted} matrices, but {place} is not {wanted} (eigenvalues from {low:.3g} to "
     "{high:.3g}){count}" + _REGULARIZE,
     "singular": "{wanted} matrices, but {place} is singular (eigenvalues from {low:.3g} to "
@@ -118,13 +125,14 @@ def chunk_size(n: int, device: torch.device) -> int:
 
 def rounding_unit(dtype: numpy.dtype[Any]) -> float:
     """Return the rounding unit of an array that is examined in float64."""
-    return max(UNIT, float(numpy.finfo(dtype).eps)) if dtype.kind == "f" else UNIT
+    return max(UNIT, float(numpy.finfo(dtype).eps)) if dtype.kind in "fc" else UNIT
 
 
 def as_float64(values: NDArray[Any], device: torch.device) -> Tensor:
-    """Copy an array of any byte order to a float64 tensor."""
+    """Copy an array of any byte order to a float64 or complex128 tensor."""
+    dtype = numpy.complex128 if values.dtype.kind == "c" else numpy.float64
     with numpy.errstate(over="ignore"):  # of a longer type: rejected as infinite
-        return torch.from_numpy(values.astype(numpy.float64)).to(device)
+        return torch.from_numpy(values.astype(dtype)).to(device)
 
 
 def find_faults(
@@ -164,7 +172,11 @@ def _examine(
     A = X.to(accurate_dtype(X) if definite else working_dtype(X.dtype))
     buffer = A.abs()  # reused below: new memory costs more than the arithmetic
     size = buffer.amax((-2, -1))
-    gap = torch.sub(A, A.mT, out=buffer).abs_().amax((-2, -1))
+    if A.is_complex():
+        buffer = A - A.mH
+        gap = buffer.abs().amax((-2, -1))
+    else:
+        gap = torch.sub(A, A.mT, out=buffer).abs_().amax((-2, -1))
     limits = torch.finfo(dtype)
     finite = size <= limits.max  # false for NaN
     in_doubt = ~(finite & (gap <= unit**0.5 * size))
@@ -175,9 +187,9 @@ def _examine(
     if not in_doubt.any():
         return None
     code = torch.full(size.shape, -1, device=A.device)
-    low, high = torch.full((2, *size.shape), torch.nan, dtype=accurate_dtype(A), device=A.device)
+    low, high = torch.full((2, *size.shape), torch.nan, dtype=accurate_dtype(size), device=A.device)
     asymmetric = _is_asymmetric(A, size, unit)
-    code[asymmetric] = FAULTS.index("asymmetric")
+    code[asymmetric] = FAULTS.index("not Hermitian" if A.is_complex() else "asymmetric")
     low[asymmetric] = (gap / size)[asymmetric].to(low.dtype)
     if definite:
         code[size < limits.tiny / limits.eps] = FAULTS.index("too small")
@@ -185,8 +197,8 @@ def _examine(
     code[~finite] = FAULTS.index("not finite")
     in_doubt &= code < 0
     if wanted != "symmetric" and in_doubt.any():
-        half = A[in_doubt].to(low.dtype) / 2  # the sum of whole matrices could overflow
-        s = torch.linalg.eigvalsh(half + half.mT)
+        half = A[in_doubt].to(accurate_dtype(A)) / 2  # the sum of whole matrices could overflow
+        s = torch.linalg.eigvalsh(half + half.mH)
         low[in_doubt], high[in_doubt] = s[:, 0], s[:, -1]
         if definite:
             singular = low <= singular_ratio(A.shape[-1], unit) * high.abs()
@@ -203,7 +215,7 @@ def _is_asymmetric(A: Tensor, size: Tensor, unit: float) -> Tensor:
     root = A.diagonal(dim1=-2, dim2=-1).abs().sqrt()
     coarse = max(unit, _FLOAT32_UNIT) ** 0.5 * root[:, :, None] * root[:, None, :]
     allowed = torch.maximum(coarse, unit**0.5 * size[:, None, None])
-    return ((A - A.mT).abs() > allowed).any(-1).any(-1)
+    return ((A - A.mH).abs() > allowed).any(-1).any(-1)
 
 
 def _may_have_small_eigenvalue(
@@ -213,11 +225,11 @@ def _may_have_small_eigenvalue(
     n = A.shape[-1]
     if definite:
         # the trace bounds the largest eigenvalue; twice, for the rounding of the decomposition
-        shift = -2 * singular_ratio(n, unit) * A.diagonal(dim1=-2, dim2=-1).sum(-1)
+        shift = -2 * singular_ratio(n, unit) * trace(A)
     else:
         # a zero matrix is semi-definite
         shift = unit**0.5 * size.clamp(min=torch.finfo(A.dtype).tiny)
-    B = torch.add(A, A.mT, out=buffer)
+    B = torch.add(A, A.mH, out=buffer)
     B.diagonal(dim1=-2, dim2=-1).add_(2 * shift[:, None])
     return fails_cholesky(B)
 
@@ -227,7 +239,7 @@ def fails_cholesky(A: Tensor) -> Tensor:
     info = torch.empty(len(A), dtype=torch.int32, device=A.device)
 
     def factorize(part: slice) -> None:
-        matrices = A[part].mT  # column-major, so that LAPACK works in place
+        matrices = A[part].mT  # column-major, so that LAPACK works in place; the conjugate of A
         torch.linalg.cholesky_ex(matrices, out=(matrices, info[part]))
 
     if A.device.type == "cpu":
@@ -247,6 +259,7 @@ def require_finite(who: str, X: Tensor, name: str = "X") -> None:
 def require_tangent(who: str, V: Tensor, name: str, X: Tensor, check: bool) -> Tensor:
     """Return ``V`` if it has the size of the points ``X`` and, with ``check``, is finite."""
     require_square(who, V, name, n=X.shape[-1])
+    require_same_kind(who, X=X, **{name: V})
     if check:
         require_finite(who, V, name)
     return V
@@ -294,8 +307,8 @@ def require_semidefinite_eigenvalues(who: str, s: Tensor, name: str = "X") -> No
 def require_positive_trace(who: str, X: Tensor, name: str = "X") -> None:
     """Raise a ValueError unless every matrix has a positive trace."""
     if is_concrete(X) and X.numel() > 0:
-        trace = X.detach().diagonal(dim1=-2, dim2=-1).sum(-1)
-        raise_fault(who, name, "trace", ~(trace > 0), trace)
+        size = trace(X.detach())
+        raise_fault(who, name, "trace", ~(size > 0), size)
 
 
 def raise_first_fault(

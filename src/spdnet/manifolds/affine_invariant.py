@@ -12,7 +12,7 @@ from spdnet.linalg.cholesky import whiten
 from spdnet.linalg.log_congruence import log_congruence
 from spdnet.linalg.pencil import LogSquare, cholesky_pair, decompose_pencil, pencil_sum, safe_sqrt
 from spdnet.linalg.spectral import map_decomposed
-from spdnet.linalg.symmetric import trace
+from spdnet.linalg.symmetric import frobenius, trace
 from spdnet.linalg.validate import require_tangent
 from spdnet.manifolds.karcher import karcher_mean
 from spdnet.manifolds.means import normalized_weights
@@ -48,7 +48,7 @@ class AffineInvariant(Metric):
         L = cholesky(X, check=check, who=who)
         U = whiten(L, require_tangent(who, U, "U", X, check))
         V = whiten(L, require_tangent(who, V, "V", X, check))
-        return (U * V).sum((-2, -1))
+        return frobenius(U, V)
 
     @in_float64
     def distance(self, X: Tensor, Y: Tensor, *, check: bool = True) -> Tensor:
@@ -70,7 +70,7 @@ class AffineInvariant(Metric):
             x, t = t.detach()[..., None] * x, t[..., None, None]
         else:
             x = t * x
-        return congruence(map_decomposed(t * T, x, pair.P.expand_as(t * T), Exp()), pair.L.mT)
+        return congruence(map_decomposed(t * T, x, pair.P.expand_as(t * T), Exp()), pair.L.mH)
 
     @in_float64
     def exp(self, X: Tensor, V: Tensor, *, check: bool = True) -> Tensor:
@@ -78,13 +78,13 @@ class AffineInvariant(Metric):
         who = "affine_invariant.exp"
         L = cholesky(X, check=check, who=who)
         V = require_tangent(who, V, "V", X, check)
-        return congruence(expm(whiten(L, V), check=False), L.mT)
+        return congruence(expm(whiten(L, V), check=False), L.mH)
 
     @in_float64
     def log(self, X: Tensor, Y: Tensor, *, check: bool = True) -> Tensor:
         r"""Compute :math:`X^{1/2} \log(X^{-1/2} Y X^{-1/2}) X^{1/2}`."""
         pair = _whiten_pair("affine_invariant.log", X, Y, check)
-        return congruence(pair.map(Log()), pair.L.mT)
+        return congruence(pair.map(Log()), pair.L.mH)
 
     @in_float64
     def transport(self, X: Tensor, Y: Tensor, V: Tensor, *, check: bool = True) -> Tensor:
@@ -93,7 +93,7 @@ class AffineInvariant(Metric):
         pair = _whiten_pair(who, X, Y, check)
         V = require_tangent(who, V, "V", X, check)
         moved = congruence(whiten(pair.L, V), pair.map(Sqrt()))
-        return congruence(moved, pair.L.mT)
+        return congruence(moved, pair.L.mH)
 
     @in_float64
     def mean(
@@ -127,7 +127,7 @@ class AffineInvariant(Metric):
 
         def row(i: int, others: Tensor, j: slice) -> Tensor:
             W = whiteners[i]
-            s = eigenvalues(W @ others @ W.mT)
+            s = eigenvalues(W @ others @ W.mH)
             far = ~(s[:, -1] < _MAX_RATIO * s[:, 0])  # the small ones are inaccurate
             if far.any():
                 s[far] = torch.linalg.svdvals(W @ factors[j][far]).square().flip(-1)
@@ -141,12 +141,12 @@ class AffineInvariant(Metric):
         """Compute the weighted sum of squared distances of pairs, and its gradient."""
         eye = torch.eye(X.shape[-1], dtype=X.dtype, device=X.device)
         W = torch.linalg.solve_triangular(torch.linalg.cholesky(X), eye, upper=False)[j]
-        s, V = eigh(W @ X[i] @ W.mT, check=False)
-        B = W.mT @ V
+        s, V = eigh(W @ X[i] @ W.mH, check=False)
+        B = W.mH @ V
         slope = 2 * weights[:, None] * s.log()
         G = torch.zeros_like(X)
-        G.index_add_(0, i, (B * (slope / s)[:, None]) @ B.mT)
-        G.index_add_(0, j, (B * -slope[:, None]) @ B.mT)
+        G.index_add_(0, i, (B * (slope / s)[:, None]) @ B.mH)
+        G.index_add_(0, j, (B * -slope[:, None]) @ B.mH)
         return (weights * s.log().square().sum(-1)).sum(), G
 
     def normalization(
@@ -163,7 +163,7 @@ class AffineInvariant(Metric):
         X, S, A = (Z.to(accurate_dtype(Z)) for Z in (X, S, A))
         W = expm(-power / 2 * S, check=False)
         T = log_congruence(X[..., None, :, :], W, power)  # (..., classes, n, n)
-        flat = alpha * (T * A).sum((-2, -1)) + beta * trace(T) * trace(A)
+        flat = alpha * frobenius(T, A) + beta * trace(T) * trace(A)
         return (flat / power).to(dtype)
 
 

@@ -3,9 +3,10 @@
 import torch
 from torch import Tensor
 
-from spdnet._checks import require_square
+from spdnet._checks import require_same_kind, require_square
 from spdnet._precision import in_float64
 from spdnet.linalg import cholesky, congruence, expm, lyapunov, sqrtm, symmetrize
+from spdnet.linalg.symmetric import abs_square, frobenius
 from spdnet.linalg.validate import require_tangent
 from spdnet.manifolds.means import fixed_point_mean
 from spdnet.manifolds.metric import Metric, register_metric
@@ -37,7 +38,7 @@ class BuresWasserstein(Metric):
         r"""Compute :math:`\tfrac12 \mathrm{tr}(\mathcal L_X(U) V)`."""
         who = "bures_wasserstein.inner"
         S = lyapunov(X, require_tangent(who, U, "U", X, check), check=check, who=who)
-        return (S * symmetrize(require_tangent(who, V, "V", X, check))).sum((-2, -1)) / 2
+        return frobenius(S, symmetrize(require_tangent(who, V, "V", X, check))) / 2
 
     @in_float64
     def distance(self, X: Tensor, Y: Tensor, *, check: bool = True) -> Tensor:
@@ -52,7 +53,7 @@ class BuresWasserstein(Metric):
     def squared_distance(self, X: Tensor, Y: Tensor, *, check: bool = True) -> Tensor:
         r"""Compute :math:`\mathrm{tr}(X + Y - 2 (X^{1/2} Y X^{1/2})^{1/2})`."""
         L, moved = _transport_map("bures_wasserstein.squared_distance", X, Y, check)
-        return (moved - L).square().sum((-2, -1))
+        return abs_square(moved - L).sum((-2, -1))
 
     @in_float64
     def geodesic(self, X: Tensor, Y: Tensor, t: float | Tensor, *, check: bool = True) -> Tensor:
@@ -60,7 +61,7 @@ class BuresWasserstein(Metric):
         L, moved = _transport_map("bures_wasserstein.geodesic", X, Y, check)
         t = t[..., None, None] if isinstance(t, Tensor) else t
         A = L + t * (moved - L)
-        return symmetrize(A @ A.mT)
+        return symmetrize(A @ A.mH)
 
     @in_float64
     def exp(self, X: Tensor, V: Tensor, *, check: bool = True) -> Tensor:
@@ -74,8 +75,8 @@ class BuresWasserstein(Metric):
     def log(self, X: Tensor, Y: Tensor, *, check: bool = True) -> Tensor:
         """Compute :math:`T X + X T - 2 X`."""
         L, moved = _transport_map("bures_wasserstein.log", X, Y, check)
-        V = (moved - L) @ L.mT
-        return V + V.mT
+        V = (moved - L) @ L.mH
+        return V + V.mH
 
     @in_float64
     def mean(
@@ -96,8 +97,8 @@ class BuresWasserstein(Metric):
         def step(M: Tensor, w: Tensor) -> Tensor:
             L = cholesky(M, check=False)
             roots = sqrtm(congruence(X, L[..., None, :, :]), check=False)
-            A = torch.linalg.solve_triangular(L.mT, (w * roots).sum(-3), upper=True)
-            return symmetrize(A @ A.mT)
+            A = torch.linalg.solve_triangular(L.mH, (w * roots).sum(-3), upper=True)
+            return symmetrize(A @ A.mH)
 
         who = "bures_wasserstein.mean"
         return fixed_point_mean(who, X, weights, step, tol=tol, max_iter=max_iter, check=check)
@@ -109,8 +110,8 @@ class BuresWasserstein(Metric):
         X, P = power_of(X, 2 * power), expm(2 * power * S, check=False)
         L = cholesky(P, check=False)
         towards = self.log(P, X[..., None, :, :], check=False)
-        normal = lyapunov(P, L @ A @ L.mT, check=False)
-        return alpha * (towards * normal).sum((-2, -1)) / (4 * power)
+        normal = lyapunov(P, L @ A @ L.mH, check=False)
+        return alpha * frobenius(towards, normal) / (4 * power)
 
 
 bures_wasserstein = register_metric(BuresWasserstein())
@@ -120,8 +121,9 @@ def _transport_map(who: str, X: Tensor, Y: Tensor, check: bool) -> tuple[Tensor,
     """Compute the factor ``L`` of ``X``, and ``T L``."""
     require_square(who, X)
     require_square(who, Y, "Y", n=X.shape[-1])
+    require_same_kind(who, X=X, Y=Y)
     L = cholesky(X, check=check, who=who)
     if check:
         cholesky(Y.detach(), who=who, name="Y")
     root = sqrtm(congruence(Y, L), check=False)
-    return L, torch.linalg.solve_triangular(L.mT, root, upper=True)
+    return L, torch.linalg.solve_triangular(L.mH, root, upper=True)

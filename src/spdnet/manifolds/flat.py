@@ -3,10 +3,10 @@
 import torch
 from torch import Tensor
 
-from spdnet._checks import require_square
+from spdnet._checks import require_same_kind, require_square
 from spdnet._precision import in_float64
 from spdnet.linalg import expm, symmetrize, vech
-from spdnet.linalg.symmetric import trace
+from spdnet.linalg.symmetric import abs_square, trace
 from spdnet.manifolds.means import normalized_weights
 from spdnet.manifolds.metric import Metric
 from spdnet.manifolds.normalization import FlatNormalization, Normalization, power_of
@@ -57,12 +57,13 @@ class FlatMetric(Metric):
     def squared_distance(self, X: Tensor, Y: Tensor, *, check: bool = True) -> Tensor:
         r"""Compute :math:`\lVert \varphi(X) - \varphi(Y) \rVert_F^2`."""
         C, D = self._coordinates_of_pair("squared_distance", X, Y, check)
-        return (C - D).square().sum((-2, -1))
+        return abs_square(C - D).sum((-2, -1))
 
     def vectors(self, X: Tensor) -> Tensor:
-        """Compute the coordinates of ``X (N, n, n)`` as vectors ``(N, n (n + 1) / 2)``.
+        """Compute the coordinates of ``X (N, n, n)`` as real vectors ``(N, n (n + 1) / 2)``.
 
-        The vectors have the inner products of the coordinates. The input is not validated.
+        The vectors have the inner products of the coordinates; those of complex matrices have the
+        length ``n * n``. The input is not validated.
         """
         parts = X.split(_CHUNK)
         return torch.cat([self._vectorize(self.coordinates(part, check=False)) for part in parts])
@@ -133,13 +134,14 @@ class FlatMetric(Metric):
         who = f"{self.name}.{verb}"
         require_square(who, X)
         require_square(who, Y, "Y", n=X.shape[-1])
+        require_same_kind(who, X=X, Y=Y)
         C = self.coordinates(X, check=check, who=who)
         return C, self.coordinates(Y, check=check, who=who, name="Y")
 
 
 def _inner(X: Tensor, A: Tensor, alpha: float, beta: float) -> Tensor:
     """Compute the inner products ``(..., classes)`` of every ``X (..., n, n)`` with every ``A``."""
-    product = X.flatten(-2) @ A.flatten(-2).mT
+    product = (X.flatten(-2) @ A.flatten(-2).mH).real
     if beta == 0:
         return alpha * product
     return alpha * product + beta * trace(X)[..., None] * trace(A)

@@ -20,11 +20,12 @@ from torch import Tensor
 
 from spdnet._autograd import batch_first, is_differentiated
 from spdnet._checks import require_count, require_number
-from spdnet._precision import accurate_dtype
+from spdnet._precision import accurate_dtype, real_dtype
 from spdnet.linalg import Log, cholesky, congruence, expm, symmetrize
-from spdnet.linalg.cholesky import whiten
+from spdnet.linalg.cholesky import diagonal_signs, whiten
 from spdnet.linalg.pencil import MAX_GRAM_RATIO, accurate_svd
 from spdnet.linalg.spectral import map_decomposed
+from spdnet.linalg.symmetric import frobenius
 
 # the eigenvalues of A range from 1 to about half the largest log-ratio of eigenvalues in the data,
 # at most a few hundred in float64: conjugate gradients converge long before this limit
@@ -41,10 +42,10 @@ def karcher_mean(X: Tensor, w: Tensor, *, tol: float, max_iter: int) -> Tensor:
     dtype, accurate = X.dtype, accurate_dtype(X)
     shape = torch.broadcast_shapes(X.shape[:-2], w.shape)
     X = X.to(accurate).expand(*shape, *X.shape[-2:])
-    w = w.to(accurate).expand(shape)[..., None, None]
+    w = w.to(real_dtype(accurate)).expand(shape)[..., None, None]
     differentiated = is_differentiated(X) or is_differentiated(w)
     L, s, U = _Newton.apply(X.detach(), w.detach(), tol, max_iter, differentiated)
-    M = symmetrize(L @ L.mT)
+    M = symmetrize(L @ L.mH)
     if differentiated:
         moved = _attach_derivative(L, s, U, X, w)
         M = M + (moved - moved.detach())
@@ -77,10 +78,10 @@ class _Newton(torch.autograd.Function):
         ``polish`` adds one step at the end, because the derivative is that of the exact mean.
         """
         F = cholesky(X, check=False)
-        valid = (F.diagonal(dim1=-2, dim2=-1) > 0).all(-1)[..., None, None] | (w == 0)
+        valid = (F.diagonal(dim1=-2, dim2=-1).real > 0).all(-1)[..., None, None] | (w == 0)
         F = torch.where(valid & (w > 0), F, torch.eye(F.shape[-1], dtype=F.dtype, device=F.device))
         s, U = _decompose(F)
-        start = (w * ((U * s.log()[..., None, :]) @ U.mT)).sum(-3)
+        start = (w * ((U * s.log()[..., None, :]) @ U.mH)).sum(-3)
         current = _evaluate(_triangular(expm(start / 2, check=False)), F, w)
         step = torch.ones_like(current.error)
         finished = current.error <= tol
@@ -125,7 +126,7 @@ class _Newton(torch.autograd.Function):
 def _evaluate(L: Tensor, F: Tensor, w: Tensor) -> _Estimate:
     """Evaluate the gradient at ``L L^T`` for data with the factors ``F``."""
     s, U = _decompose(F, L)
-    g = symmetrize((w * ((U * s.log()[..., None, :]) @ U.mT)).sum(-3))
+    g = symmetrize((w * ((U * s.log()[..., None, :]) @ U.mH)).sum(-3))
     ratio = s.amax(-1) / s.amin(-1)
     ratio = torch.where(ratio > MAX_GRAM_RATIO, ratio.sqrt(), ratio)[..., None, None]
     sigma = torch.linalg.svdvals(L)
@@ -156,8 +157,8 @@ def _move(L: Tensor, S: Tensor) -> Tensor:
 
 def _triangular(R: Tensor) -> Tensor:
     """Compute the lower triangular factor of ``R R^T``."""
-    T = torch.linalg.qr(R.mT, mode="r").R
-    return (T * torch.where(T.diagonal(dim1=-2, dim2=-1) < 0, -1.0, 1.0)[..., :, None]).mT
+    T = torch.linalg.qr(R.mH, mode="r").R
+    return (T * diagonal_signs(T).conj()[..., :, None]).mH
 
 
 def _select(taken: Tensor, candidate: _Estimate, current: _Estimate) -> _Estimate:
@@ -184,7 +185,7 @@ def _attach_derivative(L: Tensor, s: Tensor, U: Tensor, X: Tensor, w: Tensor) ->
         g = (w * map_decomposed(symmetrize(back @ Y @ back), s, U, Log())).sum(-3)
         S = S + _Solve.apply(g, *A)
         S = S - S.detach()
-    return congruence(expm(S, check=False), L.mT)
+    return congruence(expm(S, check=False), L.mH)
 
 
 class _Solve(torch.autograd.Function):
@@ -222,7 +223,7 @@ def _conjugate_gradients(B: Tensor, K: Tensor, U: Tensor, *, tolerance: float) -
         active = rho > goal
         if not active.any():
             break
-        AP = (U @ (K * (U.mT @ P[..., None, :, :] @ U)) @ U.mT).sum(-3)
+        AP = (U @ (K * (U.mH @ P[..., None, :, :] @ U)) @ U.mH).sum(-3)
         alpha = torch.where(active, rho / _dot(P, AP), 0.0)
         S, R = S + alpha * P, R - alpha * AP
         rho, old = torch.where(active, _dot(R, R), rho), rho
@@ -231,4 +232,4 @@ def _conjugate_gradients(B: Tensor, K: Tensor, U: Tensor, *, tolerance: float) -
 
 
 def _dot(A: Tensor, B: Tensor) -> Tensor:
-    return (A * B).sum((-2, -1), keepdim=True)
+    return frobenius(A, B, keepdim=True)

@@ -8,6 +8,7 @@ from spdnet._precision import in_float64
 from spdnet.linalg import cholesky, symmetrize
 from spdnet.linalg.cholesky import whiten
 from spdnet.linalg.pencil import cholesky_pair
+from spdnet.linalg.symmetric import frobenius, real_vector
 from spdnet.linalg.validate import require_tangent
 from spdnet.manifolds.flat import FlatMetric
 from spdnet.manifolds.metric import register_metric
@@ -40,7 +41,10 @@ class LogCholesky(FlatMetric):
 
     @in_float64
     def from_coordinates(self, C: Tensor) -> Tensor:
-        """Compute the point with the coordinates ``C``, whose strictly upper part is ignored."""
+        """Compute the point with the coordinates ``C``.
+
+        The strictly upper part and the imaginary part of the diagonal are ignored.
+        """
         require_square("log_cholesky.from_coordinates", C, "C")
         return _to_matrix(C)
 
@@ -50,7 +54,7 @@ class LogCholesky(FlatMetric):
         who = "log_cholesky.inner"
         L = cholesky(X, check=check, who=who)
         left, right = (_push_forward(who, L, T, name, check) for T, name in ((U, "U"), (V, "V")))
-        return (left * right).sum((-2, -1))
+        return frobenius(left, right)
 
     @in_float64
     def exp(self, X: Tensor, V: Tensor, *, check: bool = True) -> Tensor:
@@ -73,12 +77,12 @@ class LogCholesky(FlatMetric):
         return _pull_back(K, _push_forward(who, L, V, "V", check))
 
     def project_coordinates(self, S: Tensor) -> Tensor:
-        """Return the lower triangle."""
-        return S.tril()
+        """Return the lower triangle, with a real diagonal."""
+        return S.tril(-1) + torch.diag_embed(_diagonal(S).real) if S.is_complex() else S.tril()
 
     def _vectorize(self, C: Tensor) -> Tensor:
         rows, columns = torch.tril_indices(C.shape[-1], C.shape[-1], device=C.device)
-        return C[..., rows, columns]
+        return real_vector(C[..., rows, columns], rows > columns)
 
     def _normals(self, A: Tensor) -> Tensor:
         return A.tril(-1) + torch.diag_embed(_diagonal(A)) / 2
@@ -88,12 +92,12 @@ log_cholesky = register_metric(LogCholesky())
 
 
 def _to_coordinates(L: Tensor) -> Tensor:
-    return L.tril(-1) + torch.diag_embed(_diagonal(L).log())
+    return L.tril(-1) + torch.diag_embed(_diagonal(L).real.log())
 
 
 def _to_matrix(C: Tensor) -> Tensor:
-    L = C.tril(-1) + torch.diag_embed(_diagonal(C).exp())
-    return symmetrize(L @ L.mT)
+    L = C.tril(-1) + torch.diag_embed(_diagonal(C).real.exp())
+    return symmetrize(L @ L.mH)
 
 
 def _push_forward(who: str, L: Tensor, V: Tensor, name: str, check: bool) -> Tensor:
@@ -106,8 +110,8 @@ def _push_forward(who: str, L: Tensor, V: Tensor, name: str, check: bool) -> Ten
 def _pull_back(L: Tensor, C: Tensor) -> Tensor:
     r"""Compute the tangent vector at :math:`L L^\top` that changes the coordinates by ``C``."""
     W = C.tril(-1) + torch.diag_embed(_diagonal(L) * _diagonal(C))
-    V = W @ L.mT
-    return V + V.mT
+    V = W @ L.mH
+    return V + V.mH
 
 
 def _diagonal(A: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 from torch import Tensor
 
 from spdnet.linalg import Exp, Log, expm, spectral_derivative, spectral_map
+from spdnet.linalg.symmetric import frobenius
 from spdnet.manifolds.flat import FlatMetric
 from spdnet.manifolds.metric import register_metric
 
@@ -40,7 +41,7 @@ class LogEuclidean(FlatMetric):
         who = "log_euclidean.inner"
         left = spectral_derivative(X, U, Log(), check=check, who=who, name="U")
         right = spectral_derivative(X, V, Log(), check=check, who=who, name="V")
-        return (left * right).sum((-2, -1))
+        return frobenius(left, right)
 
     def exp(self, X: Tensor, V: Tensor, *, check: bool = True) -> Tensor:
         r"""Compute :math:`\exp(\log X + D\log(X)[V])`."""

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from spdnet._autograd import is_concrete, is_differentiated
-from spdnet._checks import require_square, require_tensor
+from spdnet._checks import require_real, require_square, require_tensor
+from spdnet._precision import real_dtype
 from spdnet.linalg import cholesky
 
 #: iterations where values are not available, as under vmap
@@ -23,8 +24,9 @@ def normalized_weights(who: str, X: Tensor, weights: Tensor | None) -> Tensor:
             f"got {tuple(X.shape)}; stack them along the third dimension from the end"
         )
     if weights is None:
-        return X.new_ones(X.shape[-3]) / X.shape[-3]
+        return X.real.new_ones(X.shape[-3]) / X.shape[-3]
     require_tensor(who, weights, "weights")
+    require_real(who, weights, "weights")
     if weights.shape[-1:] != X.shape[-3:-2] or not _broadcast(weights.shape[:-1], X.shape[:-3]):
         raise ValueError(
             f"{who}: expected weights of shape (..., {X.shape[-3]}), one for each matrix, "
@@ -37,7 +39,7 @@ def normalized_weights(who: str, X: Tensor, weights: Tensor | None) -> Tensor:
             f"{who}: expected weights that are finite, not negative and not all zero, "
             f"got values from {weights.min().item():.3g} to {weights.max().item():.3g}"
         )
-    return (weights / total).to(X.dtype)
+    return (weights / total).to(real_dtype(X.dtype))
 
 
 def _broadcast(a: Sequence[int], b: Sequence[int]) -> bool:

@@ -5,7 +5,7 @@ from typing import Any, Never, TypeVar
 
 from torch import Tensor
 
-from spdnet._checks import require_choice, require_square
+from spdnet._checks import require_choice, require_same_kind, require_square
 from spdnet.linalg import cholesky
 from spdnet.manifolds.normalization import Normalization
 from spdnet.manifolds.pairs import Progress, by_row
@@ -20,9 +20,11 @@ class Metric:
     that have the methods they need.
 
     Points are symmetric positive definite and tangent vectors symmetric, both of shape
-    ``(..., n, n)``; leading dimensions broadcast. Points that are not SPD and values that are not
-    finite raise a ValueError; ``check=False`` skips this validation. Except for ``log_euclidean``,
-    computations run in float64 and are rounded to the dtype of the first argument.
+    ``(..., n, n)``; leading dimensions broadcast. Complex matrices are Hermitian instead of
+    symmetric; inner products and distances are real. Points that are not SPD and values that are
+    not finite raise a ValueError; ``check=False`` skips this validation. Except for
+    ``log_euclidean``, computations run in float64 and are rounded to the dtype of the first
+    argument.
 
     To add a metric, subclass this class, or :class:`FlatMetric` if the metric is Euclidean in some
     coordinates, set ``name``, and pass an instance to :func:`register_metric`.
@@ -126,6 +128,7 @@ class Metric:
         require_square(who, X)
         if Y is not None:
             require_square(who, Y, "Y", n=X.shape[-1])
+            require_same_kind(who, X=X, Y=Y)
         if check:
             cholesky(X.detach(), who=who)
             if Y is not None:

@@ -120,7 +120,7 @@ class CongruenceNormalization:
         if self.root == "symmetric":
             return invsqrtm(M, check=False)
         L = cholesky(M, check=False)
-        return torch.linalg.solve_triangular(L, self.origin(M).expand_as(M), upper=False).mT
+        return torch.linalg.solve_triangular(L, self.origin(M).expand_as(M), upper=False).mH
 
     def deviation(self, F: Tensor, frame: Tensor) -> "CongruenceDeviation":
         return CongruenceDeviation(self, congruence(F, frame))
@@ -170,13 +170,13 @@ class CongruenceDeviation:
         S = self.space.power * symmetrize(S)
         if self.space.root == "symmetric":
             return congruence(P, expm(S / 2, check=False))
-        return congruence(P, cholesky(expm(S, check=False), check=False).mT)
+        return congruence(P, cholesky(expm(S, check=False), check=False).mH)
 
 
 def _roots(M: Tensor) -> tuple[Tensor, Tensor]:
     """Compute the square root of a constant matrix, and its inverse."""
     s, U = eigh(M, accurate=True, check=False)
-    return (U * s.sqrt()[..., None, :]) @ U.mT, (U * s.rsqrt()[..., None, :]) @ U.mT
+    return (U * s.sqrt()[..., None, :]) @ U.mH, (U * s.rsqrt()[..., None, :]) @ U.mH
 
 
 def power_of(X: Tensor, power: float, check: bool = False) -> Tensor:

@@ -24,7 +24,7 @@ def by_row(
     """
     n, others = X.shape[-1], X if Y is None else Y
     chunk = max(1, _MAX_BYTES.get(X.device.type, 2**26) // (8 * n * n))
-    D = X.new_zeros(len(X), len(others))
+    D = X.real.new_zeros(len(X), len(others))
     for i in range(len(X)):
         start = i + 1 if Y is None else 0
         for first in range(start, len(others), chunk):
@@ -50,14 +50,14 @@ def log_det(X: Tensor) -> Tensor:
         parallel_for(factorize, len(X), cost=X.shape[-1] ** 3 / 10)
     else:
         L = torch.linalg.cholesky_ex(X)[0]
-    return 2 * L.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+    return 2 * L.diagonal(dim1=-2, dim2=-1).real.log().sum(-1)
 
 
 def eigenvalues(X: Tensor) -> Tensor:
     """Compute eigenvalues in ascending order, with several threads on the CPU."""
     if X.device.type != "cpu":
         return torch.ops.spdnet.eigh(X)[0]
-    s = X.new_empty(X.shape[:-1])
+    s = X.real.new_empty(X.shape[:-1])
 
     def solve(part: slice) -> None:
         torch.linalg.eigvalsh(X[part], out=s[part])

@@ -5,6 +5,7 @@ from torch import Tensor
 from spdnet._checks import require_number
 from spdnet._precision import in_float64
 from spdnet.linalg import Power, cholesky, spectral_derivative
+from spdnet.linalg.symmetric import frobenius
 from spdnet.manifolds.flat import FlatMetric
 from spdnet.manifolds.metric import Metric, register_metric
 from spdnet.manifolds.normalization import power_of
@@ -64,7 +65,7 @@ class PowerEuclidean(FlatMetric):
         who, f = "power_euclidean.inner", Power(self.power)
         left = spectral_derivative(X, U, f, check=check, who=who, name="U")
         right = spectral_derivative(X, V, f, check=check, who=who, name="V")
-        return (left * right).sum((-2, -1)) / self.power**2
+        return frobenius(left, right) / self.power**2
 
 
 power_euclidean = register_metric(PowerEuclidean())

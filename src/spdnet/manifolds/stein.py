@@ -92,4 +92,4 @@ def _inverse(X: Tensor) -> Tensor:
 def _log_det_and_inverse(X: Tensor) -> tuple[Tensor, Tensor]:
     """Compute log-determinants and their derivatives, the inverses."""
     L = torch.linalg.cholesky(X)
-    return 2 * L.diagonal(dim1=-2, dim2=-1).log().sum(-1), torch.cholesky_inverse(L)
+    return 2 * L.diagonal(dim1=-2, dim2=-1).real.log().sum(-1), torch.cholesky_inverse(L)

@@ -1,7 +1,8 @@
 r"""The Stiefel manifold: matrices ``(n, k)`` with orthonormal columns, :math:`W^\top W = I`.
 
 Points ``W`` and tangent vectors, for which :math:`W^\top V` is skew-symmetric, have the shape
-``(..., n, k)``. ``metric`` is one of ``"embedded"``, ``"canonical"`` and ``"grassmann"``.
+``(..., n, k)``. Complex points have :math:`W^{\mathsf H} W = I`, and all transposes are conjugate
+transposes. ``metric`` is one of ``"embedded"``, ``"canonical"`` and ``"grassmann"``.
 """
 
 import math
@@ -14,8 +15,9 @@ from torch import Tensor
 from spdnet._autograd import can_branch, is_concrete, is_differentiated
 from spdnet._checks import require_choice, require_same_shape, require_tall
 from spdnet._precision import accurate_dtype, disable_autocast, without_autocast, working_dtype
+from spdnet.linalg.cholesky import diagonal_signs
 from spdnet.linalg.matrix_functions import invsqrtm
-from spdnet.linalg.symmetric import symmetrize
+from spdnet.linalg.symmetric import frobenius, symmetrize
 
 METRICS = ("embedded", "canonical", "grassmann")
 RETRACTIONS = ("qr", "polar", "cayley")
@@ -117,7 +119,7 @@ def project_tangent(W: Tensor, V: Tensor) -> Tensor:
             [1., 1.]])
     """
     require_same_shape("project_tangent", W=W, V=V)
-    return V - W @ symmetrize(W.mT @ V)
+    return V - W @ symmetrize(W.mH @ V)
 
 
 @disable_autocast
@@ -136,9 +138,9 @@ def inner(W: Tensor, U: Tensor, V: Tensor, metric: str = "embedded") -> Tensor:
     """
     require_choice("inner", "metric", metric, METRICS)
     require_same_shape("inner", W=W, U=U, V=V)
-    product = (U * V).sum((-2, -1))
+    product = frobenius(U, V)
     if metric == "canonical":
-        product = product - ((W.mT @ U) * (W.mT @ V)).sum((-2, -1)) / 2
+        product = product - frobenius(W.mH @ U, W.mH @ V) / 2
     return product
 
 
@@ -170,8 +172,8 @@ def riemannian_gradient(W: Tensor, G: Tensor, metric: str = "embedded") -> Tenso
     if metric == "embedded":
         return project_tangent(W, G)
     if metric == "canonical":
-        return G - W @ (G.mT @ W)
-    return G - W @ (W.mT @ G)
+        return G - W @ (G.mH @ W)
+    return G - W @ (W.mH @ G)
 
 
 def retract(W: Tensor, V: Tensor, method: str = "qr") -> Tensor:
@@ -221,7 +223,7 @@ def transport(W: Tensor, target: Tensor, V: Tensor, metric: str = "embedded") ->
     require_choice("transport", "metric", metric, METRICS)
     require_same_shape("transport", W=W, target=target, V=V)
     if metric == "grassmann":
-        return V - target @ (target.mT @ V)
+        return V - target @ (target.mH @ V)
     return project_tangent(target, V)
 
 
@@ -241,7 +243,7 @@ def is_orthonormal(W: Tensor) -> bool:
     if not can_branch(W):
         return False
     S = _gram_minus_identity(W)
-    return bool(S.abs_().max() <= 4 * math.sqrt(len(W)) * torch.finfo(S.dtype).eps)
+    return bool(S.abs().max() <= 4 * math.sqrt(len(W)) * torch.finfo(S.dtype).eps)
 
 
 @torch.no_grad()
@@ -261,14 +263,14 @@ def deviation(W: Tensor) -> Tensor:
 def _gram_minus_identity(W: Tensor) -> Tensor:
     W = W.to(working_dtype(W.dtype))
     with without_autocast(W):
-        S = W.mT @ W
+        S = W.mH @ W
     S.diagonal(dim1=-2, dim2=-1).sub_(1)
     return S
 
 
 def _orthonormalize(A: Tensor) -> Tensor:
     Q, R = torch.linalg.qr(A)
-    return Q * torch.where(R.diagonal(dim1=-2, dim2=-1) < 0, -1.0, 1.0)[..., None, :]
+    return Q * diagonal_signs(R)[..., None, :]
 
 
 def _orthonormalize_near(A: Tensor) -> Tensor:
@@ -280,15 +282,15 @@ def _orthonormalize_near(A: Tensor) -> Tensor:
     accelerators, where a test would synchronize, every step counts as long, and dependent columns
     give NaN.
     """
-    S = A.mT @ A
+    S = A.mH @ A
     L, info = torch.linalg.cholesky_ex(S)
     look = info.device.type == "cpu" and is_concrete(info)
     if look and info.any():
         return _orthonormalize(A)
-    Q = torch.linalg.solve_triangular(L, A.mT, upper=False)  # (..., k, n): nothing to copy
-    if look and S.numel() > 0 and float(S.detach().diagonal(dim1=-2, dim2=-1).max()) < 2:
-        return Q.mT
-    return (1.5 * Q - 0.5 * (Q @ Q.mT) @ Q).mT
+    Q = torch.linalg.solve_triangular(L, A.mH, upper=False)  # (..., k, n): nothing to copy
+    if look and S.numel() > 0 and float(S.detach().diagonal(dim1=-2, dim2=-1).real.max()) < 2:
+        return Q.mH
+    return (1.5 * Q - 0.5 * (Q @ Q.mH) @ Q).mH
 
 
 def _polar(A: Tensor) -> Tensor:
@@ -296,14 +298,14 @@ def _polar(A: Tensor) -> Tensor:
     if not is_differentiated(A):
         return U @ Vh
     # singular vectors have no derivative where singular values coincide, as they do at W itself
-    smooth = A @ invsqrtm(A.mT @ A, check=False)
+    smooth = A @ invsqrtm(A.mH @ A, check=False)
     return smooth + (U @ Vh - smooth).detach()
 
 
 def _cayley(W: Tensor, V: Tensor) -> Tensor:
     # A = left @ right^T has rank 2k: a system of that size instead of n (Sherman-Morrison-Woodbury)
-    horizontal = V - W @ (W.mT @ V) / 2
+    horizontal = V - W @ (W.mH @ V) / 2
     left, right = torch.cat([horizontal, W], -1), torch.cat([W, -horizontal], -1)
     eye = torch.eye(left.shape[-1], dtype=W.dtype, device=W.device)
-    moved = W + left @ torch.linalg.solve(eye - right.mT @ left / 2, right.mT @ W)
+    moved = W + left @ torch.linalg.solve(eye - right.mH @ left / 2, right.mH @ W)
     return _orthonormalize_near(moved)  # the transform preserves the error of W^T W

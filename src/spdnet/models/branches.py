@@ -69,7 +69,7 @@ class MultiBranchSPDNet(CheckedModel):
         **settings: Any,
     ) -> None:
         who = "MultiBranchSPDNet"
-        super().__init__(who, dims, n_classes, check)
+        super().__init__(who, dims, n_classes, check, dtype)
         dims = self.dims
         if len(dims) < 2:
             raise ValueError(

@@ -9,8 +9,9 @@ from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 
 from spdnet._autograd import can_branch
 from spdnet._checks import require_same_dtype, require_shrinking, require_square
+from spdnet._precision import complex_dtype
 from spdnet.linalg.validate import require_positive_semidefinite
-from spdnet.models.model import Model
+from spdnet.models.model import Model, require_complex_support
 from spdnet.nn import Center
 
 
@@ -83,8 +84,17 @@ class CheckedModel(Model):
     _logits: Callable[[Tensor, bool | None], Tensor]
     _features: Callable[[Tensor, bool | None], Tensor]
 
-    def __init__(self, who: str, dims: Sequence[int], n_classes: int, check: bool | None) -> None:
+    def __init__(
+        self,
+        who: str,
+        dims: Sequence[int],
+        n_classes: int,
+        check: bool | None,
+        dtype: torch.dtype | None,
+    ) -> None:
         super().__init__()
+        require_complex_support(self, dtype)
+        self.is_complex = dtype is not None and dtype.is_complex
         self.dims = require_shrinking(who, dims)
         self.n_classes = n_classes
         self.check, self._checked = check, BatchCheck(who)
@@ -105,10 +115,11 @@ class CheckedModel(Model):
         """Validate matrices, lift half types to the dtype of the weights, and center them."""
         who = self._checked.who
         require_square(who, X, n=self.dims[0])
-        require_same_dtype(who, X, weight)
+        dtype = complex_dtype(weight.dtype) if self.is_complex else weight.dtype
+        require_same_dtype(who, X, dtype)
         if check:
             require_positive_semidefinite(who, X)
-        X = X.to(weight.dtype)
+        X = X.to(dtype)
         return X if self.center is None else self.center(X, check=False)
 
     def extra_repr(self) -> str:

@@ -40,7 +40,7 @@ class Ensemble(Model):
             raise ValueError("Ensemble: expected at least one network, got none")
         first = self.networks[0]
         self.dims = dims_of(first)
-        for name in ("takes", "uses_domains", "hyperparameters"):
+        for name in ("takes", "uses_domains", "hyperparameters", "is_complex"):
             setattr(self, name, get_trait(first, name))
         self.is_random = any(get_trait(network, "is_random") for network in self.networks)
         self._has_check = "check" in signature(first.forward).parameters

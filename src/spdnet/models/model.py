@@ -9,6 +9,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
+from spdnet._precision import complex_dtype, real_dtype
 from spdnet.manifolds import log_euclidean
 from spdnet.nn import Center, SPDDomainBatchNorm
 
@@ -37,6 +38,11 @@ class Model(nn.Module):
     smoothing : tuple of float or None
         Label smoothing of each member of a model that returns the logits of several, relative to
         that of the recipe; 1 for all if None.
+    supports_complex : bool
+        Whether the network can be constructed with a complex ``dtype``, for Hermitian matrices. Its
+        features and its classifier are real.
+    is_complex : bool
+        Whether the network takes complex matrices.
     stem : method or None
         First part of the network, without trainable parameters. Training computes it once for all
         epochs, and calls ``model(stem(X), stem=False)``.
@@ -53,6 +59,8 @@ class Model(nn.Module):
     hyperparameters: tuple[str, ...] = ()
     is_random = True
     smoothing: tuple[float, ...] | None = None
+    supports_complex = False
+    is_complex = False
     stem: Any = None
 
     @classmethod
@@ -76,6 +84,7 @@ class Model(nn.Module):
 
         ``dims`` is empty if the model does not take it.
         """
+        require_complex_support(cls, dtype)
         names = get_trait(cls, "hyperparameters")
         size: Any = dims if "dims" in names else n
         settings = {name: getattr(recipe, name) for name in names if name != "dims"}
@@ -102,7 +111,7 @@ class Model(nn.Module):
             )
         # the mean of the means of chunks, weighted by their sizes, is the mean of all matrices
         means, sizes = [], []
-        weights = torch.ones(len(X), dtype=X.dtype) if weight is None else weight
+        weights = torch.ones(len(X), dtype=real_dtype(X.dtype)) if weight is None else weight
         for part, w in zip(X.split(_CHUNK), weights.split(_CHUNK), strict=True):
             if w.sum() > 0:
                 means.append(log_euclidean.mean(part, w.to(part.device)))
@@ -136,6 +145,22 @@ def get_trait(model: Any, name: str) -> Any:
     if isinstance(default, classmethod):
         return MethodType(default.__func__, model if isinstance(model, type) else type(model))
     return MethodType(default, model) if callable(default) else default
+
+
+def input_dtype(model: nn.Module) -> torch.dtype:
+    """Return the dtype of the input of a network."""
+    dtype = next(model.parameters()).dtype
+    return complex_dtype(dtype) if get_trait(model, "is_complex") else dtype
+
+
+def require_complex_support(model: Any, dtype: torch.dtype | None) -> None:
+    """Raise a TypeError for a complex dtype unless the module or class supports it."""
+    if dtype is not None and dtype.is_complex and not get_trait(model, "supports_complex"):
+        name = getattr(model, "__name__", type(model).__name__)
+        raise TypeError(
+            f"{name}: expected real matrices, got the dtype {dtype}; choose a model that supports "
+            "complex matrices, such as SPDNet, or pass their real part"
+        )
 
 
 def average(outputs: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from spdnet._checks import require_choice, require_count, require_same_dtype, require_square
+from spdnet._precision import accurate_dtype, real_dtype
 from spdnet.linalg import cholesky
 from spdnet.linalg.scalar import Log
 from spdnet.linalg.spectral import decompose
@@ -16,7 +17,7 @@ from spdnet.manifolds import Metric
 from spdnet.models.check import BatchCheck
 from spdnet.models.members import FEATURES, MEMBERS, Member
 from spdnet.models.mlp import BatchNorm
-from spdnet.models.model import Model, average
+from spdnet.models.model import Model, average, input_dtype
 from spdnet.nn import Center, GaussianFeatures, SpectralFeatures
 from spdnet.nn.distributed import gather_rows
 from spdnet.nn.features import MOST, MOST_CENTERS
@@ -67,6 +68,7 @@ class PortfolioNet(Model):
     torch.Size([8, 3])
     """
 
+    supports_complex = True
     hyperparameters: tuple[str, ...] = ("members", "ensemble", "n_samples", "center")
 
     def __init__(
@@ -91,6 +93,8 @@ class PortfolioNet(Model):
         for name in members:
             require_choice("PortfolioNet", "members", name, MEMBERS)
         where: dict[str, Any] = {"device": device, "dtype": dtype}
+        real: dict[str, Any] = {"device": device, "dtype": real_dtype(dtype)}
+        self.is_complex = dtype is not None and dtype.is_complex
         self.n, self.n_classes, self.members = n, n_classes, tuple(members)
         self.check, self._checked = check, BatchCheck("PortfolioNet")
         self.center = None if center is None else Center(n, center, **where)
@@ -113,12 +117,12 @@ class PortfolioNet(Model):
         for member in chosen:
             if member.gamma is not None and (member.maps[0], member.gamma) not in columns:
                 width: Any = self.maps[member.maps[0]].n_features
-                self.kernels.append(GaussianFeatures(width, n_centers, member.gamma, **where))
+                self.kernels.append(GaussianFeatures(width, n_centers, member.gamma, **real))
                 self._kernel_maps.append(member.maps[0])
                 start, self.n_features = self.n_features, self.n_features + n_centers
                 columns[member.maps[0], member.gamma] = slice(start, self.n_features)
         self.heads: Any = nn.ModuleList(
-            _Head(member, [columns[name, member.gamma] for name in member.maps], n_classes, **where)
+            _Head(member, [columns[name, member.gamma] for name in member.maps], n_classes, **real)
             for member in chosen
         )
 
@@ -129,7 +133,7 @@ class PortfolioNet(Model):
         some, classes = X[index], None if y is None else y.to(X.device)[index]
         if self.center is not None:
             some = self.center(some, check=False)
-        decomposed = self._decomposed(some.double())
+        decomposed = self._decomposed(some.to(accurate_dtype(some)))
         for features in self.maps.values():
             features.fit(some, classes, decomposed=decomposed)
         for name, kernel in zip(self._kernel_maps, self.kernels, strict=True):
@@ -163,13 +167,13 @@ class PortfolioNet(Model):
         return self._checked(self._stem, X, self.check if check is None else check)
 
     def _stem(self, X: Tensor, check: bool | None) -> Tensor:
-        weight = self.heads[0].linear.weight
+        dtype = input_dtype(self)
         require_square("PortfolioNet", X, n=self.n)
-        require_same_dtype("PortfolioNet", X, weight)
+        require_same_dtype("PortfolioNet", X, dtype)
         if check:
             require_symmetric("PortfolioNet", X)
             cholesky(X.detach(), who="PortfolioNet")
-        X = X.to(weight.dtype)  # half types are lifted
+        X = X.to(dtype)  # half types are lifted
         if self.center is not None:
             X = self.center(X, check=False)
         decomposed = self._decomposed(X)

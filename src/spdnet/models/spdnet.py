@@ -15,12 +15,15 @@ from spdnet._checks import (
     require_number,
     require_threshold,
 )
+from spdnet._precision import real_dtype
+from spdnet.linalg.symmetric import trace, vech_size
 from spdnet.manifolds import Metric, get_metric
 from spdnet.manifolds.stiefel import is_orthonormal
 from spdnet.models.check import CheckedModel
 from spdnet.models.mlp import MLP
 from spdnet.nn import SPDMLR, BiMap, Center, LogEig, ReEig, SPDBatchNorm, Vech
 from spdnet.nn.bimap import INITS
+from spdnet.nn.eig import Entries
 from spdnet.nn.layer import SPDLayer
 
 _VECTOR_HEADS = ("linear", "mlp")
@@ -104,7 +107,7 @@ class SPDNet(CheckedModel):
         Probability that dropout sets an output of the hidden layer to zero, at least 0 and below 1.
     vectorize : {"full", "vech"}
         All ``d * d`` entries as in the paper, or the upper triangle with off-diagonal entries
-        multiplied by the square root of 2.
+        multiplied by the square root of 2. Of complex matrices, real and imaginary parts.
     init : {"uniform", "authors"}
         Initialization of the BiMaps: see :class:`spdnet.nn.BiMap`. A linear classifier is
         initialized with ``0.01 * randn``.
@@ -113,6 +116,8 @@ class SPDNet(CheckedModel):
         False examines none. None examines the first batch, and a later one only if its result is
         not finite or ReEig finds a negative eigenvalue. Also an argument of ``forward``.
     device, dtype : optional
+        With a complex ``dtype``, the network takes Hermitian matrices: the BiMaps are complex, the
+        features and the classifier real.
 
     Attributes
     ----------
@@ -141,6 +146,7 @@ class SPDNet(CheckedModel):
     torch.Size([8, 3])
     """
 
+    supports_complex = True
     hyperparameters: tuple[str, ...] = (
         *("dims", "norm", "head", "hidden", "dropout", "log", "eps", "center", "bias"),
     )
@@ -164,7 +170,7 @@ class SPDNet(CheckedModel):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        super().__init__("SPDNet", dims, n_classes, check)
+        super().__init__("SPDNet", dims, n_classes, check, dtype)
         dims = self.dims
         require_threshold("SPDNet", eps)
         require_count("SPDNet", "n_classes", n_classes)
@@ -180,6 +186,7 @@ class SPDNet(CheckedModel):
                 f"SPDNet: expected a BiMap for norm={norm!r} to follow, got dims {dims}"
             )
         where: dict[str, Any] = {"device": device, "dtype": dtype}
+        real: dict[str, Any] = {"device": device, "dtype": real_dtype(dtype)}
         d = dims[-1]
         self.center = None if center is None else Center(dims[0], center, **where)
         self.bimaps = nn.ModuleList(BiMap(i, o, init=init, **where) for i, o in pairwise(dims))
@@ -192,14 +199,15 @@ class SPDNet(CheckedModel):
         self.is_random = head == "mlp"
         if head in _VECTOR_HEADS:
             self.logeig = LogEig() if log else None
-            self.vectorize = nn.Flatten(-2) if vectorize == "full" else Vech()
-            self.n_features = d * d if vectorize == "full" else d * (d + 1) // 2
+            self.vectorize = Entries() if vectorize == "full" else Vech()
+            n_entries = d * d * (1 + self.is_complex)
+            self.n_features = n_entries if vectorize == "full" else vech_size(d, self.is_complex)
         else:
             self.logeig, self.vectorize, self.n_features = None, nn.Identity(), d * d
         if head == "linear":
-            self.classifier = nn.Linear(self.n_features, n_classes, bias=bias, **where)
+            self.classifier = nn.Linear(self.n_features, n_classes, bias=bias, **real)
         elif head == "mlp":
-            self.classifier = MLP(self.n_features, hidden, n_classes, dropout=dropout, **where)
+            self.classifier = MLP(self.n_features, hidden, n_classes, dropout=dropout, **real)
         else:
             self.classifier = SPDMLR(d, n_classes, head, **where)
         self._reset_classifier()
@@ -257,7 +265,7 @@ class SPDNet(CheckedModel):
         if eps is None or not is_concrete(X):
             return
         # no eigenvalue of a positive semi-definite matrix exceeds its trace
-        if X.numel() > 0 and bool((X.diagonal(dim1=-2, dim2=-1).sum(-1) < eps).all()):
+        if X.numel() > 0 and bool((trace(X) < eps).all()):
             warnings.warn(
                 f"SPDNet: all eigenvalues of all {X.shape[:-2].numel()} matrices are below eps = "
                 f"{eps}, and ReEig makes them equal; scale the matrices (for example from volts to "

@@ -257,7 +257,7 @@ class TSMNet(Model):
         if not isinstance(X, Tensor) or X.ndim != 3 or X.shape[1] != self.n_channels:
             shape = tuple(X.shape) if isinstance(X, Tensor) else type(X).__name__
             raise ValueError(f"TSMNet: expected signals (B, {self.n_channels}, T), got {shape}")
-        require_same_dtype("TSMNet", X, self.gain)
+        require_same_dtype("TSMNet", X, self.gain.dtype)
         if check and not torch.compiler.is_compiling() and not X.isfinite().all():
             i, c, t = (~X.isfinite()).nonzero()[0].tolist()
             raise ValueError(

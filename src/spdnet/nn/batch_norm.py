@@ -6,6 +6,8 @@ import torch
 from torch import Tensor
 
 from spdnet._checks import require_choice, require_count, require_number
+from spdnet._precision import real_dtype
+from spdnet.linalg.symmetric import abs_square
 from spdnet.manifolds import FlatMetric, Metric, get_metric
 from spdnet.manifolds.normalization import Deviation
 from spdnet.nn.distributed import gather_rows, is_distributed
@@ -72,7 +74,7 @@ class NormalizationLayer(SPDLayer):
 
     def _frechet_variance(self, logs: Tensor, fallback: Tensor) -> Tensor:
         """Compute the mean squared distance; the fallback if it is zero up to rounding."""
-        v = logs.square().sum((-2, -1)).mean() / self.power**2
+        v = abs_square(logs).sum((-2, -1)).mean() / self.power**2
         # dividing by the variance of equal matrices would make the derivative unbounded
         return torch.where(v <= (64 * self.n * torch.finfo(v.dtype).eps) ** 2, fallback, v)
 
@@ -174,14 +176,16 @@ class SPDBatchNorm(NormalizationLayer):
             )
         self.variance, self.momentum, self.affine = variance, momentum, affine
         where: dict[str, Any] = {"device": device, "dtype": dtype}
+        real: dict[str, Any] = {"device": device, "dtype": real_dtype(dtype)}
         shape = (n, n) if variance == "entrywise" else ()
         self.register_buffer("running_mean", torch.zeros(n, n, **where))
-        self.register_buffer("running_var", torch.ones(shape, **where) if variance else None)
+        self.register_buffer("running_var", torch.ones(shape, **real) if variance else None)
         count = torch.zeros((), device=device, dtype=torch.long)
         self.register_buffer("num_batches_tracked", count)
-        for name, size, wanted in (("bias", (n, n), affine), ("scale", shape, affine and variance)):
-            parameter = torch.nn.Parameter(torch.empty(size, **where)) if wanted else None
-            self.register_parameter(name, parameter)
+        bias = torch.nn.Parameter(torch.empty(n, n, **where)) if affine else None
+        scale = torch.nn.Parameter(torch.empty(shape, **real)) if affine and variance else None
+        self.register_parameter("bias", bias)
+        self.register_parameter("scale", scale)
         self.reset_parameters()
 
     @property
@@ -219,7 +223,7 @@ class SPDBatchNorm(NormalizationLayer):
             if self.running_var is not None:
                 logs = gather_rows(deviation.logs.reshape(-1, self.n, self.n))[0]
                 if self.variance == "entrywise":
-                    v = logs.square().mean(0)
+                    v = abs_square(logs).mean(0)
                 else:
                     v = self._frechet_variance(logs, self.running_var)
                 _set_statistic(self.running_var, torch.lerp(self.running_var, v, eta))

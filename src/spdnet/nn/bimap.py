@@ -22,9 +22,10 @@ INTERVAL = 256
 class BiMap(SPDLayer):
     r"""Bilinear mapping :math:`Y = W^\top X W` with orthonormal columns, :math:`W^\top W = I`.
 
-    The paper writes :math:`W X W^\top`: its ``W`` is ``weight.mT``. The eigenvalues of the output
-    lie between the extreme eigenvalues of the input. Autocast does not lower the precision. In
-    training, the layer warns once if the weight has left the Stiefel manifold, for example after
+    The paper writes :math:`W X W^\top`: its ``W`` is ``weight.mT``. A complex ``dtype`` gives
+    complex weights with :math:`W^{\mathsf H} W = I`, for Hermitian matrices. The eigenvalues of the
+    output lie between the extreme eigenvalues of the input. Autocast does not lower the precision.
+    In training, the layer warns once if the weight has left the Stiefel manifold, for example after
     steps of ``torch.optim.Adam``.
 
     With channels, each output is a sum over the inputs,
@@ -104,7 +105,7 @@ class BiMap(SPDLayer):
         else:
             shape = (*W.shape[:-1], W.shape[-2])
             A = torch.rand(shape, device=W.device, dtype=working_dtype(W.dtype))
-            W.copy_(torch.linalg.svd(A @ A.mT).U[..., : W.shape[-1]])
+            W.copy_(torch.linalg.svd(A @ A.mH).U[..., : W.shape[-1]])
 
     def forward(self, X: Tensor, check: bool | None = None) -> Tensor:
         """Map ``(..., n_in, n_in)`` to ``(..., n_out, n_out)``, with channels third from last."""

@@ -3,7 +3,8 @@
 import torch
 from torch import Tensor
 
-from spdnet._checks import require_count, require_square
+from spdnet._checks import require_count, require_same_kind, require_square
+from spdnet._precision import accurate_dtype
 from spdnet.linalg import congruence, invsqrtm, powm
 from spdnet.manifolds import Metric, get_metric
 from spdnet.nn.layer import SPDLayer
@@ -60,8 +61,9 @@ class Center(SPDLayer):
     def fit(self, X: Tensor, weights: Tensor | None = None) -> "Center":
         """Set the center to the weighted mean of ``X (N, n, n)`` and return the layer."""
         require_square("Center.fit", X, n=self.n)
+        require_same_kind("Center.fit", whitener=self.whitener, X=X)
         M = self.metric.mean(X, weights)
-        self.whitener.copy_(invsqrtm(M.double()))
+        self.whitener.copy_(invsqrtm(M.to(accurate_dtype(M))))
         return self
 
     @property

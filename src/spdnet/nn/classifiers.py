@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor
 
-from spdnet._checks import require_count, require_number, require_square
+from spdnet._checks import require_count, require_number, require_same_kind, require_square
 from spdnet.linalg import expm, logm, symmetrize
 from spdnet.manifolds import Metric, get_metric
 from spdnet.nn.batch_norm import require_power
@@ -107,8 +107,9 @@ class SPDMLR(SPDLayer):
         r"""Set the points to the identity and draw normals uniform in :math:`\pm \sqrt 6 / n`."""
         bound = math.sqrt(6) / self.n
         self.points.zero_()
-        self.normals.uniform_(-bound, bound)
-        self.normals.copy_(self.normals.tril() + self.normals.tril(-1).mT)
+        entries = torch.view_as_real(self.normals) if self.normals.is_complex() else self.normals
+        entries.uniform_(-bound, bound)
+        self.normals.copy_(self.normals.tril() + self.normals.tril(-1).mH)
 
     def forward(self, X: Tensor, check: bool | None = None) -> Tensor:
         """Map matrices ``(..., n, n)`` to logits ``(..., n_classes)``."""
@@ -182,6 +183,7 @@ class MinimumDistance(SPDLayer):
         ``X`` has shape ``(N, n, n)``; ``y (N,)`` holds class indices from 0, each at least once.
         """
         require_square("MinimumDistance.fit", X, n=self.n)
+        require_same_kind("MinimumDistance.fit", points=self.points, X=X)
         counts = torch.bincount(y, minlength=self.n_classes)
         if len(y) != len(X) or len(counts) != self.n_classes or (counts == 0).any():
             raise ValueError(

@@ -8,6 +8,8 @@ from torch import Tensor
 
 from spdnet._autograd import can_branch
 from spdnet._checks import require_choice, require_count, require_number, require_square
+from spdnet._precision import real_dtype
+from spdnet.linalg.symmetric import abs_square
 from spdnet.linalg.validate import require_symmetric
 from spdnet.manifolds import Metric
 from spdnet.manifolds.normalization import CongruenceNormalization
@@ -119,15 +121,17 @@ class SPDDomainBatchNorm(NormalizationLayer):
         self.eval_momentum, self.variance = eval_momentum, variance
         self.dispersion, self.start = dispersion, start
         where: dict[str, Any] = {"device": device, "dtype": dtype}
+        real: dict[str, Any] = {"device": device, "dtype": real_dtype(dtype)}
         for name in ("running", "eval"):
-            var = torch.ones(n_domains, **where) if variance else None
+            var = torch.ones(n_domains, **real) if variance else None
             self.register_buffer(f"{name}_mean", torch.zeros(n_domains, n, n, **where))
             self.register_buffer(f"{name}_var", var)
         counts = torch.zeros(n_domains, device=device, dtype=torch.long)
         self.register_buffer("num_batches_tracked", counts)
-        for name, size, wanted in (("scale", (), affine and variance), ("bias", (n, n), bias)):
-            parameter = torch.nn.Parameter(torch.empty(size, **where)) if wanted else None
-            self.register_parameter(name, parameter)
+        factor = torch.nn.Parameter(torch.empty((), **real)) if affine and variance else None
+        self.register_parameter("scale", factor)
+        mean = torch.nn.Parameter(torch.empty(n, n, **where)) if bias else None
+        self.register_parameter("bias", mean)
         self.reset_parameters()
 
     @property
@@ -253,7 +257,7 @@ class SPDDomainBatchNorm(NormalizationLayer):
             return self._domain_variance(F, M, known, d)
         frame = space.frame(space.base(F))
         gaps = space.deviation(F, frame).logs - space.deviation(M, frame).logs
-        return gaps.square().sum((-2, -1)).mean() / self.power**2
+        return abs_square(gaps).sum((-2, -1)).mean() / self.power**2
 
     def _domain_variance(self, F: Tensor, M: Tensor, known: Tensor, d: int) -> Tensor:
         """Compute the variance about ``M``; if zero, the known one of this or other domains."""

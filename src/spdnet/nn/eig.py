@@ -7,6 +7,7 @@ from torch import Tensor
 
 from spdnet._autograd import is_concrete
 from spdnet._checks import require_choice, require_number, require_threshold
+from spdnet._precision import real_dtype
 from spdnet.linalg import vech
 from spdnet.linalg.rectify import rectify
 from spdnet.linalg.scalar import Clamp, Exp, Log, ScalarFunction, Sigmoid, Softplus
@@ -74,7 +75,9 @@ class ReEig(SPDLayer):
         self.eps, self.momentum = eps, momentum
         self.share = require_threshold("ReEig", eps)  # None for an absolute threshold
         if self.share is not None:
-            self.register_buffer("threshold", torch.zeros((), device=device, dtype=dtype))
+            self.register_buffer(
+                "threshold", torch.zeros((), device=device, dtype=real_dtype(dtype))
+            )
             count = torch.zeros((), device=device, dtype=torch.long)
             self.register_buffer("num_batches_tracked", count)
 
@@ -259,5 +262,23 @@ class Vech(torch.nn.Module):
     """
 
     def forward(self, X: Tensor) -> Tensor:
-        """Map ``(..., n, n)`` to ``(..., n * (n + 1) / 2)``."""
+        """Map ``(..., n, n)`` to ``(..., n * (n + 1) / 2)``, complex ones to ``(..., n * n)``."""
         return vech(X)
+
+
+class Entries(torch.nn.Module):
+    """All entries as a vector; for a complex matrix, the real and imaginary part of each row.
+
+    Maps ``(..., n, n)`` to ``(..., n * n)``, or to ``(..., 2 * n * n)`` if complex.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from spdnet.nn.eig import Entries
+    >>> Entries()(torch.tensor([[1.0, 2.0], [2.0, 3.0]]))
+    tensor([1., 2., 2., 3.])
+    """
+
+    def forward(self, X: Tensor) -> Tensor:
+        """Map matrices to real vectors."""
+        return (torch.cat([X.real, X.imag], -1) if X.is_complex() else X).flatten(-2)

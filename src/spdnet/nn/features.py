@@ -5,16 +5,26 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from spdnet._checks import require_choice, require_count, require_number, require_square
+from spdnet._checks import (
+    require_choice,
+    require_count,
+    require_number,
+    require_same_kind,
+    require_square,
+)
+from spdnet._precision import accurate_dtype, real_dtype
 from spdnet.linalg import congruence, logm, spectral_map, vech
 from spdnet.linalg.scalar import InvSqrt, Log, Sqrt
 from spdnet.linalg.spectral import map_decomposed
+from spdnet.linalg.symmetric import vech_size
 from spdnet.nn.layer import SPDLayer
 
 #: spectral maps by name
 MAPS = {"log": Log(), "sqrt": Sqrt(), "invsqrt": InvSqrt()}
 #: larger matrices are reduced to this size
 LARGEST = 96
+#: the same for complex matrices, which have about twice as many entries
+LARGEST_COMPLEX = 68
 #: number of matrices to which the layer is fitted at most
 MOST = 4096
 #: number of centers of Gaussian features at most
@@ -33,8 +43,8 @@ class SpectralFeatures(SPDLayer):
     feature separately, and in the basis of the channels they amplify features that are noise.
 
     If there are fewer training matrices than features, the basis spans their features only. If
-    the matrices are larger than 96, :math:`W` maps :math:`f(X)` to the 96 directions in which it
-    varies most.
+    the matrices are larger than 96, or 68 if complex, :math:`W` maps :math:`f(X)` to as many
+    directions, in which it varies most.
 
     With ``n_reduced``, :math:`V` is a BiMap to the directions in which the mean logarithms of the
     classes differ most: the leading eigenvectors of :math:`\sum_c p_c (L_c - L)^2`, where
@@ -104,17 +114,19 @@ class SpectralFeatures(SPDLayer):
             reduction = torch.zeros(n, n_reduced, device=device, dtype=dtype)
         self.n, self.map, self.n_reduced = n, map, n_reduced
         size = n_reduced or n
-        d = min(size, LARGEST)
-        n_entries = d * (d + 1) // 2
+        is_complex = dtype is not None and dtype.is_complex
+        d = min(size, LARGEST_COMPLEX if is_complex else LARGEST)
+        n_entries = vech_size(d, is_complex)
         self.n_features = min(n_entries, MOST, n_samples or n_entries)
         basis = None
+        real: dict[str, Any] = {"device": device, "dtype": real_dtype(dtype)}
         if self.n_features < n_entries:
-            basis = torch.zeros(n_entries, self.n_features, device=device, dtype=dtype)
+            basis = torch.zeros(n_entries, self.n_features, **real)
         self.register_buffer("reduction", reduction)
         self.register_buffer("rotation", torch.zeros(size, d, device=device, dtype=dtype))
-        self.register_buffer("mean", torch.zeros(n_entries, device=device, dtype=dtype))
+        self.register_buffer("mean", torch.zeros(n_entries, **real))
         self.register_buffer("basis", basis)
-        self.register_buffer("scale", torch.ones((), device=device, dtype=dtype))
+        self.register_buffer("scale", torch.ones((), **real))
         self.reset_parameters()
 
     @torch.no_grad()
@@ -123,8 +135,8 @@ class SpectralFeatures(SPDLayer):
         if self.rotation.is_meta:
             return
         if self.reduction is not None:
-            self.reduction.copy_(_random_orthonormal(*self.reduction.shape))
-        self.rotation.copy_(_random_orthonormal(*self.rotation.shape))
+            self.reduction.copy_(_random_orthonormal(*self.reduction.shape, like=self.reduction))
+        self.rotation.copy_(_random_orthonormal(*self.rotation.shape, like=self.rotation))
         self.mean.zero_()
         self.scale.fill_(1.0)
         if self.basis is not None:
@@ -149,7 +161,8 @@ class SpectralFeatures(SPDLayer):
                 f"SpectralFeatures: expected at least {self.n_features} matrices to fit the basis, "
                 f"got {len(X)}; pass n_samples={len(X)}"
             )
-        X = X.double()
+        require_same_kind("SpectralFeatures.fit", rotation=self.rotation, X=X)
+        X = X.to(accurate_dtype(X))
         if self.reduction is not None and y is not None:
             self.reduction.copy_(_class_directions(X, y, self.reduction.shape[1]))
         Y = self._mapped(X, decomposed, check=False)
@@ -158,14 +171,15 @@ class SpectralFeatures(SPDLayer):
             deviations = Y - Y.mean(0)
             varies = (deviations @ deviations).mean(0)
             leading = torch.linalg.eigh(varies).eigenvectors[:, -d:]
-            self.rotation.copy_(leading @ _random_orthonormal(d, d).to(leading))
-        W = self.rotation.double()
-        entries = vech(W.mT @ Y @ W)  # (N, n_entries)
+            self.rotation.copy_(leading @ _random_orthonormal(d, d, like=leading))
+        W = self.rotation.to(Y.dtype)
+        entries = vech(W.mH @ Y @ W)  # (N, n_entries)
         self.mean.copy_(entries.mean(0))
         entries -= entries.mean(0)
         if self.basis is not None:
             span = torch.linalg.qr(entries[: self.n_features].T).Q
-            self.basis.copy_(span @ _random_orthonormal(self.n_features, self.n_features).to(span))
+            rotation = _random_orthonormal(self.n_features, self.n_features, like=span)
+            self.basis.copy_(span @ rotation)
         norm = (entries.square().sum(1).mean() / self.n_features).sqrt()
         self.scale.fill_(1 / norm if norm > 0 else 1.0)
         return self
@@ -185,7 +199,7 @@ class SpectralFeatures(SPDLayer):
         check = self._require_input(X, check, n=self.n, like=self.rotation)
         W = self.rotation
         Y = self._mapped(X, decomposed, check=check)
-        entries = vech(W.mT @ Y @ W) - self.mean
+        entries = vech(W.mH @ Y @ W) - self.mean
         return self.scale * (entries if self.basis is None else entries @ self.basis)
 
     def extra_repr(self) -> str:
@@ -297,6 +311,7 @@ def _class_directions(X: Tensor, y: Tensor, k: int) -> Tensor:
     return torch.linalg.eigh(scatter).eigenvectors[:, -k:]
 
 
-def _random_orthonormal(n: int, k: int) -> Tensor:
-    """Return a random matrix ``(n, k)`` with orthonormal columns."""
-    return torch.linalg.qr(torch.randn(n, k, dtype=torch.float64)).Q
+def _random_orthonormal(n: int, k: int, *, like: Tensor) -> Tensor:
+    """Return a random matrix ``(n, k)`` with orthonormal columns, computed in float64."""
+    dtype = torch.complex128 if like.is_complex() else torch.float64
+    return torch.linalg.qr(torch.randn(n, k, dtype=dtype)).Q.to(like)

@@ -50,7 +50,7 @@ class SPDLayer(torch.nn.Module):
         who = type(self).__name__
         require_square(who, X, n=n)
         if like is not None:
-            require_same_dtype(who, X, like)
+            require_same_dtype(who, X, like.dtype)
         check = self._checks(check)
         if check:
             require_symmetric(who, X)

@@ -3,7 +3,14 @@
 import torch
 from torch import Tensor
 
-from spdnet._checks import require_channels, require_choice, require_count, require_square
+from spdnet._checks import (
+    require_channels,
+    require_choice,
+    require_count,
+    require_real,
+    require_square,
+)
+from spdnet._precision import real_dtype
 from spdnet.linalg import expm, logm
 from spdnet.linalg.validate import require_symmetric
 from spdnet.manifolds import Metric, get_metric
@@ -98,11 +105,14 @@ class SPDPool(SPDLayer):
         self.size = 2 if over == "blocks" and size is None else size
         if n_items is not None:
             require_count("SPDPool", "n_items", n_items)
-            self.scores = torch.nn.Parameter(torch.zeros(n_items, device=device, dtype=dtype))
+            scores = torch.zeros(n_items, device=device, dtype=real_dtype(dtype))
+            self.scores = torch.nn.Parameter(scores)
 
     def forward(self, X: Tensor, check: bool | None = None) -> Tensor:
         """Map ``(..., K, n, n)`` to ``(..., n, n)``, over time ``(..., K // size, n, n)``."""
         require_square("SPDPool", X)
+        if self.kind == "max":
+            require_real("SPDPool", X)  # complex entries have no order
         check = self._checks(check)
         if self.over == "blocks":
             return self._pool_blocks(X, check)

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from spdnet._checks import require_choice, require_same_shape
+from spdnet._precision import real_dtype
 from spdnet.linalg import expm, logm
 from spdnet.manifolds import Metric, get_metric
 from spdnet.nn.layer import SPDLayer
@@ -60,7 +61,7 @@ class SPDResidual(SPDLayer):
             )
         self.block, self.kind, self.metric = block, kind, metric
         if kind == "geodesic":
-            self.position = nn.Parameter(torch.zeros((), device=device, dtype=dtype))
+            self.position = nn.Parameter(torch.zeros((), device=device, dtype=real_dtype(dtype)))
 
     def forward(self, X: Tensor, check: bool | None = None) -> Tensor:
         """Map ``(..., n, n)`` to ``(..., n, n)``."""

@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.optim.adam import adam
 
 from spdnet._checks import require_number
+from spdnet._precision import real_dtype
 from spdnet.manifolds.stiefel import inner, is_stiefel, retract, transport
 from spdnet.optim.riemannian import (
     RiemannianOptimizer,
@@ -127,28 +128,28 @@ class RiemannianAdam(RiemannianOptimizer):
         W, G = stacked_gradient(group, params)
         beta1, beta2 = group["betas"]
         states = [
-            self._state(p, group, w, torch.zeros_like(w[..., :1, :1]))
+            self._state(p, group, w, w.real.new_zeros(*w.shape[:-2], 1, 1))
             for p, w in zip(params, unstack(W, len(params)), strict=True)
         ]
         for state in states:
             state["step"] += 1
 
-        def stacked(name: str) -> Tensor:
-            return stack([s[name] for s in states]).to(W)
+        def stacked(name: str, like: Tensor) -> Tensor:
+            return stack([s[name] for s in states]).to(like)
 
         def correction(beta: float) -> Tensor:
             if group["capturable"]:
                 factors = 1 - beta ** torch.stack([s["step"] for s in states])
             else:
                 factors = torch.tensor([1 - beta ** s["step"].item() for s in states])
-            return factors.to(W).view(-1, *[1] * (W.ndim - 1))
+            return factors.to(norm2).view(-1, *[1] * (W.ndim - 1))
 
         norm2 = inner(W, G, G, group["metric"])[..., None, None]
-        m = torch.lerp(stacked("exp_avg"), G, 1 - beta1)
-        v = torch.lerp(stacked("exp_avg_sq"), norm2, 1 - beta2)
+        m = torch.lerp(stacked("exp_avg", W), G, 1 - beta1)
+        v = torch.lerp(stacked("exp_avg_sq", norm2), norm2, 1 - beta2)
         write_back([s["exp_avg_sq"] for s in states], v)
         if group["amsgrad"]:
-            v = torch.maximum(stacked("max_exp_avg_sq"), v)
+            v = torch.maximum(stacked("max_exp_avg_sq", norm2), v)
             write_back([s["max_exp_avg_sq"] for s in states], v)
 
         scale = (v / correction(beta2)).sqrt() + group["eps"]
@@ -185,7 +186,7 @@ class RiemannianAdam(RiemannianOptimizer):
             self._check_parameter(p, group)  # the dtype may have changed
             device, dtype = None, torch.get_default_dtype()
             if group["capturable"]:  # powers of beta are computed on the device
-                device, dtype = p.device, torch.promote_types(dtype, p.dtype)
+                device, dtype = p.device, torch.promote_types(dtype, real_dtype(p.dtype))
             state["step"] = torch.tensor(0.0, dtype=dtype, device=device)
             state["exp_avg"] = torch.zeros_like(first_moment)
             state["exp_avg_sq"] = second_moment

@@ -12,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from spdnet._precision import accurate_dtype
 from spdnet.baselines import LogEuclideanClassifier
 from spdnet.baselines.estimator import subsample
 from spdnet.data import Dataset, Split, StoredArray
@@ -104,7 +105,7 @@ def layer_spectra(model: torch.nn.Module, *inputs: Tensor) -> tuple[LayerSpectru
 def _eigenvalues(X: Tensor) -> Tensor:
     """Return the eigenvalues ``(N, n)`` of all matrices, in descending order."""
     n = X.shape[-1]
-    return torch.linalg.eigvalsh(X.double().cpu().reshape(-1, n, n)).flip(-1)
+    return torch.linalg.eigvalsh(X.to(accurate_dtype(X)).cpu().reshape(-1, n, n)).flip(-1)
 
 
 def _spectrum(layer: str, s: Tensor, clipped: float | None = None) -> LayerSpectrum:
@@ -118,7 +119,7 @@ def orthonormality(model: torch.nn.Module) -> tuple[Orthonormality, ...]:
     rows = []
     bimaps = [layer for layer in model.modules() if isinstance(layer, BiMap)]
     for i, weight in enumerate(bimap.get_parameter("weight") for bimap in bimaps):
-        W = weight.detach().double().cpu()
-        gap = (W.mT @ W - torch.eye(W.shape[-1], dtype=W.dtype)).abs().max().item()
+        W = weight.detach().to(accurate_dtype(weight)).cpu()
+        gap = (W.mH @ W - torch.eye(W.shape[-1], dtype=W.dtype)).abs().max().item()
         rows.append(Orthonormality(f"BiMap {i + 1}", tuple(W.shape), gap))
     return tuple(rows)

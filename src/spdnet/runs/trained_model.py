@@ -21,12 +21,12 @@ from spdnet._checks import (
     require_number,
     require_shrinking,
 )
-from spdnet._inputs import DTYPES, real_numbers
+from spdnet._inputs import MATRIX_DTYPES, numbers
 from spdnet.adaptation import Conditioner
 from spdnet.covariance import ESTIMATORS
 from spdnet.data import Dataset, Preprocessing, prepare
 from spdnet.data.dataset import SPLITS, is_integer_valued
-from spdnet.models.model import dims_of, get_trait
+from spdnet.models.model import dims_of, get_trait, input_dtype
 from spdnet.models.registry import import_model, is_registered
 from spdnet.runs.conditioning import transform
 from spdnet.runs.results import LayerSpectrum
@@ -173,7 +173,7 @@ class TrainedModel:
                 len(classes),
                 dims=require_shrinking("checkpoint", dims) if dims else (),
                 n_domains=max(1, len(domains)),
-                dtype=DTYPES[state["network"]["dtype"]],
+                dtype=MATRIX_DTYPES[state["network"]["dtype"]],
             )
             if is_registered(recipe.model):
                 # memory is allocated only if the weights have the sizes that the file states
@@ -235,7 +235,7 @@ class TrainedModel:
 
     def _matrices(self, X: ArrayLike, groups: ArrayLike | None) -> Dataset:
         kind = "(N, channels, T)" if self.preprocessing.signals else "(N, n, n)"
-        values, _ = real_numbers("predict", X, kind)
+        values, _ = numbers("predict", X, kind, allow_complex=input_dtype(self.model).is_complex)
         if groups is not None and not self.uses_groups:
             raise ValueError("predict: expected no groups, since the network does not use them")
         if groups is None and self.uses_groups:
@@ -273,8 +273,8 @@ class TrainedModel:
 
     @property
     def dtype(self) -> str:
-        """Name of the floating-point type of the weights."""
-        return str(next(self.model.parameters()).dtype).removeprefix("torch.")
+        """Name of the type of the matrices."""
+        return str(input_dtype(self.model)).removeprefix("torch.")
 
     @torch.no_grad()
     def logits(self, matrices: Dataset) -> Tensor:

@@ -9,6 +9,7 @@ import numpy
 import torch
 
 from spdnet._files import atomic_write
+from spdnet._precision import real_dtype
 from spdnet.data import Dataset, Preprocessing, Split, make_split
 from spdnet.models.model import dims_of, get_trait
 from spdnet.models.registry import find_model
@@ -90,7 +91,8 @@ class Training:
         index = {name: torch.from_numpy(i) for name, i in self.split.parts.items()}
         parts = {name: all_samples.take(i) for name, i in index.items()}
         if self.settings.class_weight == "balanced":  # the test part has no weights
-            weight = torch.from_numpy(self.split.balanced_weights).to(all_samples.X.dtype)
+            weight = torch.from_numpy(self.split.balanced_weights)
+            weight = weight.to(real_dtype(all_samples.X.dtype))
             for name in ("train", "val"):
                 parts[name] = replace(parts[name], weight=weight[index[name]])
         return parts

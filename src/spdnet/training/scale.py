@@ -70,6 +70,8 @@ def _log_variance(X: Tensor | DiskTensor, signals: bool) -> Tensor:
     parts = []
     for part in X.split(_CHUNK):
         part = part.detach()
-        squares = part.double().square() if signals else part.diagonal(dim1=-2, dim2=-1).double()
+        squares = (
+            part.double().square() if signals else part.diagonal(dim1=-2, dim2=-1).real.double()
+        )
         parts.append(squares.flatten(1).mean(-1).cpu())
     return torch.cat(parts).clamp_min(torch.finfo(torch.float64).tiny).log10()

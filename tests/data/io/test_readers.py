@@ -154,11 +154,10 @@ BAD = {
         DataError,
         r"shape \(4, 4\)",
     ),
-    "complex": (lambda p: read(save(p / "a.npz", X=X * 1j, y=Y)), DataError, "real numbers"),
     "text in X": (
         lambda p: read(save(p / "a.npz", X=X.astype(str), y=Y)),
         DataError,
-        "real numbers",
+        "X of numbers",
     ),
     "labels": (
         lambda p: read(save(p / "a.npz", X=X, y=Y[:5])),

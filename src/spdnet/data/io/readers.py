@@ -237,15 +237,16 @@ def _checked(
     path: Path, X: NDArray[Any] | StoredArray, notes: tuple[str, ...] = (), **columns: Any
 ) -> Dataset:
     """Check shapes and types, and convert bytes to text."""
-    if X.ndim != 3 or X.dtype.kind not in "biuf" or 0 in X.shape[1:]:
+    if X.ndim != 3 or X.dtype.kind not in "biufc" or 0 in X.shape[1:]:
         hint = "" if isinstance(X, StoredArray) else bands_hint(X)
         raise DataError(
-            f"read: expected X of real numbers with shape (N, n, n) or (N, channels, time) in "
+            f"read: expected X of numbers with shape (N, n, n) or (N, channels, time) in "
             f"{path}, got {X.dtype} with shape {X.shape}{hint}"
         )
-    if X.dtype.kind == "f" and X.dtype.itemsize > 8:
+    if X.dtype.kind in "fc" and X.dtype.itemsize > (8 if X.dtype.kind == "f" else 16):
         with numpy.errstate(all="ignore"):  # values too large become infinite and are reported
-            X = X.astype(numpy.float64)  # torch has no wider type
+            # torch has no wider type
+            X = X.astype(numpy.float64 if X.dtype.kind == "f" else numpy.complex128)
     columns = {k: _column(path, X, k, v) for k, v in columns.items() if v is not None}
     if "split" in columns:
         columns["split"] = as_parts(columns["split"], f"read: expected split of {path}")
