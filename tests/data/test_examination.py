@@ -27,6 +27,7 @@ def test_every_fault_is_found_by_index(dtype):
         "zero": [3],
         "too small": [],
         "asymmetric": [4],
+        "not Hermitian": [],
         "indefinite": [5],
         "singular": [6],
     }
