@@ -1,7 +1,8 @@
 """Measure how much adaptation to domains helps on new subjects and sessions.
 
     python benchmarks/does_recentering_help.py FOLDER [--seeds 1] [--sets ssvep,emg,a09]
-                                               [--methods a,b] [--share 0.05]
+                                               [--methods a,b] [--adapt none,auto]
+                                               [--share 0.05] [--device cpu]
 
 FOLDER contains ``ssvep_exo.npz``, ``emg_gestures.npz`` and ``motor_imagery_a09.npz``. Each domain
 (subject of SSVEP, session of EMG and A09) is left out once, and its matrices are adapted to without
@@ -82,7 +83,6 @@ def pyriemann_tangent():
 
 
 METHODS = {
-    "default": own(lambda seed: SPDNetClassifier(random_state=seed)),
     "logistic regression": own(lambda seed: LogEuclideanClassifier()),
     "LDA": own(lambda seed: LogEuclideanClassifier(method="lda")),
     "MDM": own(lambda seed: MinimumDistanceToMean("affine_invariant")),
@@ -110,16 +110,21 @@ def main():
     parser.add_argument("folder", type=Path)
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--sets", default="ssvep,emg,a09")
-    parser.add_argument("--methods", default=",".join(METHODS))
+    parser.add_argument("--methods", default=",".join(("default", *METHODS)))
+    parser.add_argument("--adapt", default="none,recenter,rescale,auto")
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--share", type=float, default=1)
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
+    METHODS["default"] = own(
+        lambda seed: SPDNetClassifier(random_state=seed, device=arguments.device)
+    )
     for name in arguments.sets.split(","):
         X, y, domains, train = SETS[name](arguments.folder)
         domains = train.astype(int) if domains is None else domains
         y = np.unique(y, return_inverse=True)[1]
         for method in arguments.methods.split(","):
-            for how in ("none", "recenter", "rescale", "auto"):
+            for how in arguments.adapt.split(","):
                 if how == "auto" and method.startswith("pyRiemann"):
                     continue
                 started, found = time.perf_counter(), []

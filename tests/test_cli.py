@@ -495,7 +495,10 @@ BAD = {
         lambda p: ("train", with_bad(p, np.triu(np.ones((4, 4))))),
         "1 asymmetric: 3); choose 'drop' or 'repair'",
     ),
-    "singular": (lambda p: ("train", with_bad(p, np.ones((4, 4)))), "1 singular: 3"),
+    "singular": (
+        lambda p: ("train", with_bad(p, np.ones((4, 4))), "--rank", "full", "--shrinkage", "none"),
+        "1 singular: 3",
+    ),
     "beyond repair": (
         lambda p: ("train", with_bad(p, np.nan), "--bad", "repair"),
         "1 not finite: 3); choose 'drop'",
@@ -893,7 +896,7 @@ def test_later_signals_without_groups_are_told(tmp_path):
     bare = tmp_path / "bare.npz"
     with np.load(data) as file:
         np.savez(bare, X=file["X"], y=file["y"])
-    note = f"note: no groups in {bare}: all its signals are treated as one new group"
+    note = f"note: no groups in {bare}: all its samples are treated as one new group"
     for arguments in (("evaluate", run, bare), ("predict", run, bare, "--out", tmp_path / "p.csv")):
         found = invoke(*arguments)
         assert found.exit_code == 0

@@ -123,7 +123,8 @@ def test_train_with_condition_number_1e12(tmp_path, more):
 @pytest.mark.parametrize(("condition", "dtype"), [(1e17, "float64"), (1e12, "float32")])
 def test_train_refuses_numerically_singular_matrices(tmp_path, condition, dtype):
     np.savez(tmp_path / "a.npz", X=ill_conditioned(condition), y=np.arange(60) % 2)
-    settings = Settings(data=str(tmp_path / "a.npz"), device="cpu", dtype=dtype)
+    full = {"rank": "full", "shrinkage": "none"}
+    settings = Settings(data=str(tmp_path / "a.npz"), device="cpu", dtype=dtype, **full)
     with pytest.raises(ValueError, match=r"60 singular|indefinite.*choose 'drop' or 'repair'"):
         train_here(settings, RunFolder(tmp_path / "run"))
     assert not (tmp_path / "run").exists()

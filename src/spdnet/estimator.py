@@ -369,8 +369,8 @@ class SPDNetClassifier(
         else:
             supports = get_trait(find_model(recipe.model), "supports_complex")
             examined = self._matrices(X, DTYPES[self.dtype], allow_complex=supports)
-            examined.require(definite=not conditioner.accepts_singular)
             values = examined.X
+            examined.require(definite=values.is_complex() or not conditioner.accepts_singular)
         n, where = int(values.shape[1]), values.device
         classes, codes = encode_labels(WHO, y, len(values))
         weight = checked_weights(WHO, classes[codes], self.class_weight, sample_weight)

@@ -204,7 +204,7 @@ def _examine(
             singular = low <= singular_ratio(A.shape[-1], unit) * high.abs()
             code[in_doubt & singular] = FAULTS.index("singular")
         negative = in_doubt & (low < -(unit**0.5) * size)
-        allowed = singular_ratios(A[negative].to(low.dtype)) * size[negative]
+        allowed = singular_ratios(A[negative].to(accurate_dtype(A))) * size[negative]
         negative[negative.clone()] = low[negative] < -allowed
         code[negative] = FAULTS.index("indefinite")
     return Faults(code, low, high)

@@ -13,9 +13,10 @@ from spdnet.options.run import DataOptions
 
 
 def accepts_singular(data: Dataset, settings: DataOptions) -> bool:
-    """Return whether singular matrices of a data set can be made definite."""
+    """Return whether singular matrices of a data set are to be made definite."""
     fitting = Conditioner(settings.rank, settings.shrinkage).accepts_singular
-    return fitting and not isinstance(data.X, StoredArray)
+    is_usual = not isinstance(data.X, StoredArray) and data.X.dtype.kind != "c"
+    return fitting and settings.bad == "refuse" and is_usual
 
 
 def fit_conditioner(who: str, data: Dataset, split: Split, settings: DataOptions) -> Conditioner:

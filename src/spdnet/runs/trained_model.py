@@ -219,7 +219,7 @@ class TrainedModel:
     ) -> NDArray[numpy.float64]:
         """Return probabilities ``(N, n_classes)`` in the order of ``classes``."""
         matrices = self._matrices(X, groups)
-        for note in matrices.notes:
+        for note in matrices.notes if self.uses_groups else ():
             warn(f"predict: {note}", stacklevel=2)
         if (warning := self.scale_warning(matrices)) is not None:
             warn(f"predict: {warning}", stacklevel=2)
