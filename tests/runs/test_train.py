@@ -684,8 +684,8 @@ def test_matrices_that_are_singular_in_float32_are_named_by_their_place(tmp_path
     X[7] = np.diag([1, 1, 1, 1, 1e-9])
     np.savez(tmp_path / "b.npz", X=X, y=y)
     data = str(tmp_path / "b.npz")
+    full = {"rank": "full", "shrinkage": "none"}
     with pytest.raises(ValueError, match=r"1 zero: 3; 1 singular: 7\); choose 'drop'"):
-        full = {"rank": "full", "shrinkage": "none"}
         train(quick(data, dtype="float32", **full), RunFolder(tmp_path / "run"))
     found = train(quick(data, dtype="float32", bad="drop"), RunFolder(tmp_path / "run"))
     assert sum(part.n for part in found.parts.values()) == 58
