@@ -67,7 +67,7 @@ class BalancedRecenter(DomainTransformer):
         Model of the scores; None if there are too few training samples to fit it. Then the
         proportions of new domains are assumed to be those of training.
     proportions_ : dict
-        Estimated class proportions of the new domains of the last :meth:`transform`.
+        Estimated class proportions of the new domains of the last transformation.
     n_features_in_ : int
         Size of the matrices.
 

@@ -33,7 +33,7 @@ class ERPCovariances(SignalTransformer):
     Parameters
     ----------
     estimator : str
-        Any of :data:`ESTIMATORS`: see :func:`estimate`.
+        Any of ``ESTIMATORS``: see :func:`estimate`.
     reg, mode
         See :func:`regularize`.
     classes : sequence, optional
@@ -123,7 +123,7 @@ class XdawnCovariances(ERPCovariances):
     Parameters
     ----------
     estimator : str
-        Any of :data:`ESTIMATORS`: see :func:`estimate`. It also estimates the covariance of the
+        Any of ``ESTIMATORS``: see :func:`estimate`. It also estimates the covariance of the
         training signals.
     reg, mode
         See :func:`regularize`.

@@ -56,7 +56,7 @@ class Covariances(SignalTransformer):
     Parameters
     ----------
     estimator : str
-        Any of :data:`ESTIMATORS`: see :func:`estimate`.
+        Any of ``ESTIMATORS``: see :func:`estimate`.
     reg, mode
         See :func:`regularize`.
 
