@@ -13,7 +13,7 @@ from torch import Tensor
 from spdnet._inputs import encode_labels
 from spdnet._precision import accurate_dtype
 from spdnet.adaptation.class_shift import ClassScores, fit_scores
-from spdnet.adaptation.domains import DomainTransformer, domain_parts
+from spdnet.adaptation.domains import WORTH, DomainTransformer, domain_codes, domain_parts
 from spdnet.linalg import congruence, expm, invsqrtm, logm, sqrtm, unvech, vech
 from spdnet.manifolds import affine_invariant, log_euclidean
 
@@ -21,8 +21,6 @@ from spdnet.manifolds import affine_invariant, log_euclidean
 _STEPS, _SMALL = 20, 1e-4
 #: matrices that the two-way fit is worth for the mean of a class in a domain
 _PRIOR = 2
-#: matrices that the center of the training set is worth if there is one training domain
-_WORTH = 10
 #: p-value below which, and total variation above which, a shift of the classes is reported
 _SIGNIFICANT, _NOTABLE = 0.01, 0.2
 
@@ -114,7 +112,7 @@ class BalancedRecenter(DomainTransformer):
         if y is None:
             raise ValueError("BalancedRecenter: expected the classes y of the matrices, got none")
         self.classes_, labels = encode_labels("BalancedRecenter", y, len(X))
-        codes, names = self._encode(domains, len(X), None)
+        codes, names = domain_codes("BalancedRecenter", domains, len(X))
         X, parts = X.to(accurate_dtype(X)), domain_parts(codes)
         counts = numpy.zeros((len(parts), len(self.classes_)))
         numpy.add.at(counts, (codes, labels), 1)
@@ -129,7 +127,7 @@ class BalancedRecenter(DomainTransformer):
         center = affine_invariant.mean(centers, check=False)
         there = vech(logm(congruence(centers, invsqrtm(center)))).cpu().numpy()
         self.within_ = float(((V - shifts[codes] - means[labels]) ** 2).sum(1).mean())
-        self.between_ = self.within_ / _WORTH
+        self.between_ = self.within_ / WORTH
         if len(parts) > 1:
             total = float((there**2).sum()) / (len(parts) - 1)
             self.between_ = max(0.0, total - self.within_ * float((1 / counts.sum(1)).mean()))

@@ -18,8 +18,8 @@ from spdnet.linalg import congruence, invsqrtm, logm, powm
 from spdnet.linalg.symmetric import abs_square
 from spdnet.manifolds import Metric, get_metric
 
-#: number of matrices that the mean of the known domains is worth at the start of a stream
-_WORTH = 10
+#: number of matrices that the center of the known domains counts as for a new one
+WORTH = 10
 
 
 class DomainTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -67,7 +67,7 @@ class DomainTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def fit_tensor(self, X: Tensor, domains: ArrayLike | None, y: ArrayLike | None = None) -> Self:
         """Fit to valid matrices of any floating-point type, on any device."""
-        codes, names = self._encode(domains, len(X), None)
+        codes, names = domain_codes(type(self).__name__, domains, len(X))
         dtype = accurate_dtype(X)
         statistics = [self._statistic(X[own].to(dtype)) for own in domain_parts(codes)]
         self.domains_ = None if domains is None else names
@@ -82,7 +82,9 @@ class DomainTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             known = known[:0]
         if known.is_complex():
             require_same_kind(type(self).__name__, **{self._stored: known, "X": X})
-        codes, names = self._encode(domains, len(X), self.domains_ if len(known) else None)
+        codes, names = domain_codes(
+            type(self).__name__, domains, len(X), self.domains_ if len(known) else None
+        )
         moved = torch.empty_like(X)
         for code, own in zip(numpy.unique(codes), domain_parts(codes), strict=True):
             matrices = X[own].to(accurate_dtype(X))
@@ -104,13 +106,6 @@ class DomainTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             )
         return self._statistic(X)
 
-    def _encode(
-        self, domains: ArrayLike | None, n: int, known: NDArray[Any] | None
-    ) -> tuple[NDArray[numpy.int64], NDArray[Any] | None]:
-        if domains is None:
-            return numpy.zeros(n, dtype=numpy.int64), None
-        return encode_domains(type(self).__name__, domains, n, known)
-
     def _require_settings(self) -> None:
         pass
 
@@ -125,6 +120,15 @@ class DomainTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         tags.input_tags.three_d_array = True
         tags.input_tags.two_d_array = False
         return tags
+
+
+def domain_codes(
+    who: str, domains: ArrayLike | None, n: int, known: NDArray[Any] | None = None
+) -> tuple[NDArray[numpy.int64], NDArray[Any] | None]:
+    """Encode the domains of ``n`` samples as integers; without domains, all are of one."""
+    if domains is None:
+        return numpy.zeros(n, dtype=numpy.int64), None
+    return encode_domains(who, domains, n, known)
 
 
 def domain_parts(codes: NDArray[numpy.int64]) -> list[Tensor]:
@@ -183,7 +187,7 @@ class Recenter(DomainTransformer):
     def fit_tensor(self, X: Tensor, domains: ArrayLike | None, y: ArrayLike | None = None) -> Self:
         """Fit to valid matrices of any floating-point type, on any device."""
         super().fit_tensor(X, domains)
-        codes, _ = self._encode(domains, len(X), None)
+        codes, _ = domain_codes(type(self).__name__, domains, len(X))
         self.counts_ = numpy.bincount(codes)
         return self
 
@@ -198,19 +202,19 @@ class Recenter(DomainTransformer):
             return self.fit(X, domains=domains)
         metric = get_metric(self.metric, who="Recenter")
         matrices = checked_matrices(
-            "Recenter", X, n=self.n_features_in_, device=torch.device("cpu")
+            "Recenter", X, n=self.n_features_in_, device=torch.device("cpu"), allow_complex=True
         )
         if (domains is None) != (self.domains_ is None):
             raise ValueError(
                 "Recenter: expected domains in partial_fit if, and only if, fit had domains"
             )
-        codes, names = self._encode(domains, len(matrices), self.domains_)
+        codes, names = domain_codes(type(self).__name__, domains, len(matrices), self.domains_)
         means = [*torch.from_numpy(getattr(self, self._stored))]
         counts = self.counts_.tolist()
         n_new = 0 if names is None else len(names) - len(means)
         if n_new:
             means += [metric.mean(torch.stack(means), check=False)] * n_new
-            counts += [_WORTH] * n_new
+            counts += [WORTH] * n_new
         for matrix, code in zip(matrices, codes.tolist()):
             counts[code] += 1
             means[code] = metric.geodesic(means[code], matrix, 1 / counts[code])

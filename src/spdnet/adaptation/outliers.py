@@ -11,7 +11,8 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from spdnet._checks import as_array, require_number
-from spdnet._inputs import checked_matrices, encode_domains
+from spdnet._inputs import checked_matrices
+from spdnet.adaptation.domains import domain_codes, domain_parts
 from spdnet.manifolds import FlatMetric, Metric, get_metric
 
 #: fewer matrices are not judged: the standard error of the deviation of 20 is a quarter of it
@@ -115,13 +116,13 @@ class Potato(OutlierMixin, BaseEstimator):  # type: ignore[misc]
                 f"Potato: expected y of shape ({len(X)},), one class for each of X, got "
                 f"{classes.shape}"
             )
-        codes, self.domains_ = self._encode(domains, len(X), None)
+        codes, self.domains_ = domain_codes("Potato", domains, len(X))
         of_class = torch.from_numpy(numpy.unique(classes, return_inverse=True)[1])
         self._clean, scores = [], numpy.zeros(len(X))
-        for own in _rows(codes):
+        for own in domain_parts(codes):
             points = self._points(X[own])
             self._clean.append(self._fit_one(points, of_class[own]))
-            scores[own] = self._score(points, self._clean[-1])
+            scores[own.numpy()] = self._score(points, self._clean[-1])
         self.location_ = numpy.array([clean.location for clean in self._clean])
         self.scale_ = numpy.array([clean.scale for clean in self._clean])
         self.offset_ = -float(self.threshold)
@@ -142,13 +143,15 @@ class Potato(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         matrices = checked_matrices("Potato", X, n=n, device=torch.device("cpu"))
         is_same = (domains is None) == (self.domains_ is None)
         known = self._clean if is_same else []  # otherwise the domains of fit do not occur
-        codes, _ = self._encode(domains, len(matrices), self.domains_ if is_same else None)
+        codes, _ = domain_codes(
+            "Potato", domains, len(matrices), self.domains_ if is_same else None
+        )
         scores = numpy.zeros(len(matrices))
-        for code, own in zip(numpy.unique(codes), _rows(codes), strict=True):
+        for code, own in zip(numpy.unique(codes), domain_parts(codes), strict=True):
             points = self._points(matrices[own])
             one_class = torch.zeros(len(own), dtype=torch.int64)
             clean = known[code] if code < len(known) else self._fit_one(points, one_class)
-            scores[own] = self._score(points, clean)
+            scores[own.numpy()] = self._score(points, clean)
         return scores
 
     def decision_function(
@@ -211,20 +214,8 @@ class Potato(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         distances = [metric.distance(center, points, check=False) for center in centers]
         return torch.stack(distances).amin(0).log()
 
-    def _encode(
-        self, domains: ArrayLike | None, n: int, known: NDArray[Any] | None
-    ) -> tuple[NDArray[numpy.int64], NDArray[Any] | None]:
-        if domains is None:
-            return numpy.zeros(n, dtype=numpy.int64), None
-        return encode_domains("Potato", domains, n, known)
-
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.input_tags.three_d_array = True
         tags.input_tags.two_d_array = False
         return tags
-
-
-def _rows(codes: NDArray[numpy.int64]) -> list[NDArray[numpy.int64]]:
-    """Return the indices of the matrices of each domain."""
-    return [numpy.flatnonzero(codes == code) for code in numpy.unique(codes)]
