@@ -11,11 +11,13 @@ from spdnet.adaptation import Conditioner
 from spdnet.data import Dataset, Split, StoredArray
 from spdnet.options.run import DataOptions
 
+_LARGEST = 2**32  # bytes of matrices on disk that are read at once
+
 
 def accepts_singular(data: Dataset, settings: DataOptions) -> bool:
     """Return whether singular matrices of a data set are to be made definite."""
     fitting = Conditioner(settings.rank, settings.shrinkage).accepts_singular
-    is_usual = not isinstance(data.X, StoredArray) and data.X.dtype.kind != "c"
+    is_usual = data.X.dtype.kind != "c" and not _is_too_large(data)
     return fitting and settings.bad == "refuse" and is_usual
 
 
@@ -37,10 +39,10 @@ def fit_conditioner(who: str, data: Dataset, split: Split, settings: DataOptions
     train = split.parts["train"]
     if not conditioner.needs_fit(singular=data.is_singular):
         return conditioner
-    if isinstance(data.X, StoredArray):
+    if _is_too_large(data):
         raise ValueError(
-            f"{who}: expected matrices that fit in memory with rank, shrinkage or adapt, got "
-            f"{data.X.nbytes / 2**30:.1f} GiB on disk; leave these options out"
+            f"{who}: expected at most {_LARGEST / 2**30:g} GiB of matrices with rank, shrinkage or "
+            f"adapt, got {data.X.nbytes / 2**30:.1f} GiB on disk; leave these options out"
         )
     groups = None if data.groups is None else _domains(data)[train]
     return conditioner.fit(
@@ -62,9 +64,13 @@ def transform(conditioner: Conditioner, data: Dataset) -> tuple[Dataset, list[st
     domains = _domains(data) if conditioner.uses_domains else None
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        X = conditioner.transform(torch.from_numpy(numpy.asarray(data.X)), domains)
+        X = conditioner.transform(torch.from_numpy(numpy.asarray(data.X[:])), domains)
     notes = [str(warning.message).partition(": ")[2] for warning in caught]
     return replace(data, X=X.numpy(), is_singular=False), notes
+
+
+def _is_too_large(data: Dataset) -> bool:
+    return isinstance(data.X, StoredArray) and data.X.nbytes > _LARGEST
 
 
 def _domains(data: Dataset) -> NDArray[numpy.str_]:
