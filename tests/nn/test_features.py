@@ -27,7 +27,8 @@ def test_distances_are_log_euclidean_up_to_one_factor(n_samples):
     torch.testing.assert_close(torch.pdist(layer(X)) / layer.scale, expected)
 
 
-def test_large_matrices_are_reduced_to_the_directions_that_vary_most():
+def test_large_matrices_are_reduced_to_the_directions_that_vary_most(monkeypatch):
+    monkeypatch.setattr("spdnet.nn.features.LARGEST_BASIS", 10**5)
     n, d = 100, 96
     X = torch.eye(n, dtype=torch.float64).repeat(30, 1, 1)
     X[:, 3:5, 3:5] = random_spd(30, 2)
@@ -35,6 +36,13 @@ def test_large_matrices_are_reduced_to_the_directions_that_vary_most():
     assert layer.rotation.shape == (n, d)
     assert layer(X).shape == (30, 30)
     torch.testing.assert_close(torch.pdist(layer(X)) / layer.scale, torch.pdist(vech(logm(X))))
+
+
+@pytest.mark.parametrize(("n_samples", "size"), [(828, 200), (1747, 137), (4096, 96), (None, 96)])
+def test_few_large_matrices_are_not_reduced(n_samples, size):
+    layer = SpectralFeatures(200, n_samples=n_samples, device="meta")
+    assert layer.rotation.shape == (200, size)
+    assert layer.basis.numel() <= 2**24 or size == 96
 
 
 def test_a_result_does_not_depend_on_the_batch():

@@ -21,10 +21,12 @@ from spdnet.nn.layer import SPDLayer
 
 #: spectral maps by name
 MAPS = {"log": Log(), "sqrt": Sqrt(), "invsqrt": InvSqrt()}
-#: larger matrices are reduced to this size
+#: larger matrices are reduced to this size, unless there are few of them
 LARGEST = 96
 #: the same for complex matrices, which have about twice as many entries
 LARGEST_COMPLEX = 68
+#: number of entries of a basis up to which larger matrices are not reduced
+LARGEST_BASIS = 2**24
 #: number of matrices to which the layer is fitted at most
 MOST = 4096
 #: number of centers of Gaussian features at most
@@ -44,7 +46,8 @@ class SpectralFeatures(SPDLayer):
 
     If there are fewer training matrices than features, the basis spans their features only. If
     the matrices are larger than 96, or 68 if complex, :math:`W` maps :math:`f(X)` to as many
-    directions, in which it varies most.
+    directions, in which it varies most, or to more if the basis still has at most :math:`2^{24}`
+    entries: 828 matrices of size 200 are not reduced.
 
     With ``n_reduced``, :math:`V` is a BiMap to the directions in which the mean logarithms of the
     classes differ most: the leading eigenvectors of :math:`\sum_c p_c (L_c - L)^2`, where
@@ -69,10 +72,10 @@ class SpectralFeatures(SPDLayer):
     n_features : int
     reduction : Tensor, shape (n, n_reduced), or None
         Buffer :math:`V`, with random orthonormal columns before :meth:`fit`.
-    rotation : Tensor, shape (n, min(n, 96)) or (n_reduced, min(n_reduced, 96))
+    rotation : Tensor, shape (n, d) or (n_reduced, d)
         Buffer :math:`W`, with random orthonormal columns before :meth:`fit`.
     mean, basis, scale : Tensor
-        Buffers; ``basis`` is None if it is not needed.
+        Buffers; ``basis`` is None if it is not needed, and float32, because it is large.
 
     Examples
     --------
@@ -116,12 +119,14 @@ class SpectralFeatures(SPDLayer):
         size = n_reduced or n
         is_complex = dtype is not None and dtype.is_complex
         d = min(size, LARGEST_COMPLEX if is_complex else LARGEST)
+        while d < size and _basis_size(d + 1, n_samples, is_complex) <= LARGEST_BASIS:
+            d += 1
         n_entries = vech_size(d, is_complex)
         self.n_features = min(n_entries, MOST, n_samples or n_entries)
         basis = None
         real: dict[str, Any] = {"device": device, "dtype": real_dtype(dtype)}
         if self.n_features < n_entries:
-            basis = torch.zeros(n_entries, self.n_features, **real)
+            basis = torch.zeros(n_entries, self.n_features, device=device)
         self.register_buffer("reduction", reduction)
         self.register_buffer("rotation", torch.zeros(size, d, device=device, dtype=dtype))
         self.register_buffer("mean", torch.zeros(n_entries, **real))
@@ -200,7 +205,7 @@ class SpectralFeatures(SPDLayer):
         W = self.rotation
         Y = self._mapped(X, decomposed, check=check)
         entries = vech(W.mH @ Y @ W) - self.mean
-        return self.scale * (entries if self.basis is None else entries @ self.basis)
+        return self.scale * (entries if self.basis is None else entries @ self.basis.to(entries))
 
     def extra_repr(self) -> str:
         """Return the settings for ``repr``."""
@@ -309,6 +314,12 @@ def _class_directions(X: Tensor, y: Tensor, k: int) -> Tensor:
         mean = logs[y == c].mean(0)
         scatter += (y == c).double().mean() * (mean @ mean)
     return torch.linalg.eigh(scatter).eigenvectors[:, -k:]
+
+
+def _basis_size(d: int, n_samples: int | None, is_complex: bool) -> int:
+    """Return the number of entries of the basis for ``n_samples`` matrices of size ``d``."""
+    n_entries = vech_size(d, is_complex)
+    return n_entries * min(n_entries, MOST, n_samples or n_entries)
 
 
 def _random_orthonormal(n: int, k: int, *, like: Tensor) -> Tensor:

@@ -1,5 +1,6 @@
 """Checkpoints of a run."""
 
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,10 +11,16 @@ from spdnet.runs.session import Session
 from spdnet.training import Trainer
 from spdnet.training.checkpoint import CheckpointError
 
+#: a checkpoint that takes more seconds to write is only written after some multiple of them
+_QUICK, _PAUSE = 0.1, 10
+
 
 @dataclass
 class Checkpoints:
-    """Checkpoints of one training, written by the first process."""
+    """Checkpoints of one training, written by the first process.
+
+    One is written after each epoch, or less often if that would slow down the training.
+    """
 
     folder: RunFolder
     trainer: Trainer
@@ -22,6 +29,7 @@ class Checkpoints:
 
     def __post_init__(self) -> None:
         self.files = self.folder.checkpoints()
+        self._written = self._seconds = 0.0  # time of the last one, and how long it took
 
     def start(self) -> None:
         """Resume from the last checkpoint, or write the first one."""
@@ -47,7 +55,9 @@ class Checkpoints:
         if progress.best_epoch == progress.epoch and (trainer.val or trainer.finished):
             weights = {"model": trainer.model.state_dict(), "epoch": progress.epoch}
             self.files.save_best({**self.common, **weights})
-        self._save_last()
+        waited = time.monotonic() - self._written
+        if trainer.finished or self._seconds < _QUICK or waited > _PAUSE * self._seconds:
+            self._save_last()
         self.folder.write_metrics(progress.history)
         self.session.watch.epoch(trainer)
 
@@ -58,7 +68,10 @@ class Checkpoints:
 
     def _save_last(self) -> None:
         state = {**self.common, "trainer": self.trainer.state_dict()}
+        started = time.monotonic()
         self.session.first(lambda: self.files.save_last(state))
+        self._written = time.monotonic()
+        self._seconds = self._written - started
 
     @property
     def _position(self) -> str:

@@ -1,0 +1,117 @@
+"""Measure on simulated domains whether adaptation is ever worse than none.
+
+    python benchmarks/does_adaptation_hurt.py [--seeds 20] [--classes 2,4] [--count 100]
+
+Training domains have equal class proportions. The new domain differs from them by a random
+congruence of a given size (``shift``), and one class has a given share of its matrices, the others
+the rest. A linear discriminant analysis of the logarithms is trained on the adapted training
+domains. The table has the accuracy in percent on the new domain without adaptation, and the
+differences of the other methods from it, mean ± standard error over the seeds; each class prevails
+in turn. The last line states the cells in which ``auto`` is worse than no adaptation by more than
+two standard errors.
+"""
+
+import argparse
+import warnings
+
+import numpy as np
+import torch
+from scipy.linalg import expm
+
+from spdnet.adaptation import Conditioner
+from spdnet.baselines import LogEuclideanClassifier
+
+N, DOMAINS, TIME = 8, 6, 128
+SHIFTS = (0.0, 0.1, 0.3, 0.6, 1.0)
+METHODS = ("none", "recenter", "rescale", "auto")
+
+
+def symmetric(rng):
+    """Draw a symmetric matrix whose Frobenius norm is about one."""
+    A = rng.normal(size=(N, N))
+    return (A + A.T) / (2 * N) * 2**0.5
+
+
+def draw(rng, patterns, y, shift):
+    """Simulate the matrices of one domain with classes ``y``."""
+    mixing = expm(shift * N**0.5 * symmetric(rng))
+    matrices = []
+    for label in y:
+        own = expm(0.5 * (patterns[label] + 0.15 * N**0.5 * symmetric(rng)))
+        signals = mixing @ own @ rng.normal(size=(N, TIME))
+        matrices.append(signals @ signals.T / TIME)
+    return np.stack(matrices)
+
+
+def labels(n_classes, majority, share, count):
+    """Return classes of which one has a share; None stands for equal shares."""
+    shares = np.full(n_classes, 1 / n_classes)
+    if share is not None:
+        shares[:] = (1 - share) / (n_classes - 1)
+        shares[majority] = share
+    counts = np.floor(shares * count + 1e-9).astype(int)
+    counts[majority] += count - counts.sum()
+    return np.repeat(np.arange(n_classes), counts)
+
+
+def accuracies(seed, n_classes, shift, shares, count, contrast):
+    """Return the accuracy of each method for each share, mean over the prevailing classes."""
+    rng = np.random.default_rng(seed)
+    patterns = np.stack([contrast * N**0.5 * symmetric(rng) for _ in range(n_classes)])
+    y = np.tile(labels(n_classes, 0, None, count), DOMAINS)
+    domains = np.repeat(np.arange(DOMAINS), count)
+    parts = [draw(rng, patterns, y[domains == d], shift) for d in range(DOMAINS)]
+    X, found = torch.from_numpy(np.concatenate(parts)), np.zeros((len(shares), len(METHODS)))
+    tests = []
+    for share in shares:
+        for majority in range(n_classes):
+            truth = labels(n_classes, majority, share, count)
+            new = torch.from_numpy(
+                draw(np.random.default_rng(seed + 10**6), patterns, truth, shift)
+            )
+            tests.append((truth, new))
+    for j, how in enumerate(METHODS):
+        steps = Conditioner(adapt=how).fit(X, y, domains)
+        model = LogEuclideanClassifier(method="lda").fit(steps.transform(X, domains).numpy(), y)
+        right = [
+            (model.predict(steps.transform(new, np.full(len(new), -1)).numpy()) == truth).mean()
+            for truth, new in tests
+        ]
+        found[:, j] = np.reshape(right, (len(shares), -1)).mean(1)
+    return found
+
+
+def main():
+    """Print a table of the grid for each number of classes."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--classes", default="2,4")
+    parser.add_argument("--count", type=int, default=100)
+    parser.add_argument("--contrast", type=float, default=0.12)
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore")
+    shares, worse = (None, 0.6, 0.8, 0.95, 1.0), []
+    for n_classes in map(int, arguments.classes.split(",")):
+        print(
+            f"{n_classes} classes\nshift  share    none" + "".join(f"{m:>15}" for m in METHODS[1:])
+        )
+        for shift in SHIFTS:
+            each = 100 * np.stack([
+                accuracies(seed, n_classes, shift, shares, arguments.count, arguments.contrast)
+                for seed in range(arguments.seeds)
+            ])  # fmt: skip
+            gain = each[:, :, 1:] - each[:, :, :1]
+            error = gain.std(0, ddof=1) / len(gain) ** 0.5
+            for i, share in enumerate(shares):
+                name = "equal" if share is None else f"{share:.2f}"
+                cells = "".join(
+                    f"{m:+9.1f} ± {e:3.1f}" for m, e in zip(gain.mean(0)[i], error[i], strict=True)
+                )
+                print(f"{shift:5.1f}  {name}  {each[:, i, 0].mean():6.1f}{cells}", flush=True)
+                if gain.mean(0)[i, -1] < -2 * error[i, -1]:
+                    worse.append(f"{n_classes} classes, shift {shift}, share {name}")
+    print(f"auto is worse than none: {'; '.join(worse) or 'never'}")
+
+
+if __name__ == "__main__":
+    main()
