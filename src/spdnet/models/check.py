@@ -126,8 +126,8 @@ class CheckedModel(Model):
             if not self.uses_domains:
                 raise ValueError(
                     f"{self._checked.who}: expected no domain, since the network does not use "
-                    f"domains, got {domain!r}; leave it out, or construct an SPDNet with "
-                    "norm='domain'"
+                    f"domains, got {type(domain).__name__}; leave it out, or construct an SPDNet "
+                    "with norm='domain'"
                 )
             compute = partial(compute, domain=domain)
         return self._checked(compute, X, self.check if check is None else check)

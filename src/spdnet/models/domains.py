@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Callable
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -62,7 +62,7 @@ class DomainModel(Model):
             self.train(was_training)
         return self
 
-    def adapt(self, X: Tensor, domain: Tensor) -> Self:
+    def adapt(self, X: Any, domain: Tensor) -> Self:
         """Return the network, or a copy adapted to the domains that training has not seen."""
         norms = [norm for _, norm in self._stages()]
         if not norms:
