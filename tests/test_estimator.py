@@ -80,6 +80,7 @@ def test_clone_params_and_repr():
     [
         {"norm": "brooks"},
         {"norm": "log_cholesky"},
+        {"norm": "domain"},
         {"norm": "none"},
         {"head": "log_euclidean"},
         {"head": "power_euclidean", "lr": 0.1},
@@ -158,6 +159,33 @@ def test_signals_and_domains():
         with pytest.raises(ValueError, match="domains of the last fit"):
             classifier.fit(new, truth, **changed)
     assert len(classifier.fit(X, y, domains=who).history_) == 15
+
+
+@pytest.mark.parametrize("more", [{}, {"ensemble": 2}, {"early_stopping": True}], ids=str)
+@pytest.mark.parametrize("adapt", ["none", "recenter"])
+def test_matrices_are_normalized_by_domain(adapt, more):
+    signals, y, who = recordings(0, ["a", "b", "c"])
+    X = signals @ signals.swapaxes(1, 2) / 50
+    settings = {"recipe": "fast", "norm": "domain", "adapt": adapt, "epochs": 15, **more}
+    known = who != "c"
+    classifier = quick(**settings).fit(X[known], y[known], domains=who[known])
+    assert classifier.domains_.tolist() == ["a", "b"]
+    assert classifier.recipe_.uses_domains
+    found = classifier.predict_proba(X, domains=who)
+    assert (classifier.classes_[found.argmax(1)] == y)[~known].mean() > 0.9
+    for name in "abc":  # a domain does not depend on others
+        part = who == name
+        alone = classifier.predict_proba(X[part], domains=who[part])
+        np.testing.assert_allclose(alone, found[part], atol=1e-9)
+    features = classifier.transform(X, domains=who)
+    assert features.shape == (90, 16 * more.get("ensemble", 1))
+    again = pickle.loads(pickle.dumps(classifier))
+    np.testing.assert_array_equal(again.predict_proba(X, domains=who), found)
+    with pytest.raises(ValueError, match="domains of the 90 samples"):
+        classifier.predict(X)
+    plain = quick(**{**settings, "norm": "none"}).fit(X[known], y[known], domains=who[known])
+    assert not plain.recipe_.uses_domains
+    assert plain.predict(X, domains=who).shape == (90,)
 
 
 def test_pickle():

@@ -304,7 +304,7 @@ def test_signal_net_dims():
         (
             lambda: SignalNet(4, 2, model="spdnet")(torch.randn(3, 4, 9), torch.zeros(3)),
             ValueError,
-            "domains with model='tsmnet' only",
+            "SPDNet: expected no domain",
         ),
     ],
 )
@@ -628,7 +628,7 @@ EXPORTED = {
     "covariances": partial(SignalNet, 4, 2, model="spdnet"),
     **{
         f"norm {name}": partial(SPDNet, (4, 3, 3), 2, norm=name)
-        for name in ("brooks", *MetricNames("normalization"))
+        for name in ("brooks", "domain", *MetricNames("normalization"))
     },
     **{
         f"head {name}": partial(SPDNet, (4, 3, 3), 2, head=name)

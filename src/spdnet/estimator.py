@@ -138,9 +138,9 @@ class SPDNetClassifier(
         sample_weight : array, shape (N,), optional
         domains : array, shape (N,), optional
             Origin of each sample, such as the subject or the session. Matrices are recentered by
-            domain: see ``adapt``. A model of signals that uses domains, such as TSMNet, normalizes
-            them in its layers. In prediction, a new domain is adapted to without labels: pass all
-            of its samples at once.
+            domain: see ``adapt``. ``norm="domain"`` and a model of signals that uses domains, such
+            as TSMNet, also or instead normalize them in the layers of the network. In prediction, a
+            new domain is adapted to without labels: pass all of its samples at once.
         groups : array, shape (N,), optional
             Group of each sample, for example the subject. Cross-validation and
             ``early_stopping`` hold out whole groups. By default, ``domains``.
@@ -172,7 +172,7 @@ class SPDNetClassifier(
             self._require_same(recipe, dims, n, classes, known)
             model = copy.deepcopy(self.model_).to(train.X.device)
         else:
-            n_domains = 1 if known is None else len(known)
+            n_domains = 1 if data.domain is None or known is None else len(known)
             model = build(recipe, dims, len(classes), train, n_domains=n_domains, seed=seed)
         trainer = Trainer(
             model,

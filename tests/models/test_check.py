@@ -19,6 +19,7 @@ NETWORKS = {
     "norm, percent": lambda: SPDNet(
         (6, 5, 4), 3, norm="affine_invariant", eps="10%", dtype=torch.float64
     ),
+    "norm of domains": lambda: SPDNet((6, 5, 4), 3, norm="domain", dtype=torch.float64),
     "head": lambda: SPDNet((6, 5, 4), 3, head="log_euclidean", dtype=torch.float64),
     "branches": lambda: MultiBranchSPDNet((6, 5, 4), 3, dtype=torch.float64),
     "portfolio": lambda: PortfolioNet(6, 3, members=("log", "sqrt-kernel"), dtype=torch.float64),

@@ -13,7 +13,7 @@ from spdnet.testing import assert_on_stiefel, check_layer
 from tests.cases import random_spd
 
 X, y = random_spd(9, 6), torch.arange(9) % 3
-NORMS = ("brooks", "log_euclidean", "affine_invariant", "log_cholesky")
+NORMS = ("brooks", "domain", "log_euclidean", "affine_invariant", "log_cholesky")
 SETTINGS = [
     *({"norm": norm} for norm in NORMS),
     *({"head": metric} for metric in MetricNames("logits")),

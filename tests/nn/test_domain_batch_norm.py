@@ -209,6 +209,7 @@ def test_domains_in_one_batch_are_independent():
     torch.testing.assert_close(together[6:], layer(X[6:], DOMAIN[6:]), rtol=0, atol=1e-13)
     channels = layer(X.reshape(6, 2, 3, 3), torch.tensor([0, 0, 0, 2, 2, 2]))
     torch.testing.assert_close(channels.reshape(12, 3, 3), together)
+    torch.testing.assert_close(layer(X[7], DOMAIN[7]), together[7])
 
 
 def test_empty_batch_single_matrix_and_extreme_input():

@@ -13,6 +13,7 @@ import torch
 
 from spdnet.baselines import LogEuclideanClassifier
 from spdnet.data import Preprocessing, load_dataset, prepare
+from spdnet.nn import SPDDomainBatchNorm
 from spdnet.runs import RunFolder, Settings, TrainedModel, train
 from spdnet.runs.parallel import run_parallel
 from spdnet.runs.report import write_report
@@ -257,6 +258,7 @@ def recordings(folder, n=90, groups=3, name="signals.npz", **more):
 
 
 TSMNET = {"model": "tsmnet", "dims": (6, 3), "batch_size": 20}
+BY_DOMAIN = {"norm": "domain", "batch_size": 20}
 
 
 @pytest.mark.parametrize(
@@ -271,11 +273,14 @@ TSMNET = {"model": "tsmnet", "dims": (6, 3), "batch_size": 20}
         {"head": "mlp", "hidden": 16},
         {"model": "multibranch", "head": "log_cholesky", "eps": "10%"},
         TSMNET,
+        BY_DOMAIN,
+        {**BY_DOMAIN, "ensemble": 2, "val": 0.3},
     ],
     ids=str,
 )
 def test_interrupted_and_resumed_is_equal(tmp_path, more):
-    data = recordings(tmp_path) if more is TSMNET else file_of(tmp_path)
+    uses_groups = more is TSMNET or more.get("norm") == "domain"
+    data = recordings(tmp_path) if uses_groups else file_of(tmp_path)
     settings = quick(data, **more)
     straight, folder = RunFolder(tmp_path / "straight"), RunFolder(tmp_path / "run")
     train(settings, straight)
@@ -396,6 +401,42 @@ def test_domains_are_the_groups_and_new_ones_are_adapted_to(tmp_path):
         np.savez(tmp_path / "bare.npz", X=1e3 * file["X"], y=file["y"])  # one new domain
     bare = prepare(load_dataset(str(tmp_path / "bare.npz")), trained.preprocessing, "refuse")
     assert (trained.logits(bare).argmax(-1).numpy() == trained.codes(bare.y)).mean() > 0.8
+
+
+@pytest.mark.parametrize("more", [{}, {"ensemble": 3}, {"adapt": "recenter"}], ids=str)
+def test_matrices_are_normalized_by_group(tmp_path, more):
+    data, folder = recordings(tmp_path, n=120, groups=4), RunFolder(tmp_path / "run")
+    settings = quick(data, **BY_DOMAIN, epochs=12, test=0.3, val=0.3, patience=8, **more)
+    found = train(settings, folder)
+    assert found.parts["test"].n == found.parts["val"].n == 30  # whole groups
+    assert found.parts["test"].accuracy > 0.8
+    n = more.get("ensemble", 1)
+    assert [row.layer for row in found.spectra].count("SPDDomainBatchNorm 1") == 1
+    trained = TrainedModel.load(folder.path, device="cpu")
+    assert len(trained.domains) == 2
+    assert trained.uses_groups
+    norms = [m for m in trained.model.modules() if isinstance(m, SPDDomainBatchNorm)]
+    assert [norm.n_domains for norm in norms] == [2] * 2 * n
+    matrices = trained.prepare(load_dataset(data), "refuse")
+    test = trained.data["parts"]["test"].numpy()
+    right = trained.logits(matrices).argmax(-1).numpy() == trained.codes(matrices.y)
+    assert right[test].mean() == found.parts["test"].accuracy
+    with np.load(data) as file:
+        predicted = trained.predict(file["X"], groups=file["groups"])
+        assert (predicted.astype(int) == file["y"]).mean() > 0.8
+        with pytest.raises(ValueError, match="expected groups of the 120 samples"):
+            trained.predict(file["X"])
+
+
+def test_normalization_by_group_without_groups(tmp_path):
+    with np.load(recordings(tmp_path, groups=1)) as file:
+        np.savez(tmp_path / "bare.npz", X=file["X"], y=file["y"])
+    folder = RunFolder(tmp_path / "run")
+    found = train(quick(str(tmp_path / "bare.npz"), **BY_DOMAIN, epochs=12), folder)
+    assert found.parts["test"].accuracy > 0.8
+    trained = TrainedModel.load(folder.path, device="cpu")
+    assert trained.domains == []
+    assert not trained.uses_groups
 
 
 def test_tsmnet_without_groups(tmp_path):

@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from spdnet._checks import require_count
 from spdnet.manifolds import Metric
 from spdnet.models.check import CheckedModel
-from spdnet.models.spdnet import SPDNet, choose_dims, norm_settings
-from spdnet.nn import BiMap, Center, ReEig, SPDBatchNorm, SPDPool
+from spdnet.models.spdnet import SPDNet, choose_dims, norm_layer
+from spdnet.nn import BiMap, Center, ReEig, SPDPool
 
 
 class MultiBranchSPDNet(CheckedModel):
@@ -27,7 +27,7 @@ class MultiBranchSPDNet(CheckedModel):
     n_branches : int
     norm : str or Metric, optional
         Batch normalization after each BiMap; the branches share their statistics. See
-        :class:`spdnet.SPDNet`.
+        :class:`spdnet.SPDNet`. Not ``domain``.
     pool : {"mean", "max", "weighted", "frechet"}
     metric : str or Metric, optional
         Metric of the pooling: see :class:`spdnet.nn.SPDPool`.
@@ -76,13 +76,13 @@ class MultiBranchSPDNet(CheckedModel):
                 f"{who}: expected a BiMap, with the size of the branches in dims, got dims {dims}"
             )
         require_count(who, "n_branches", n_branches)
-        norms = None if norm is None else norm_settings(who, norm)
+        make_norm = None if norm is None else norm_layer(who, norm)
         where: dict[str, Any] = {"device": device, "dtype": dtype}
         self.center = None if center is None else Center(dims[0], center, **where)
         self.branches = BiMap(
             dims[0], dims[1], in_channels=1, out_channels=n_branches, init=init, **where
         )
-        self.norm = None if norms is None else SPDBatchNorm(dims[1], **norms, **where)
+        self.norm = None if make_norm is None else make_norm(dims[1], **where)
         self.reeig = ReEig(eps, **where)
         n_items = n_branches if pool == "weighted" else None
         self.pool = SPDPool("channels", pool, metric, n_items=n_items, **where)

@@ -1,6 +1,7 @@
 """Checks of the input of a network that cost nothing while the input is valid."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -76,7 +77,8 @@ class BatchCheck:
 class CheckedModel(Model):
     """Base class of networks with BiMaps, which define ``_logits`` and ``_features``.
 
-    Both take the matrices, and ``check``: None only checks what decompositions show.
+    Both take the matrices, and ``check``: None only checks what decompositions show. If the network
+    uses domains, both also take ``domain``, by default None.
     """
 
     is_random = False
@@ -99,17 +101,36 @@ class CheckedModel(Model):
         self.n_classes = n_classes
         self.check, self._checked = check, BatchCheck(who)
 
-    def forward(self, X: Tensor, check: bool | None = None) -> Tensor:
-        """Compute the logits ``(..., n_classes)`` of matrices ``(..., d_0, d_0)``."""
-        return self._checked(self._logits, X, self.check if check is None else check)
+    def forward(self, X: Tensor, domain: Tensor | None = None, check: bool | None = None) -> Tensor:
+        """Compute the logits ``(..., n_classes)`` of matrices ``(..., d_0, d_0)``.
 
-    def features(self, X: Tensor, check: bool | None = None) -> Tensor:
+        With batch normalization by domain, ``domain (B,)`` are indices of domains. It is optional
+        for a single domain.
+        """
+        return self._run(self._logits, X, domain, check)
+
+    def features(
+        self, X: Tensor, domain: Tensor | None = None, check: bool | None = None
+    ) -> Tensor:
         """Compute the input of the classifier.
 
         A vector ``(..., d * d)`` or ``(..., d * (d + 1) / 2)``, or a matrix ``(..., d, d)`` for a
         Riemannian classifier.
         """
-        return self._checked(self._features, X, self.check if check is None else check)
+        return self._run(self._features, X, domain, check)
+
+    def _run(
+        self, compute: Callable[..., Tensor], X: Tensor, domain: Tensor | None, check: bool | None
+    ) -> Tensor:
+        if domain is not None:
+            if not self.uses_domains:
+                raise ValueError(
+                    f"{self._checked.who}: expected no domain, since the network does not use "
+                    f"domains, got {type(domain).__name__}; leave it out, or construct an SPDNet "
+                    "with norm='domain'"
+                )
+            compute = partial(compute, domain=domain)
+        return self._checked(compute, X, self.check if check is None else check)
 
     def _centered(self, X: Tensor, weight: Tensor, check: bool | None) -> Tensor:
         """Validate matrices, lift half types to the dtype of the weights, and center them."""

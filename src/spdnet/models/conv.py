@@ -156,9 +156,12 @@ class ConvSPDNet(nn.Module):
         dims = (max(1, n // 2),) if dims is None else tuple(dims)
         self.spdnet = SPDNet((n, *dims), n_classes, **{"bias": True, "check": False, **settings})
 
-    def forward(self, X: Tensor) -> Tensor:
-        """Compute the logits ``(B, n_classes)`` of images ``(B, channels, height, width)``."""
-        return self.spdnet(self.pool(self.backbone(X)))
+    def forward(self, X: Tensor, domain: Tensor | None = None) -> Tensor:
+        """Compute the logits ``(B, n_classes)`` of images ``(B, channels, height, width)``.
+
+        ``domain`` is ``(B,)``, with ``norm="domain"``.
+        """
+        return self.spdnet(self.pool(self.backbone(X)), domain)
 
 
 def _backbone(

@@ -32,7 +32,7 @@ class Model(nn.Module):
         Whether the network is called as ``model(X, domain)`` if the data have groups.
     hyperparameters : tuple of str
         Hyperparameters of the network that the model takes, of :class:`spdnet.training.Recipe`,
-        and ``"dims"``.
+        and ``"dims"``. With ``norm="domain"``, the model also takes ``n_domains``.
     is_random : bool
         Whether training draws random numbers, for example for dropout.
     smoothing : tuple of float or None
@@ -88,6 +88,8 @@ class Model(nn.Module):
         names = get_trait(cls, "hyperparameters")
         size: Any = dims if "dims" in names else n
         settings = {name: getattr(recipe, name) for name in names if name != "dims"}
+        if settings.get("norm") == "domain":
+            settings["n_domains"] = n_domains
         if {"device", "dtype"} <= set(signature(cls).parameters):
             return cls(size, n_classes, **settings, device=device, dtype=dtype)
         with nullcontext() if device is None else torch.device(device):

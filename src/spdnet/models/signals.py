@@ -93,7 +93,7 @@ class SignalNet(nn.Module):
     def forward(self, X: Tensor, domain: Tensor | None = None) -> Tensor:
         """Compute the logits ``(B, n_outputs)`` of signals ``(B, n_chans, n_times)``.
 
-        ``domain`` is ``(B,)``, for a TSMNet that was constructed with ``n_domains``.
+        ``domain`` is ``(B,)``, for a network that was constructed with ``n_domains``.
         """
         n_times = self.n_times
         right = isinstance(X, Tensor) and X.ndim == 3 and X.shape[1] == self.n_chans
@@ -104,8 +104,6 @@ class SignalNet(nn.Module):
                 f"SignalNet: expected signals (B, {self.n_chans}, {length}), got {shape}"
             )
         X = self.gain * X
-        if isinstance(self.network, TSMNet):
-            return self.network(X, domain)
-        if domain is not None:
-            raise ValueError("SignalNet: expected domains with model='tsmnet' only")
-        return self.network(self.pool(X))
+        if isinstance(self.network, SPDNet):
+            X = self.pool(X)
+        return self.network(X, domain)

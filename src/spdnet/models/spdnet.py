@@ -1,7 +1,8 @@
 """SPDNet, the network of the paper."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -20,8 +21,18 @@ from spdnet.linalg.symmetric import trace, vech_size
 from spdnet.manifolds import Metric, get_metric
 from spdnet.manifolds.stiefel import is_orthonormal
 from spdnet.models.check import CheckedModel
+from spdnet.models.domains import DomainModel
 from spdnet.models.mlp import MLP
-from spdnet.nn import SPDMLR, BiMap, Center, LogEig, ReEig, SPDBatchNorm, Vech
+from spdnet.nn import (
+    SPDMLR,
+    BiMap,
+    Center,
+    LogEig,
+    ReEig,
+    SPDBatchNorm,
+    SPDDomainBatchNorm,
+    Vech,
+)
 from spdnet.nn.bimap import INITS
 from spdnet.nn.eig import Entries
 from spdnet.nn.layer import SPDLayer
@@ -29,14 +40,20 @@ from spdnet.nn.layer import SPDLayer
 _VECTOR_HEADS = ("linear", "mlp")
 
 
-def norm_settings(who: str, norm: str | Metric) -> dict[str, Any]:
-    """Return the settings of the :class:`spdnet.nn.SPDBatchNorm` for ``norm``."""
+def norm_layer(who: str, norm: str | Metric, n_domains: int | None = None) -> Callable[..., Any]:
+    """Return the constructor of the normalization layer for ``norm``, which takes the size.
+
+    ``"domain"`` requires ``n_domains``.
+    """
+    if norm == "domain" and n_domains is not None:
+        return partial(SPDDomainBatchNorm, n_domains=n_domains, karcher_steps=1)  # as TSMNet
     if norm == "brooks":
-        return {"metric": "affine_invariant", "variance": False, "karcher_steps": 1}
-    metric = get_metric(norm, "normalization", who=who, name="norm", extra=("brooks",))
+        return partial(SPDBatchNorm, metric="affine_invariant", variance=False, karcher_steps=1)
+    extra = ("brooks",) if n_domains is None else ("brooks", "domain")
+    metric = get_metric(norm, "normalization", who=who, name="norm", extra=extra)
     if metric.name == "affine_invariant":
-        return {"metric": metric, "root": "cholesky", "karcher_steps": 1}  # as LieBN
-    return {"metric": metric}
+        return partial(SPDBatchNorm, metric=metric, root="cholesky", karcher_steps=1)  # as LieBN
+    return partial(SPDBatchNorm, metric=metric)
 
 
 def choose_dims(n: int, n_bimaps: int = 2) -> tuple[int, ...]:
@@ -66,7 +83,7 @@ def choose_dims(n: int, n_bimaps: int = 2) -> tuple[int, ...]:
     return n, *(round(n * ratio ** (i / n_bimaps)) for i in range(1, n_bimaps + 1))
 
 
-class SPDNet(CheckedModel):
+class SPDNet(CheckedModel, DomainModel):
     r"""BiMap and ReEig blocks, LogEig, and a classifier, by default linear.
 
     .. math:: Y_1 = W_1^\top X W_1, \quad Y_{k+1} = W_{k+1}^\top \max(\epsilon, Y_k) W_{k+1}, \quad
@@ -92,10 +109,15 @@ class SPDNet(CheckedModel):
         Whether the linear classifier has a bias; the paper's has none.
     center : str or Metric, optional
         Metric of a :class:`spdnet.nn.Center` in front, the identity until ``model.center.fit(X)``.
-    norm : {"brooks", "log_euclidean", "affine_invariant", "log_cholesky"} or Metric, optional
-        Batch normalization after each BiMap, of the mean (Brooks et al.) or of mean and dispersion
-        in a metric (LieBN): see :class:`spdnet.nn.SPDBatchNorm`. It requires positive definite
-        matrices.
+    norm : str or Metric, optional
+        Batch normalization after each BiMap, of positive definite matrices. ``brooks`` normalizes
+        the mean (Brooks et al.), and a metric, ``log_euclidean``, ``affine_invariant`` or
+        ``log_cholesky``, mean and dispersion (LieBN): see :class:`spdnet.nn.SPDBatchNorm`.
+        ``domain`` has separate statistics for each domain (Kobler et al.): see
+        :class:`spdnet.nn.SPDDomainBatchNorm`. :meth:`adapt` and :meth:`refit` compute those of new
+        domains.
+    n_domains : int
+        Number of domains with ``norm="domain"``, which have the indices 0, 1, ...
     head : str or Metric
         ``linear`` is LogEig and a linear classifier. ``mlp`` is LogEig and a network with one
         hidden layer: batch normalization, linear layer, batch normalization, ReLU, dropout, linear
@@ -126,7 +148,7 @@ class SPDNet(CheckedModel):
     reeigs : ModuleList of ReEig
         One fewer than BiMaps. Other layers may replace them; one whose ``lower_bound`` is a number
         is skipped if the eigenvalues are known not to be below it.
-    norms : ModuleList of SPDBatchNorm
+    norms : ModuleList of SPDBatchNorm or SPDDomainBatchNorm
         Empty without ``norm``.
     classifier : Linear, Sequential or SPDMLR
     n_features : int
@@ -161,6 +183,7 @@ class SPDNet(CheckedModel):
         bias: bool = False,
         center: str | Metric | None = None,
         norm: str | Metric | None = None,
+        n_domains: int = 1,
         head: str | Metric = "linear",
         hidden: int = 256,
         dropout: float = 0.5,
@@ -180,8 +203,15 @@ class SPDNet(CheckedModel):
         require_number("SPDNet", "dropout", dropout, at_least=0, below=1)
         if head not in _VECTOR_HEADS:
             head = get_metric(head, "logits", who="SPDNet", name="head", extra=_VECTOR_HEADS)
-        norms = None if norm is None else norm_settings("SPDNet", norm)
-        if norms is not None and len(dims) < 2:
+        require_count("SPDNet", "n_domains", n_domains)
+        self.uses_domains = norm == "domain"
+        if n_domains > 1 and not self.uses_domains:
+            raise ValueError(
+                f"SPDNet: expected n_domains=1 unless norm='domain', got {n_domains} and norm="
+                f"{norm!r}"
+            )
+        make_norm = None if norm is None else norm_layer("SPDNet", norm, n_domains)
+        if make_norm is not None and len(dims) < 2:
             raise ValueError(
                 f"SPDNet: expected a BiMap for norm={norm!r} to follow, got dims {dims}"
             )
@@ -190,9 +220,9 @@ class SPDNet(CheckedModel):
         d = dims[-1]
         self.center = None if center is None else Center(dims[0], center, **where)
         self.bimaps = nn.ModuleList(BiMap(i, o, init=init, **where) for i, o in pairwise(dims))
-        self.norms = nn.ModuleList()
-        if norms is not None:
-            self.norms.extend(SPDBatchNorm(n, **norms, **where) for n in dims[1:])
+        self.norms: Any = nn.ModuleList()
+        if make_norm is not None:
+            self.norms.extend(make_norm(n, **where) for n in dims[1:])
         self.reeigs = nn.ModuleList(ReEig(eps, **where) for _ in self.bimaps[1:])
         self.classifier: nn.Linear | MLP | SPDMLR
         self.vectorize: nn.Module
@@ -234,30 +264,45 @@ class SPDNet(CheckedModel):
             if self.classifier.bias is not None:
                 self.classifier.bias.zero_()
 
-    def _logits(self, X: Tensor, check: bool | None) -> Tensor:
-        features = self._features(X, check)
+    def _logits(self, X: Tensor, check: bool | None, domain: Tensor | None = None) -> Tensor:
+        features = self._features(X, check, domain)
         if isinstance(self.classifier, SPDLayer):
             return self.classifier(features, check=bool(check))
         return self.classifier(features)  # (..., n_classes)
 
-    def _features(self, X: Tensor, check: bool | None) -> Tensor:
-        X = self._centered(X, next(self.classifier.parameters()), check)  # (..., d_0, d_0)
-        for i, bimap in enumerate(self.bimaps):
-            if i > 0:
-                if i == 1 and (check or (check is None and not X.is_cuda)):
-                    self._warn_of_scale(X)
-                reeig, known = self.reeigs[i - 1], {}
-                if i > 1 and self._stays_above(i - 1):
-                    known = {"above": True}
-                elif isinstance(reeig, ReEig):
-                    known = {"strict": check is None, "copy": False}
-                X = reeig(X, check=False, **known)  # (..., d_i, d_i), >= eps
-            X = bimap(X, check=False)  # (..., d_{i+1}, d_{i+1})
+    def _features(self, X: Tensor, check: bool | None, domain: Tensor | None = None) -> Tensor:
+        X = self._prepared(X, check)  # (..., d_0, d_0)
+        given: tuple[Tensor, ...] = ()
+        if self.uses_domains:
+            known = check or (check is None and not X.is_cuda)
+            given = (self.norms[0].expand_domain(X, domain, known),)  # (...)
+        for i in range(len(self.bimaps)):
+            X = self._block(i, X, check)  # (..., d_{i+1}, d_{i+1})
             if self.norms:
-                X = self.norms[i](X, check=bool(check) and i == 0)
+                X = self.norms[i](X, *given, check=bool(check) and i == 0)
         if self.logeig is not None:
             X = self.logeig(X, check=bool(check))  # (..., d, d), flat
         return self.vectorize(X)  # (..., d * d)
+
+    def _prepared(self, X: Tensor, check: bool | None) -> Tensor:
+        return self._centered(X, next(self.classifier.parameters()), check)
+
+    def _block(self, i: int, X: Tensor, check: bool | None) -> Tensor:
+        """Apply BiMap ``i``, after the ReEig between the BiMaps."""
+        if i > 0:
+            if i == 1 and (check or (check is None and not X.is_cuda)):
+                self._warn_of_scale(X)
+            reeig, known = self.reeigs[i - 1], {}
+            if i > 1 and self._stays_above(i - 1):
+                known = {"above": True}
+            elif isinstance(reeig, ReEig):
+                known = {"strict": check is None, "copy": False}
+            X = reeig(X, check=False, **known)  # (..., d_i, d_i), >= eps
+        return self.bimaps[i](X, check=False)
+
+    def _stages(self) -> list[Any]:
+        norms = self.norms if self.uses_domains else ()
+        return [(partial(self._block, i, check=False), norm) for i, norm in enumerate(norms)]
 
     def _warn_of_scale(self, X: Tensor) -> None:
         """Warn if the first ReEig replaces all eigenvalues of all matrices by its threshold."""

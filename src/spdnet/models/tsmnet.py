@@ -1,6 +1,5 @@
 """TSMNet: from signals to classes, with statistics of each person, day or device."""
 
-import copy
 from typing import Any
 
 import torch
@@ -8,13 +7,11 @@ from torch import Tensor, nn
 
 from spdnet._checks import require_choice, require_count, require_same_dtype
 from spdnet.linalg import invsqrtm
-from spdnet.models.model import Model
+from spdnet.models.domains import DomainModel
 from spdnet.nn import BiMap, CovPool, LogEig, ReEig, SPDDomainBatchNorm, Vech
 
-_CHUNK = 256
 
-
-class TSMNet(Model):
+class TSMNet(DomainModel):
     r"""Network from signals to classes, with batch normalization by domain.
 
     Convolutions in time and over channels, covariance, BiMap, ReEig, domain-specific batch
@@ -190,55 +187,16 @@ class TSMNet(Model):
 
         The threshold of the ReEig is absolute; covariances of volts would lie below it.
         """
-        X = self._signals(X, check=True).double()
+        X = self._prepared(X, check=True).double()
         rms = (X - X.mean(-1, keepdim=True)).square().mean().sqrt()
         if not rms > 0:
             raise ValueError("TSMNet.calibrate: expected signals that are not constant")
         self.gain.copy_(1 / rms)
         return self
 
-    @torch.no_grad()
-    def refit(self, X: Tensor, domain: int, check: bool | None = None) -> "TSMNet":
-        """Adapt to a domain by its signals ``(N, n_channels, T)``, without labels.
-
-        A domain whose index is the number of domains is added.
-        """
-        check = self.check if check is None else check
-        X = self._signals(X, check)
-        if isinstance(domain, bool) or not isinstance(domain, int):
-            raise TypeError(f"TSMNet.refit: expected domain to be an integer, got {domain!r}")
-        if len(X) == 0 or not 0 <= domain <= self.norm.n_domains:
-            raise ValueError(
-                f"TSMNet.refit: expected signals, and a domain from 0 to {self.norm.n_domains}, "
-                f"got {len(X)} and {domain}"
-            )
-        was_training = self.training
-        self.eval()  # keep the running threshold of the ReEig
-        try:
-            Y = torch.cat([self._matrices(part) for part in X.split(_CHUNK)])
-        finally:
-            self.train(was_training)
-        if domain == self.norm.n_domains:
-            self.norm.add_domain()
-        self.norm.refit(Y, domain, check=False)
-        return self
-
     def fit_buffers(self, X: Any, y: Tensor | None = None, weight: Tensor | None = None) -> None:
         """Fit the gain to the training data."""
         self.calibrate(X[:])
-
-    def adapt(self, X: Any, domain: Tensor) -> "TSMNet":
-        """Return the network, or a copy adapted to the domains that training has not seen."""
-        seen = set(self.norm.num_batches_tracked.nonzero()[:, 0].tolist())
-        new = [d for d in domain.unique().tolist() if d not in seen]
-        if not new:
-            return self
-        model = copy.deepcopy(self)
-        while model.norm.n_domains <= new[-1]:
-            model.norm.add_domain()
-        for d in new:
-            model.refit(X[domain == d], d, check=False)
-        return model
 
     def forward(self, X: Tensor, domain: Tensor | None = None, check: bool | None = None) -> Tensor:
         """Compute the logits ``(B, n_classes)`` of signals ``(B, n_channels, T)``."""
@@ -249,11 +207,11 @@ class TSMNet(Model):
     ) -> Tensor:
         """Compute the input of the classifier, logarithms ``(B, dim * (dim + 1) / 2)``."""
         check = self.check if check is None else check
-        Y = self._matrices(self._signals(X, check))  # (B, dim, dim)
+        Y = self._matrices(self._prepared(X, check))  # (B, dim, dim)
         Y = self.norm(Y, domain, check=check)
         return self.vectorize(self.logeig(Y))
 
-    def _signals(self, X: Tensor, check: bool) -> Tensor:
+    def _prepared(self, X: Tensor, check: bool | None) -> Tensor:
         if not isinstance(X, Tensor) or X.ndim != 3 or X.shape[1] != self.n_channels:
             shape = tuple(X.shape) if isinstance(X, Tensor) else type(X).__name__
             raise ValueError(f"TSMNet: expected signals (B, {self.n_channels}, T), got {shape}")
@@ -264,6 +222,9 @@ class TSMNet(Model):
                 f"TSMNet: expected finite signals, got {X[i, c, t].item()} at X[{i}, {c}, {t}]"
             )
         return X.to(self.gain.dtype)
+
+    def _stages(self) -> list[Any]:
+        return [(self._matrices, self.norm)]
 
     def _matrices(self, X: Tensor) -> Tensor:
         maps = self.spatial(self.temporal(self.gain * X[:, None]))  # (B, filters, 1, T)

@@ -207,7 +207,7 @@ class SPDDomainBatchNorm(NormalizationLayer):
         """
         check = self._require_input(X, check, n=self.n, like=self.running_mean)
         X = X.to(self.running_mean.dtype)  # from half precision
-        domain = self._expand_domain(X, domain, check)
+        domain = self.expand_domain(X, domain, check)
         F = self._normalization.coordinates(X, check=check, who=WHO)
         if self.training and (X.numel() > 0 or is_distributed()):
             M, v = self._update(F, domain)
@@ -266,8 +266,11 @@ class SPDDomainBatchNorm(NormalizationLayer):
         logs = self._normalization.deviation(F, self._normalization.frame(M)).logs
         return self._frechet_variance(logs, fallback.clone())
 
-    def _expand_domain(self, X: Tensor, domain: Tensor | None, check: bool) -> Tensor:
-        """Return the domain of each matrix, with the leading shape of ``X``."""
+    def expand_domain(self, X: Tensor, domain: Tensor | None, check: bool) -> Tensor:
+        """Return the domain of each matrix, with the leading shape of ``X``.
+
+        With ``check``, raise an error for unknown domains.
+        """
         leading = X.shape[:-2]
         if domain is None and self.n_domains == 1:
             return torch.zeros(leading, dtype=torch.long, device=X.device)
@@ -283,7 +286,7 @@ class SPDDomainBatchNorm(NormalizationLayer):
                 f"integers of shape {tuple(leading[:1])}, got {got}"
             )
         domain = domain.to(X.device, torch.long)
-        domain = domain.reshape(*domain.shape, *(1,) * (len(leading) - domain.ndim))
+        domain = domain.reshape((*domain.shape, *(1,) * (len(leading) - domain.ndim)))
         if check:
             self._require_known(domain)
         return domain.expand(leading)

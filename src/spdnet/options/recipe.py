@@ -43,8 +43,9 @@ class RecipeOptions:
         recipes={"auto": 4},
     )
     norm: str | None = _network(
-        Choice("brooks", *_METRICS, none=True, verb="normalization"),
+        Choice("brooks", "domain", *_METRICS, none=True, verb="normalization"),
         "Batch normalization after each BiMap",
+        detail="domain normalizes each domain by its own statistics, and adapts to new domains.",
         default=None,
         neutral=None,
     )

@@ -94,7 +94,7 @@ class Recipe(RecipeOptions):
     @property
     def uses_domains(self) -> bool:
         """True if the network uses domains."""
-        return bool(get_trait(find_model(self.model), "uses_domains"))
+        return self.norm == "domain" or bool(get_trait(find_model(self.model), "uses_domains"))
 
     @property
     def network(self) -> str:
