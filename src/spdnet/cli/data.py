@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy
+import torch
 import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from spdnet._checks import require_choice
+from spdnet.adaptation import Conditioner
 from spdnet.cli.display import Display, make_console, read_shown
-from spdnet.data import Dataset, Descriptor, build, examine, read
+from spdnet.data import Dataset, Descriptor, StoredArray, build, clean, examine, read
 from spdnet.data.examination import (
     Examination,
     SignalExamination,
@@ -44,8 +46,8 @@ def run_info(data: str, labels: str | None, groups: str | None, signals: bool) -
     """Run ``spdnet data info``."""
     found = read_shown(data, labels, groups, labeled=None)
     console = make_console()
-    look = examine_signals if signals or not found.is_matrices else examine
-    examined = look(found.X)
+    is_signals, stored = signals or not found.is_matrices, isinstance(found.X, StoredArray)
+    examined = examine_signals(found.X) if is_signals else examine(found.X, missing=not stored)
     lines = describe(found, examined)
     if valid := _valid(found, examined):
         lines += describe_bad_trials(valid)
@@ -59,9 +61,17 @@ def _valid(data: Dataset, found: Examination | SignalExamination) -> Dataset | N
     if len(matrices.bad) == len(data):
         return None
     valid = data.take(numpy.setdiff1d(numpy.arange(len(data)), matrices.bad))
-    if matrices is found:
+    if matrices is not found:
+        C = covariances_of(numpy.asarray(valid.X), "sample", 1e-3, missing=True)
+        valid = replace(valid, X=C)
+    if not matrices.missing:
         return valid
-    return replace(valid, X=covariances_of(numpy.asarray(valid.X), "sample", 1e-3))
+    X = torch.from_numpy(clean(valid.X, missing=True)[0])
+    try:
+        X = Conditioner().fit(X, numpy.zeros(len(X))).transform(X)
+    except ValueError:  # entries contradict each other: training says so
+        return None
+    return replace(valid, X=X.numpy(), channels=None)
 
 
 def run_build(
