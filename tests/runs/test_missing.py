@@ -9,7 +9,17 @@ from typer.testing import CliRunner
 from spdnet import SPDNetClassifier, covariance
 from spdnet.adaptation import Conditioner, align_channels
 from spdnet.cli.app import app
-from spdnet.data import DataError, Dataset, Preprocessing, clean, examine, prepare, read
+from spdnet.data import (
+    DataError,
+    Dataset,
+    Preprocessing,
+    StoredArray,
+    clean,
+    examine,
+    prepare,
+    read,
+)
+from spdnet.data.examination import covariances_of
 from spdnet.runs import (
     Comparison,
     ComparisonFolder,
@@ -20,6 +30,7 @@ from spdnet.runs import (
     train,
 )
 from spdnet.runs.watch import Terminated, Watch
+from spdnet.training.checkpoint import CheckpointError
 
 NAMES = ("Fz", "C3", "Cz", "C4", "Pz", "Oz")
 MIXING = np.random.default_rng(7).normal(size=(6, 6))
@@ -147,7 +158,8 @@ def test_a_channel_that_is_never_observed_is_removed(tmp_path, kind):
     if kind == "estimator":
         model = SPDNetClassifier(recipe="fast", epochs=3, random_state=0, device="cpu").fit(X, y)
         assert model.conditioner_.notes_ == [
-            "80 of 80 matrices have missing channels, which are estimated from the others",
+            "80 of 80 matrices have missing channels, which are estimated from the others, "
+            "or removed if no training matrix has them",
             "channel 3 is missing in all training matrices, and is removed",
         ]
         assert (model.n_features_in_, model.dims_[0]) == (6, 5)
@@ -200,9 +212,10 @@ def test_other_montages_are_arranged_by_name(named, tmp_path):
     data = save(tmp_path / "b.npz", X=more, y=y, channels=own)
     lack = "channels of the training that the data lack: Oz"
     drop = "dropped channels that the training did not have: T9, T10"
-    with pytest.warns(UserWarning) as caught:
+    with pytest.warns(UserWarning, match="predict") as caught:
         found = named.predict_proba(more, channels=own)
     note = "80 of 80 matrices have missing channels, which are estimated from the others"
+    note += ", or removed if no training matrix has them"
     texts = [f"predict: {text}" for text in (lack, drop, note)]
     assert [str(warning.message) for warning in caught] == texts
     np.testing.assert_array_equal(found, named.predict_proba(hide(X, slice(None), 5)))
@@ -372,6 +385,59 @@ def test_accuracy_falls_smoothly_with_missing_channels():
     assert all(b > a - 0.15 for a, b in pairwise(accuracy))
     assert all(a >= b for a, b in zip(accuracy, plain, strict=True))
     assert accuracy[3] > plain[3] + 0.05
+
+
+def test_zero_rows_are_missing_channels_of_the_estimator():
+    X, y = matrices()
+    partial = hide(X, slice(0, 30), 2)
+    how = {"recipe": "fast", "epochs": 3, "random_state": 0, "device": "cpu"}
+    for rank in ("auto", "full"):
+        a, b = (SPDNetClassifier(rank=rank, shrinkage="auto", **how) for _ in range(2))
+        p = a.fit(partial, y).predict_proba(partial)
+        zeros = np.nan_to_num(partial, nan=0.0)
+        np.testing.assert_array_equal(b.fit(zeros, y).predict_proba(zeros), p)
+        assert a.conditioner_.notes_[0].startswith("30 of 80 matrices have missing channels")
+
+
+def test_matrices_on_disk_have_all_channels(tmp_path, monkeypatch):
+    monkeypatch.setattr("spdnet.data.io.readers.IN_MEMORY", 1000)
+    X, y = matrices()
+    data = save(tmp_path / "a.npz", X=X, y=y, channels=NAMES)
+    assert isinstance(read(data).X, StoredArray)
+    train(quick(data), RunFolder(tmp_path / "run"))
+    trained = TrainedModel.load(tmp_path / "run", device="cpu")
+    assert not trained.conditioner.completes
+    with pytest.raises(DataError, match=r"without Oz; they are .* data in memory"):
+        trained.predict(X[:, :5, :5], channels=NAMES[:5])
+    moved = save(tmp_path / "b.npz", X=X, y=y, channels=NAMES[::-1])
+    with pytest.raises(DataError, match=r"order of the training.* rearrange them in the file"):
+        trained.prepare(read(moved), "refuse")
+    partial = save(tmp_path / "c.npz", X=hide(X, [3], 1), y=y)
+    with pytest.raises(ValueError, match="1 not finite: 3"):
+        train(quick(partial), RunFolder(tmp_path / "run2"))
+    assert "1 not finite: 3" in invoke("data", "info", partial).stdout
+
+
+def test_names_are_part_of_the_digest_and_of_the_checkpoint(named):
+    X, y = matrices()
+    plain, with_names = Dataset(X, y), Dataset(X, y, channels=NAMES)
+    assert with_names.digest != plain.digest
+    assert with_names.inputs_digest == plain.inputs_digest
+    assert with_names.take([1, 2]).channels == NAMES
+    assert named.preprocessing.channels == NAMES
+    state = named.state()
+    for wrong in (NAMES[:3], (1, 2, 3, 4, 5, 6), "abcdef", 3):
+        damaged = {**state, "preprocessing": {**state["preprocessing"], "channels": wrong}}
+        with pytest.raises(CheckpointError, match="expected channels to be 6 distinct names"):
+            TrainedModel._from_state({**damaged, "model": named.model.state_dict()}, None, "refuse")
+
+
+def test_robust_estimators_name_the_signal():
+    S, _ = signals()
+    S[3:8, 0], S[6, 2] = 0, S[6, 1]
+    text = r"tyler: .* X\[3\] .*; X are the 5 signals with 5 observed channels, X\[0\] is signal 3"
+    with pytest.raises(ValueError, match=text):
+        covariances_of(S, "tyler", 1e-3, missing=True)
 
 
 def test_examine_describes_missing_channels():

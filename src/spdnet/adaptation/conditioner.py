@@ -140,11 +140,9 @@ class Conditioner:
     def transform(self, X: Tensor, domains: ArrayLike | None = None) -> Tensor:
         """Transform matrices; all of a new domain are given at once."""
         for step in self.steps_:
-            if isinstance(step, KnownChannels):
-                X = step.transform_tensor(X)
-            elif isinstance(step, Completion):
+            if isinstance(step, Completion):
                 X = step.transform_tensor(X) if has_missing(X) else X
-            elif isinstance(step, Subspace):
+            elif isinstance(step, (KnownChannels, Subspace)):
                 X = step.transform_tensor(X)
             else:
                 X = step.transform_tensor(X, domains)

@@ -1,11 +1,12 @@
 """Missing channels: which are missing, validation of the rest, and channels by name."""
 
 from collections.abc import Sequence
-from typing import Any, Self, final
+from typing import Any, Self
 
 import numpy
 import torch
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
 from torch import Tensor
 
 from spdnet._checks import did_you_mean, require_square
@@ -64,8 +65,7 @@ def require_some(who: str, mask: Tensor) -> None:
         )
 
 
-@final
-class KnownChannels:
+class KnownChannels(BaseEstimator):  # type: ignore[misc]
     """Remove channels that are missing in all training matrices."""
 
     kept_: NDArray[numpy.int64]

@@ -87,7 +87,8 @@ class Preprocessing:
             return data
         lacking, more = ([k for k in a if k not in b] for a, b in ((wanted, own), (own, wanted)))
         if len(more) == len(own) or (lacking and not missing):
-            why = did_you_mean(more[0], lacking) if more else ""
+            hints = (did_you_mean(name, lacking) for name in more)
+            why = next(filter(None, hints), "")
             if len(more) < len(own):
                 why = (
                     "; they are estimated only by a network for real matrices, trained on data in "

@@ -101,6 +101,9 @@ def has_missing(X: Tensor) -> bool:
 
 def describe_missing(X: Tensor) -> str:
     """Return the number of matrices ``(N, n, n)`` with NaN rows; empty if there are none."""
-    count = int(X.diagonal(dim1=-2, dim2=-1).isnan().any(-1).sum())
-    what = f"{count} of {len(X)} matrices have missing channels"
-    return f"{what}, which are estimated from the others" if count else ""
+    gone = X.diagonal(dim1=-2, dim2=-1).isnan()
+    if not gone.any():
+        return ""
+    removed = ", or removed if no training matrix has them" if gone.all(0).any() else ""
+    what = f"{int(gone.any(-1).sum())} of {len(X)} matrices have missing channels"
+    return f"{what}, which are estimated from the others{removed}"
