@@ -91,7 +91,7 @@ class SPDNetClassifier(
     history_ : list of dict
         One row per epoch: see :class:`spdnet.training.Progress`.
     conditioner_ : Conditioner
-        Steps between the matrices and the network: rank, shrinkage and domains.
+        Steps between the matrices and the network: missing channels, rank, shrinkage and domains.
     domains_ : array, shape (n_domains,), or None
     recipe_ : Recipe
     model_ : Module

@@ -45,6 +45,8 @@ _REGULARIZATION = 1e-3
 class Conditioner:
     """Complete matrices, make them positive definite, and move domains to a common center.
 
+    Channels that are missing in all matrices to fit to are removed.
+
     The estimator and ``spdnet train`` apply it between the matrices of the data and the network.
     It is fitted to the training part.
 

@@ -45,7 +45,7 @@ def counted(count: int, what: str) -> str:
 
 
 def _matrices(data: Dataset, found: Examination) -> list[str]:
-    lines = [*_missing(data, found.missing), *_conditions(found, "condition numbers")]
+    lines = [*_missing(data, found.missing, "matrices"), *_conditions(found, "condition numbers")]
     if len(found.bad) == 0:
         return [*lines, "all symmetric positive definite"]
     lines.append(f"not SPD: {len(found.bad)} of {len(data)}")
@@ -64,7 +64,7 @@ def _channels(data: Dataset, found: SignalExamination) -> list[str]:
         lines += _where(found.not_finite, data)
         drop = "drop these signals (--bad drop), or " if len(bad) < N else ""
         lines.append(f"  {drop}correct them in the file; 'repair' cannot")
-    lines += _missing(data, found.missing)
+    lines += _missing(data, found.missing, "signals")
     if found.equal:
         lines += ["channels that are the same:", *_where(found.equal, data)]
         lines.append("  remove one of them from the file")
@@ -87,12 +87,11 @@ def _channels(data: Dataset, found: SignalExamination) -> list[str]:
     return lines + (faulty and [*faulty, "  use a larger --reg, or --estimator oas"])
 
 
-def _missing(data: Dataset, where: Where) -> list[str]:
+def _missing(data: Dataset, where: Where, what: str) -> list[str]:
     """Describe missing channels, which are removed if all samples lack them."""
     if not where:
         return []
     N, some = len(data), _union(where.values())
-    what = "matrices" if data.is_matrices else "signals"
     count = f"{counted(len(where), 'channel')} of {data.X.shape[1]}"
     lines = [f"missing channels (NaN, flat): {count}, in {len(some)} of {N} {what}"]
     lines += _where(where, data)

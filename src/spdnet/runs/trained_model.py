@@ -59,7 +59,7 @@ class TrainedModel:
     scale : InputScale
         Scale of the training part.
     conditioner : Conditioner
-        Steps between the matrices and the network: rank, shrinkage and domains.
+        Steps between the matrices and the network: missing channels, rank, shrinkage and domains.
     warnings : list of str
         Errors in damaged checkpoints that were skipped.
     bad : {"refuse", "drop", "repair"}
