@@ -280,26 +280,32 @@ def test_bad_signals_of_a_folder_are_named_by_file(tmp_path):
 
 
 def test_a_flat_channel_in_a_few_trials(tmp_path, monkeypatch):
-    """The channel is worth keeping: the advice is to drop the trials, and it works."""
+    """The channel is estimated there; with ``--bad drop``, the trials are dropped as before."""
     monkeypatch.chdir(tmp_path)
     X, y = RNG.normal(size=(30, 4, 50)), np.arange(30) % 2
     X[[3, 7, 8], 2] = 1.5
     np.savez("few.npz", X=X, y=y)
     shown = invoke("data", "info", "few.npz").stdout
-    assert "constant (flat) channels: 1 channel of 4, in 3 of 30 signals" in shown
+    assert "missing channels (NaN, flat): 1 channel of 4, in 3 of 30 signals" in shown
     assert "  channel 2 in 3: 3, 7, 8\n" in shown
-    assert "  drop the 3 signals (--bad drop --reg 0, or from the file), or interpolate" in shown
-    assert "remove" not in shown
+    assert "  they are estimated from the others in training" in shown
+    assert "removed" not in shown
+    run = invoke("train", "few.npz", "--epochs", 1, "--device", "cpu")
+    assert run.exit_code == 0, run.stderr
+    assert "3 of 30 matrices have missing channels, which are estimated" in run.output
     flags = ("--bad", "drop", "--reg", 0, "--epochs", 1, "--device", "cpu")
     run = invoke("train", "few.npz", *flags)
     assert run.exit_code == 0, run.stderr
     assert "dropped 3 of 30 matrices (3 singular: 3, 7, 8)" in run.stderr + run.stdout
-    X[:20, 0] = 0
-    np.savez("most.npz", X=X, y=y)
+    X[:, 0] = 0
+    np.savez("most.npz", X=X, y=y, channels=["Fz", "C3", "Cz", "C4"])
     shown = invoke("data", "info", "most.npz").stdout
-    assert "2 channels of 4, in 20 of 30 signals" in shown
-    assert "  remove channel 0 from the file: constant in more than half the signals" in shown
-    assert "  drop the 3 signals" in shown
+    assert "2 channels of 4, in 30 of 30 signals" in shown
+    assert "  channel Fz in all\n  channel Cz in 3: 3, 7, 8\n" in shown
+    assert "  they are estimated from the others in training\n  those that" in shown
+    run = invoke("train", "most.npz", "--epochs", 1, "--device", "cpu")
+    assert run.exit_code == 0, run.stderr
+    assert "channel Fz is missing in all training matrices, and is removed" in run.output
 
 
 LOOPS = (
@@ -378,7 +384,7 @@ def test_info_tells_which_trials_look_bad(tmp_path, flags):
     run = invoke("data", "info", tmp_path / "a.npz", *flags)
     assert run.exit_code == 0, run.stderr
     if not flags:  # covariances of four samples are far from each other
-        assert re.search(r"look bad: \d of 59\n  7.* \(group 0\)\n  .*41.* \(group 1\)", run.stdout)
+        assert re.search(r"look bad: \d of 60\n  7.* \(group 0\)\n  .*41.* \(group 1\)", run.stdout)
     run = invoke("data", "info", "digits")
     assert "look bad: " in run.stdout
     np.savez(tmp_path / "b.npz", X=np.zeros((30, 4, 4)))

@@ -18,6 +18,7 @@ from torch import Tensor
 from spdnet._checks import as_array, bands_hint, require_number, require_square
 from spdnet._precision import COMPLEX, complex_dtype
 from spdnet.linalg import symmetrize
+from spdnet.linalg.missing import Filled, fill
 from spdnet.linalg.validate import (
     FAULTS,
     UNIT,
@@ -104,8 +105,13 @@ def examine_matrices(
     wanted: str = "positive definite",
     instead: str = "",
     allow_complex: bool = False,
+    partial: bool = False,
 ) -> ExaminedMatrices:
-    """Convert matrices to a tensor and find their faults: see :func:`checked_matrices`."""
+    """Convert matrices to a tensor and find their faults: see :func:`checked_matrices`.
+
+    With ``partial``, real matrices may have missing channels, which become NaN; the faults are
+    those of the observed part.
+    """
     shape = "(n_matrices, n, n)"
     hint = "; compute covariance matrices with spdnet.covariance.estimate"
     values, unit = numbers(who, X, shape, hint, allow_complex=allow_complex)
@@ -118,15 +124,16 @@ def examine_matrices(
     found = torch.empty(values.shape, dtype=dtype, device=device)
     require_square(who, found, n=n)
     where = device if device.type == "cuda" else torch.device("cpu")
-    unit = max(unit, torch.finfo(dtype).eps)
+    own_unit, unit = unit, max(unit, torch.finfo(dtype).eps)
     size = chunk_size(values.shape[-1], where)
 
     def converted() -> Iterator[Tensor]:
         for start in range(0, len(values), size):
             part = slice(start, start + size)
             matrices = as_float64(values[part], where)
-            found[part] = symmetrize(matrices).to(device, dtype)
-            yield matrices
+            filled = fill(matrices, own_unit) if partial else Filled(matrices)
+            found[part] = filled.hide(symmetrize(filled.X).to(device, dtype))
+            yield filled.X
 
     faults = find_faults(converted(), len(values), wanted, unit=unit, dtype=dtype)
     return ExaminedMatrices(who, found, faults, unit)

@@ -29,8 +29,8 @@ from spdnet._inputs import (
 )
 from spdnet._precision import real_dtype
 from spdnet.adaptation import Conditioner
-from spdnet.adaptation.missing import checked_partial, has_missing
 from spdnet.data.split import hold_out
+from spdnet.linalg.missing import describe_missing
 from spdnet.models.model import dims_of, get_trait, input_dtype
 from spdnet.models.registry import find_model, import_model, is_registered, names_with
 from spdnet.options.estimator import HYPERPARAMETERS, EstimatorOptions
@@ -91,7 +91,7 @@ class SPDNetClassifier(
     history_ : list of dict
         One row per epoch: see :class:`spdnet.training.Progress`.
     conditioner_ : Conditioner
-        Steps between the matrices and the network: rank, shrinkage and domains.
+        Steps between the matrices and the network: missing channels, rank, shrinkage and domains.
     domains_ : array, shape (n_domains,), or None
     recipe_ : Recipe
     model_ : Module
@@ -130,9 +130,9 @@ class SPDNetClassifier(
         ----------
         X : array, shape (N, n, n)
             SPD matrices, or signals ``(N, channels, T)`` for a model that takes signals. Rows and
-            columns of missing channels are NaN. Singular matrices are made definite: see ``rank``.
-            Complex Hermitian matrices train a network of complex BiMaps, or of complex spectral
-            features.
+            columns of missing channels are NaN or zero; channels that are missing in all matrices
+            are removed. Singular matrices are made definite: see ``rank``. Complex Hermitian
+            matrices train a network of complex BiMaps, or of complex spectral features.
         y : array, shape (N,)
             Classes, of any type that can be sorted.
         sample_weight : array, shape (N,), optional
@@ -232,9 +232,12 @@ class SPDNetClassifier(
         if takes == "signals":
             inputs = [self._signals(X, dtype, n=self.n_features_in_)]
         else:
-            complete = not self.conditioner_.completes
             matrices = self._matrices(
-                X, dtype, n=self.n_features_in_, complete=complete, allow_complex=dtype.is_complex
+                X,
+                dtype,
+                n=self.n_features_in_,
+                partial=self.conditioner_.completes,
+                allow_complex=dtype.is_complex,
             )
             matrices.require(definite=not self.conditioner_.makes_definite)
             if self.conditioner_.uses_domains:
@@ -331,22 +334,20 @@ class SPDNetClassifier(
         dtype: torch.dtype,
         *,
         n: int | None = None,
-        complete: bool = False,
+        partial: bool = True,
         allow_complex: bool,
     ) -> ExaminedMatrices:
-        """Examine matrices and move them to the device; NaN in missing channels is kept."""
-        where, instead = resolve_device(self.device), names_with("takes", "signals")
-        if not complete and has_missing(X):
-            found = checked_partial(WHO, X, n=n, dtype=dtype, device=where)
-            return ExaminedMatrices(WHO, found)
+        """Examine matrices and move them to the device; missing channels become NaN."""
+        instead = names_with("takes", "signals")
         return examine_matrices(
             WHO,
             X,
             n=n,
             dtype=dtype,
-            device=where,
+            device=resolve_device(self.device),
             instead=f", or choose {instead}",
             allow_complex=allow_complex,
+            partial=partial,
         )
 
     def _samples(
@@ -384,7 +385,9 @@ class SPDNetClassifier(
                 )
         if not recipe.takes_signals:
             singular = examined.are_singular
+            note = describe_missing(values)
             conditioner.fit(values, classes[codes], domains, groups=groups, singular=singular)
+            conditioner.notes_[:0] = [note] if note else []
             values = conditioner.transform(values, domains)
         data = Samples(
             values,

@@ -21,24 +21,25 @@ def test_every_fault_is_found_by_index(monkeypatch, piece):
     X = signals()
     X[1, 2, 7] = np.nan
     X[4, 0, 0] = np.inf
-    X[:, 3] = 2.5
+    X[:, 3], X[3, 1] = 2.5, np.nan
     X[2, 4], X[5, 1], X[5, 4] = X[2, 0], X[5, 0], X[5, 0]
     found = examine_signals(X)
     assert plain(found.not_finite) == {0: [4], 2: [1]}
-    assert plain(found.constant) == {3: [0, 1, 2, 3, 4, 5]}
+    assert plain(found.missing) == {1: [3], 3: [0, 1, 2, 3, 4, 5]}
     assert plain(found.equal) == {(0, 1): [5], (0, 4): [2, 5]}
     assert found.covariances.faults["not finite"].tolist() == [1, 4]
-    expected = examine(covariance.estimate(X[[0, 2, 3, 5]]))
-    np.testing.assert_allclose(found.covariances.conditions[[0, 2, 3, 5]], expected.conditions)
+    assert plain(found.covariances.missing) == {1: [3], 3: [0, 2, 3, 5]}
+    expected = examine(covariance.estimate(X[[0, 2, 5]][:, [0, 1, 2, 4]]))
+    np.testing.assert_allclose(found.covariances.conditions[[0, 2, 5]], expected.conditions)
 
 
 def test_good_signals_none_and_silence():
     found = examine_signals(signals())
-    assert (found.not_finite, found.constant, found.equal) == ({}, {}, {})
+    assert (found.not_finite, found.missing, found.equal) == ({}, {}, {})
     assert len(found.covariances.bad) == 0
     assert len(examine_signals(signals(0)).covariances.conditions) == 0
     silent = examine_signals(np.zeros((2, 3, 10)))
-    assert plain(silent.constant) == {k: [0, 1] for k in range(3)}
+    assert plain(silent.missing) == {k: [0, 1] for k in range(3)}
     assert silent.equal == {}
     assert silent.covariances.faults["zero"].tolist() == [0, 1]
     assert examine_signals(signals(t=1)).covariances.faults["not finite"].tolist() == [*range(6)]
@@ -64,14 +65,16 @@ def test_lines_for_people():
         "not finite: 1 signal of 6: 1",
         "  channel 0 in 1: 1",
         "  drop these signals (--bad drop), or correct them in the file; 'repair' cannot",
-        "constant (flat) channels: 1 channel of 5, in 6 of 6 signals",
+        "missing channels (NaN, flat): 1 channel of 5, in 6 of 6 signals",
         "  channel 3 in all",
+        "  those that are missing in all are removed in training",
         "  channels 2 and 4 in all",
         "note: a thing",
     ):
         assert line in shown
     assert any(line.startswith("condition numbers of the covariances: ") for line in shown)
     bad = np.full((1, 2, 3), np.nan)
+    bad[0, :, 0] = 0
     shown = describe(Dataset(bad), examine_signals(bad))
     assert "  correct them in the file; 'repair' cannot" in shown
 

@@ -11,8 +11,9 @@ from torch import Tensor
 from spdnet._checks import require_square
 from spdnet._precision import accurate_dtype
 from spdnet.adaptation.mean import masked_mean
-from spdnet.adaptation.missing import checked_partial, observed, require_some
+from spdnet.adaptation.missing import checked_partial, require_some
 from spdnet.linalg import cholesky, congruence, symmetrize
+from spdnet.linalg.missing import observed
 
 
 def complete(X: Tensor, mask: Tensor, M: Tensor) -> Tensor:

@@ -1,7 +1,8 @@
-"""The steps between the matrices of a data set and a classifier: rank and domains."""
+"""The steps between the matrices of a data set and a classifier: channels, rank and domains."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from typing import Any, Self
 
 import numpy
@@ -14,11 +15,13 @@ from spdnet.adaptation.balanced import BalancedRecenter
 from spdnet.adaptation.class_shift import ClassScores
 from spdnet.adaptation.completion import Completion
 from spdnet.adaptation.domains import DomainTransformer, Recenter, Rescale
-from spdnet.adaptation.missing import has_missing
+from spdnet.adaptation.mean import masked_mean
+from spdnet.adaptation.missing import KnownChannels
 from spdnet.adaptation.subspace import Subspace
+from spdnet.linalg.missing import has_missing
 from spdnet.manifolds import log_euclidean
 
-Step = Completion | DomainTransformer | Subspace
+Step = Completion | DomainTransformer | KnownChannels | Subspace
 
 #: steps of each kind of adaptation to domains
 _ADAPTATIONS: dict[str, tuple[Callable[[], DomainTransformer], ...]] = {
@@ -28,15 +31,21 @@ _ADAPTATIONS: dict[str, tuple[Callable[[], DomainTransformer], ...]] = {
     "auto": (BalancedRecenter,),
 }
 _STEPS: dict[str, Any] = {
-    step.__name__: step for step in (Completion, Subspace, Recenter, Rescale, BalancedRecenter)
+    step.__name__: step
+    for step in (KnownChannels, Completion, Subspace, Recenter, Rescale, BalancedRecenter)
 }
 #: the mean that completes channels that are missing in new matrices only is that of so many
 _MEAN_OF = 2000
+_MEAN_ENTRIES = 2**24
+#: added to the eigenvalues of singular matrices, relative to their mean, for the mean
+_REGULARIZATION = 1e-3
 
 
 @dataclass(eq=False)
 class Conditioner:
     """Complete matrices, make them positive definite, and move domains to a common center.
+
+    Channels that are missing in all matrices to fit to are removed.
 
     The estimator and ``spdnet train`` apply it between the matrices of the data and the network.
     It is fitted to the training part.
@@ -82,14 +91,16 @@ class Conditioner:
         *,
         groups: ArrayLike | None = None,
         singular: bool = False,
+        channels: Sequence[str] | None = None,
     ) -> Self:
         """Fit to symmetric positive semi-definite matrices ``X (N, n, n)`` with classes ``y (N,)``.
 
-        ``singular`` states whether some are singular. The choice of the shrinkage keeps
-        ``groups``, by default the domains, together.
+        Missing channels are NaN. ``singular`` states whether some matrices are singular in the
+        others. The choice of the shrinkage keeps ``groups``, by default the domains, together.
+        ``channels`` are names for the notes.
         """
         self.steps_, self.notes_ = [], []
-        X = self._completed(X, singular)
+        X = self._completed(X, singular, channels)
         if singular or self._changes_rank:
             if X.is_complex():
                 raise TypeError(
@@ -110,28 +121,30 @@ class Conditioner:
             self.notes_.append(f"matrices are recentered by domain ({count} in the training set)")
         return self
 
-    def _completed(self, X: Tensor, singular: bool) -> Tensor:
+    def _completed(self, X: Tensor, singular: bool, channels: Sequence[str] | None) -> Tensor:
         """Complete missing channels, and prepare for new matrices that have some."""
-        if has_missing(X):
-            incomplete = int(X.diagonal(dim1=-2, dim2=-1).isnan().any(-1).sum())
-            self.notes_.append(
-                f"{incomplete} of {len(X)} matrices have missing channels, which are estimated "
-                "from the others"
-            )
-            completion = Completion().fit_tensor(X)
-            self.steps_.append(completion)
-            return completion.transform_tensor(X)
-        if not singular:  # of singular matrices, it has no logarithm
-            some = X[:: -(-len(X) // _MEAN_OF)].to(accurate_dtype(X))
-            self.steps_.append(Completion().fit_mean(log_euclidean.mean(some, check=False)))
-        return X
+        if X.is_complex():
+            return X
+        known = KnownChannels().fit_tensor(X)
+        if text := known.describe(channels):
+            self.steps_.append(known)
+            self.notes_.append(text)
+            X = known.transform_tensor(X)
+        some, is_partial, n = X, has_missing(X), X.shape[-1]
+        if not is_partial:
+            some = X[:: -(-len(X) // min(_MEAN_OF, _MEAN_ENTRIES // n**2 + n))]
+        some = some.to(accurate_dtype(X))
+        mean = masked_mean if is_partial else partial(log_euclidean.mean, check=False)
+        completion = Completion().fit_mean(mean(_regularized(some) if singular else some))
+        self.steps_.append(completion)
+        return completion.transform_tensor(X) if is_partial else X
 
     def transform(self, X: Tensor, domains: ArrayLike | None = None) -> Tensor:
         """Transform matrices; all of a new domain are given at once."""
         for step in self.steps_:
             if isinstance(step, Completion):
                 X = step.transform_tensor(X) if has_missing(X) else X
-            elif isinstance(step, Subspace):
+            elif isinstance(step, (KnownChannels, Subspace)):
                 X = step.transform_tensor(X)
             else:
                 X = step.transform_tensor(X, domains)
@@ -144,7 +157,8 @@ class Conditioner:
 
     def size(self, n: int) -> int:
         """Return the size of the transformed matrices for matrices of size ``n``."""
-        return next((s.rank_ for s in self.steps_ if isinstance(s, Subspace)), n)
+        sizes = [n, *(s.rank_ for s in self.steps_ if isinstance(s, (KnownChannels, Subspace)))]
+        return int(sizes[-1])
 
     @property
     def accepts_singular(self) -> bool:
@@ -158,6 +172,10 @@ class Conditioner:
     def needs_fit(self, *, singular: bool) -> bool:
         """Return whether matrices are to be changed, some of which may be singular."""
         return singular or self._changes_rank or self.adapt != "none"
+
+    def changes(self, *, stored: bool) -> bool:
+        """Return whether matrices may change; those ``stored`` on disk have all channels."""
+        return any(not (stored and isinstance(step, Completion)) for step in self.steps_)
 
     @property
     def uses_domains(self) -> bool:
@@ -190,6 +208,12 @@ class Conditioner:
                     setattr(step, name, _restored(name, value))
             made.steps_.append(step)
         return made
+
+
+def _regularized(X: Tensor) -> Tensor:
+    """Add a fraction of the mean observed variance to the diagonal; NaN stays."""
+    size = _REGULARIZATION * X.diagonal(dim1=-2, dim2=-1).nanmean(-1)
+    return X + torch.diag_embed(size[:, None].expand(X.shape[:-1]))
 
 
 def _plain(value: Any) -> Any:

@@ -1,21 +1,19 @@
 """Missing channels: which are missing, validation of the rest, and channels by name."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy
 import torch
-from numpy.typing import ArrayLike
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
 from torch import Tensor
 
-from spdnet._checks import as_array, did_you_mean, require_square
-from spdnet._inputs import checked_matrices, numbers
+from spdnet._checks import did_you_mean, require_square
+from spdnet._inputs import examine_matrices, numbers
 from spdnet.covariance.arrays import accept_arrays
-from spdnet.linalg.symmetric import trace
+from spdnet.linalg.missing import observed
 from spdnet.linalg.validate import as_float64
-
-#: covariances are not computed in lower precision
-_FLOAT32_UNIT = torch.finfo(torch.float32).eps
 
 
 @accept_arrays
@@ -45,73 +43,15 @@ def observed_channels(X: Tensor) -> Tensor:
     return observed("observed_channels", X, torch.finfo(X.dtype).eps)
 
 
-def observed(who: str, X: Tensor, unit: float) -> Tensor:
-    """Return the mask of :func:`observed_channels` for numbers with a rounding unit."""
-    unknown = X.isnan()
-    gone = unknown.all(-1)
-    other = (unknown != either(gone)) | X.isinf()
-    if other.any():
-        index = tuple(other.nonzero()[0].tolist())
-        place = f"X[{', '.join(map(str, index[:-2]))}]" if X.ndim > 2 else "X"
-        raise ValueError(
-            f"{who}: expected finite entries, or NaN in the whole rows and columns of missing "
-            f"channels, but {place} also has {X[index].item()} in row {index[-2]}, column "
-            f"{index[-1]}; set both to NaN if the channel is missing, or drop the matrix"
-        )
-    # the mean of a constant signal, and so its covariance, has rounding errors
-    unit = min(unit, _FLOAT32_UNIT) * X.shape[-1]
-    known = X.abs().nan_to_num(nan=0.0)
-    row, variance = known.amax(-1), known.diagonal(dim1=-2, dim2=-1)
-    size = variance.amax(-1, keepdim=True)
-    return ((row > unit * size) | (variance > unit**2 * size)) & ~gone
-
-
-def either(channels: Tensor) -> Tensor:
-    """Return the entries ``(..., n, n)`` in a row or a column of the channels ``(..., n)``."""
-    return channels[..., :, None] | channels[..., None, :]
-
-
-def fill_diagonal(X: Tensor, mask: Tensor) -> Tensor:
-    """Replace the missing part by the mean observed variance times the identity.
-
-    The result is SPD if and only if the observed part is, with the same extreme eigenvalues.
-    """
-    known = torch.where(either(~mask), 0.0, X)
-    variance = trace(known) / mask.sum(-1)
-    return known + torch.diag_embed((~mask) * variance[..., None])
-
-
-def has_missing(X: ArrayLike) -> bool:
-    """Return whether a row of a matrix is NaN."""
-    if isinstance(X, Tensor):
-        diagonals = X.diagonal(dim1=-2, dim2=-1).isnan()
-        return bool(diagonals.any()) and bool(X.isnan().all(-1).any())
-    values = as_array("X", X)
-    if values.ndim < 2 or values.dtype.kind != "f":
-        return False
-    diagonals = numpy.isnan(numpy.diagonal(values, axis1=-2, axis2=-1))
-    return bool(diagonals.any() and numpy.isnan(values).all(-1).any())
-
-
-def checked_partial(
-    who: str,
-    X: Any,
-    *,
-    n: int | None = None,
-    dtype: torch.dtype = torch.float64,
-    device: torch.device,
-) -> Tensor:
+def checked_partial(who: str, X: Any, *, n: int | None = None, device: torch.device) -> Tensor:
     """Return matrices with NaN in missing channels, SPD and exactly symmetric in the others."""
     values, unit = numbers(who, X, "(n_matrices, n, n)")
     as_given = as_float64(values, torch.device("cpu"))
     require_square(who, as_given, n=n)
-    mask = observed(who, as_given, unit)
-    require_some(who, mask)
-    if not mask.all():
-        filled = fill_diagonal(as_given, mask).numpy()
-        X = filled.astype(values.dtype) if values.dtype.kind == "f" else filled
-    found = checked_matrices(who, X, n=n, dtype=dtype, device=device)
-    return found.masked_fill_(either(~mask).to(device), torch.nan)
+    require_some(who, observed(who, as_given, unit))  # they name the entry
+    examined = examine_matrices(who, X, n=n, device=device, partial=True)
+    examined.require(definite=True)
+    return examined.X
 
 
 def require_some(who: str, mask: Tensor) -> None:
@@ -122,6 +62,41 @@ def require_some(who: str, mask: Tensor) -> None:
             f"{who}: expected at least one observed channel in every matrix, but all of "
             f"X[{int(empty[0])}] are missing; {len(empty)} of {len(mask)} matrices are affected; "
             "drop them"
+        )
+
+
+class KnownChannels(BaseEstimator):  # type: ignore[misc]
+    """Remove channels that are missing in all training matrices."""
+
+    kept_: NDArray[numpy.int64]
+    n_features_in_: int
+
+    def fit_tensor(self, X: Tensor) -> Self:
+        """Find the channels that are not NaN in all matrices ``(N, n, n)``."""
+        there = (~X.diagonal(dim1=-2, dim2=-1).isnan()).any(0)
+        self.kept_, self.n_features_in_ = there.nonzero()[:, 0].cpu().numpy(), len(there)
+        return self
+
+    def transform_tensor(self, X: Tensor) -> Tensor:
+        """Remove their rows and columns from matrices ``(N, n, n)``."""
+        kept = torch.from_numpy(self.kept_).to(X.device)
+        return X[:, kept[:, None], kept]
+
+    @property
+    def rank_(self) -> int:
+        """Number of channels that are left."""
+        return len(self.kept_)
+
+    def describe(self, names: Sequence[str] | None = None) -> str:
+        """Return a note that names the channels; empty if there are none."""
+        gone = sorted({*range(self.n_features_in_)} - {*self.kept_.tolist()})
+        if not gone:
+            return ""
+        which = ", ".join(str(i if names is None else names[i]) for i in gone)
+        one = len(gone) == 1
+        return (
+            f"channel{'' if one else 's'} {which} {'is' if one else 'are'} missing in all training "
+            f"matrices, and {'is' if one else 'are'} removed"
         )
 
 

@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy
+import torch
 import typer
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from spdnet._checks import require_choice
+from spdnet.adaptation import Conditioner
 from spdnet.cli.display import Display, make_console, read_shown
-from spdnet.data import Dataset, Descriptor, build, examine, read
+from spdnet.data import Dataset, Descriptor, StoredArray, build, clean, examine, read
 from spdnet.data.examination import (
     Examination,
     SignalExamination,
@@ -37,6 +39,8 @@ from spdnet.paper.published import fetch, import_dataset
 from spdnet.runs.bad_trials import describe_bad_trials
 from spdnet.runs.pace import time_left
 
+#: matrices whose mean completes the others before bad trials are looked for
+_MEAN_OF = 100
 KINDS = ("matrices", "sequences", "signals")
 
 
@@ -44,8 +48,8 @@ def run_info(data: str, labels: str | None, groups: str | None, signals: bool) -
     """Run ``spdnet data info``."""
     found = read_shown(data, labels, groups, labeled=None)
     console = make_console()
-    look = examine_signals if signals or not found.is_matrices else examine
-    examined = look(found.X)
+    is_signals, stored = signals or not found.is_matrices, isinstance(found.X, StoredArray)
+    examined = examine_signals(found.X) if is_signals else examine(found.X, missing=not stored)
     lines = describe(found, examined)
     if valid := _valid(found, examined):
         lines += describe_bad_trials(valid)
@@ -59,9 +63,18 @@ def _valid(data: Dataset, found: Examination | SignalExamination) -> Dataset | N
     if len(matrices.bad) == len(data):
         return None
     valid = data.take(numpy.setdiff1d(numpy.arange(len(data)), matrices.bad))
-    if matrices is found:
+    if matrices is not found:
+        C = covariances_of(numpy.asarray(valid.X), "sample", 1e-3, missing=True)
+        valid = replace(valid, X=C)
+    if not matrices.missing:
         return valid
-    return replace(valid, X=covariances_of(numpy.asarray(valid.X), "sample", 1e-3))
+    X = torch.from_numpy(clean(valid.X, missing=True)[0])
+    some = X[:: -(-len(X) // _MEAN_OF)]
+    try:
+        X = Conditioner().fit(some, numpy.zeros(len(some))).transform(X)
+    except ValueError:  # entries contradict each other: training says so
+        return None
+    return replace(valid, X=X.numpy(), channels=None)
 
 
 def run_build(

@@ -50,6 +50,8 @@ class Dataset:
         ``digest`` and ``inputs_digest`` of the file contents that ``X`` was computed from.
     is_singular : bool
         Whether some matrices are singular.
+    channels : sequence of str, optional
+        Distinct names of the channels.
 
     Examples
     --------
@@ -73,6 +75,7 @@ class Dataset:
     signals: NDArray[Any] | None = None
     origin: tuple[str, str] | None = field(default=None, repr=False)
     is_singular: bool = False
+    channels: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         if self.index is None:
@@ -84,6 +87,9 @@ class Dataset:
                 raise ValueError(
                     f"Dataset: expected {name} of shape {N}, one for each of X, got {values.shape}"
                 )
+        if self.channels is not None:
+            names = require_channel_names("Dataset", self.channels, self.X.shape[1])
+            object.__setattr__(self, "channels", names)
         if self.classes is None:
             labels = [] if self.y is None else numpy.unique(as_integers(self.y)).tolist()
             object.__setattr__(self, "classes", [str(label) for label in labels])
@@ -137,7 +143,7 @@ class Dataset:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the file contents: ``X``, ``y``, ``split`` and ``groups``."""
+        """SHA-256 of the file contents: ``X``, ``y``, ``split``, ``groups`` and ``channels``."""
         return self._digests[0]
 
     @property
@@ -151,13 +157,29 @@ class Dataset:
             return self.origin
         sha = hashlib.sha256()
         of_X = ""
-        for values in (self.X, self.y, self.split, self.groups):
+        channels = None if self.channels is None else numpy.array(self.channels)
+        for values in (self.X, self.y, self.split, self.groups, channels):
             if values is not None:
                 sha.update(f"{values.dtype.str} {values.shape}".encode())
                 for block in [values] if isinstance(values, numpy.ndarray) else values.blocks():
                     sha.update(numpy.ascontiguousarray(block).data)
             of_X = of_X or sha.hexdigest()
         return sha.hexdigest(), of_X
+
+
+def require_channel_names(who: str, names: Any, n: int, where: str = "") -> tuple[str, ...]:
+    """Return names of ``n`` channels; raise a DataError unless they are distinct text."""
+    values = numpy.asarray(names)
+    found = tuple(values.tolist()) if values.ndim == 1 else ()
+    is_text = all(isinstance(name, str) for name in found)
+    if not is_text or len(found) != n or len(set(found)) < n:
+        twice = [name for i, name in enumerate(found) if name in found[:i]]
+        got = f"{twice[0]!r} twice" if twice else f"{values.dtype} with shape {values.shape}"
+        raise DataError(
+            f"{who}: expected channels{where} to be {n} distinct names, one for each row of a "
+            f"sample, got {got}"
+        )
+    return found
 
 
 def is_integer_valued(values: NDArray[Any]) -> NDArray[numpy.bool_]:

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy
@@ -14,6 +14,7 @@ from spdnet import covariance
 from spdnet._checks import as_array, require_choice
 from spdnet.data.store import StoredArray
 from spdnet.linalg import symmetrize
+from spdnet.linalg.missing import Filled, describe_missing, fill
 from spdnet.linalg.validate import FAULTS, as_float64, chunk_size, find_faults, rounding_unit
 
 #: complex types of the same precision
@@ -40,6 +41,7 @@ class Examination:
 
     faults: dict[str, NDArray[numpy.int64]]  #: indices of matrices, each with at most one fault
     conditions: NDArray[numpy.float64]  #: condition numbers ``(N,)``, infinite for faulty matrices
+    missing: Where = field(default_factory=dict)  #: indices of matrices by missing channel
 
     @property
     def bad(self) -> NDArray[numpy.int64]:
@@ -68,7 +70,10 @@ def list_indices(
 
 
 def examine(
-    X: ArrayLike | StoredArray, *, on_matrix: Callable[[int, int], None] | None = None
+    X: ArrayLike | StoredArray,
+    *,
+    missing: bool = False,
+    on_matrix: Callable[[int, int], None] | None = None,
 ) -> Examination:
     """Find the matrices that are not symmetric positive definite.
 
@@ -79,6 +84,8 @@ def examine(
     Parameters
     ----------
     X : array or StoredArray, shape (N, n, n)
+    missing : bool
+        Whether rows and columns of NaN or zero are missing channels, and not faults.
     on_matrix : callable, optional
         Called with the number of matrices checked and their total.
 
@@ -91,7 +98,8 @@ def examine(
     """
     X = _matrices("examine", X)
     unit = rounding_unit(X.dtype)
-    return _find(_chunks(X, on_matrix), len(X), unit=unit, dtype=torch.float64, spectra=True)
+    how = {"unit": unit, "dtype": torch.float64, "spectra": True}
+    return _find(_chunks(X, on_matrix), len(X), missing=unit if missing else None, **how)
 
 
 def _matrices(who: str, X: ArrayLike | StoredArray) -> NDArray[Any] | StoredArray:
@@ -112,12 +120,32 @@ def _chunks(
             on_matrix(min(start + size, len(X)), len(X))
 
 
-def _find(chunks: Iterator[Tensor], count: int, **how: Any) -> Examination:
-    """Examine ``count`` matrices: see :func:`find_faults`."""
-    found = find_faults(chunks, count, **how)
+def _find(
+    chunks: Iterator[Tensor], count: int, *, missing: float | None = None, **how: Any
+) -> Examination:
+    """Examine ``count`` matrices: see :func:`find_faults`.
+
+    ``missing`` is the rounding unit for missing channels; if it is None, they are faults.
+    """
+    places = defaultdict[int, list[int]](list)
+
+    def filled() -> Iterator[Tensor]:
+        start = 0
+        for A in chunks:
+            found = Filled(A) if missing is None else fill(A, missing)
+            for i, channel in () if found.mask is None else (~found.mask).nonzero().tolist():
+                places[channel].append(start + i)
+            start += len(A)
+            yield found.X
+
+    found = find_faults(filled(), count, **how)
     faults = {name: (found.code == i).nonzero()[:, 0].numpy() for i, name in enumerate(FAULTS)}
     conditions = torch.where(found.code < 0, found.high / found.low, torch.inf)
-    return Examination(faults, conditions.numpy())
+    return Examination(faults, conditions.numpy(), _as_arrays(places))
+
+
+def _as_arrays(places: dict[Any, list[int]]) -> Where:
+    return {key: numpy.array(places[key]) for key in sorted(places)}
 
 
 def clean(
@@ -127,6 +155,7 @@ def clean(
     reg: float = 1e-3,
     dtype: str | None = None,
     names: NDArray[Any] | None = None,
+    missing: bool = False,
     on_singular: Callable[[], None] | None = None,
     on_matrix: Callable[[int, int], None] | None = None,
 ) -> tuple[Any, NDArray[numpy.int64], str]:
@@ -149,6 +178,9 @@ def clean(
         faulty.
     names : array of str, shape (N,), optional
         File names for messages.
+    missing : bool
+        Whether real matrices in memory may have missing channels, rows and columns of NaN or zero,
+        which become NaN. Only with ``bad="refuse"``.
     on_singular : callable, optional
         If given, singular matrices are kept as they are; called if there are some.
     on_matrix : callable, optional
@@ -169,14 +201,20 @@ def clean(
         dtype = COMPLEX_NAMES.get(dtype, dtype)
     if dtype is not None:
         unit, computing = max(unit, rounding_unit(numpy.dtype(dtype))), getattr(torch, dtype)
-    found = _find(_chunks(X, on_matrix), len(X), unit=unit, dtype=computing)
+    partial = rounding_unit(X.dtype) if missing and bad == "refuse" else None
+    found = _find(_chunks(X, on_matrix), len(X), missing=partial, unit=unit, dtype=computing)
     if on_singular is not None and len(found.faults["singular"]):
         found.faults["singular"] = found.faults["singular"][:0]
         on_singular()
     X = X if dtype is None else X.astype(dtype)
     everything = numpy.arange(len(X))
     if len(found.bad) == 0:
-        return X, everything, ""
+        if not found.missing:
+            return X, everything, ""
+        hidden = numpy.array(X, numpy.result_type(X.dtype, numpy.float32))
+        for channel, indices in found.missing.items():
+            hidden[indices, channel] = hidden[indices, :, channel] = numpy.nan
+        return hidden, everything, describe_missing(torch.from_numpy(hidden))
     faults = found.describe(names)
     if bad == "drop":
         kept = numpy.setdiff1d(everything, found.bad)
@@ -231,16 +269,16 @@ def _have_indefinite_parts(X: NDArray[Any] | StoredArray, asymmetric: NDArray[An
 
 @dataclass(frozen=True)
 class SignalExamination:
-    """Indices of signals by faulty channel or pair of channels, and the faults of covariances."""
+    """Indices of signals by channel or pair of channels, and the faults of covariances."""
 
-    not_finite: Where
-    constant: Where
+    not_finite: Where  #: in a part of the channel, or infinite
+    missing: Where  #: constant, or NaN throughout
     equal: Where
     covariances: Examination
 
 
 def examine_signals(X: NDArray[Any] | StoredArray, *, reg: float = 1e-3) -> SignalExamination:
-    """Find the channels of ``X (N, channels, time)`` that are not finite, constant or equal."""
+    """Find the channels of ``X (N, channels, time)`` that are not finite, missing or equal."""
     N, channels, time = X.shape
     size = max(1, _PIECE // (8 * channels * max(channels, time) + 1))
     places = tuple(defaultdict[Any, list[int]](list) for _ in range(3))
@@ -249,20 +287,26 @@ def examine_signals(X: NDArray[Any] | StoredArray, *, reg: float = 1e-3) -> Sign
         for start in range(0, N, size):
             signals = numpy.asarray(X[start : start + size], dtype=numpy.float64)
             finite = numpy.isfinite(signals).all(-1)
-            flat = finite & (signals == signals[..., :1]).all(-1)
-            for place, bad in zip(places, (~finite, flat)):
+            gone = missing_channels(signals)
+            for place, bad in zip(places, (~(finite | gone), gone)):
                 for i, channel in numpy.argwhere(bad).tolist():
                     place[channel].append(start + i)
-            for i, a, b in _equal_channels(signals, finite & ~flat):
+            for i, a, b in _equal_channels(signals, finite & ~gone):
                 places[2][a, b].append(start + i)
-            yield torch.from_numpy(covariances_of(signals, "sample", reg))
+            yield torch.from_numpy(covariances_of(signals, "sample", reg, missing=True))
 
     unit = rounding_unit(numpy.dtype(numpy.float64))
-    found = _find(covariances(), N, unit=unit, dtype=torch.float64, spectra=True)
-    not_finite, constant, equal = (
-        {key: numpy.array(place[key]) for key in sorted(place)} for place in places
-    )
-    return SignalExamination(not_finite, constant, equal, found)
+    how = {"unit": unit, "dtype": torch.float64, "spectra": True}
+    found = _find(covariances(), N, missing=unit, **how)
+    not_finite, missing, equal = map(_as_arrays, places)
+    return SignalExamination(not_finite, missing, equal, found)
+
+
+def missing_channels(signals: NDArray[Any]) -> NDArray[numpy.bool_]:
+    """Return which channels ``(N, channels)`` of signals are constant, or NaN throughout."""
+    found: NDArray[numpy.bool_] = (signals == signals[..., :1]).all(-1)
+    found &= numpy.isfinite(signals[..., 0])
+    return found | numpy.isnan(signals).all(-1)
 
 
 def _equal_channels(
@@ -283,9 +327,26 @@ def _equal_channels(
 
 
 def covariances_of(
-    signals: NDArray[numpy.float64], estimator: str, reg: float
+    signals: NDArray[numpy.float64], estimator: str, reg: float, *, missing: bool = False
 ) -> NDArray[numpy.float64]:
-    """Return covariances ``(N, n, n)``, NaN for signals that are not finite."""
+    """Return covariances ``(N, n, n)``, NaN for signals that are not finite.
+
+    With ``missing``, rows and columns of :func:`missing_channels` are NaN, and the others are the
+    covariance of the other channels, unless all are missing.
+    """
+    if missing and (gone := missing_channels(signals)).any():
+        gone[gone.all(-1)] = False
+        C = numpy.full((*signals.shape[:2], signals.shape[1]), numpy.nan)
+        patterns, which = numpy.unique(gone, axis=0, return_inverse=True)
+        for i, pattern in enumerate(patterns):
+            own, kept = numpy.flatnonzero(which.reshape(-1) == i), numpy.flatnonzero(~pattern)
+            try:
+                found = covariances_of(signals[numpy.ix_(own, kept)], estimator, reg)
+            except ValueError as error:  # of a robust estimator
+                where = f"X are the {len(own)} signals with {len(kept)} observed channels, X[0] is"
+                raise ValueError(f"{error}; {where} signal {own[0]}") from None
+            C[numpy.ix_(own, kept, kept)] = found
+        return C
     finite: NDArray[numpy.bool_] = numpy.asarray(numpy.isfinite(signals).all((-2, -1)))
     C = numpy.full((*signals.shape[:2], signals.shape[1]), numpy.nan)
     if signals.shape[-1] > 1 and finite.any():

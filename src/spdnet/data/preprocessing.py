@@ -1,6 +1,6 @@
 """Preprocessing: from the contents of a file to the SPD matrices or signals that a network sees."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -8,8 +8,10 @@ import numpy
 from numpy.typing import NDArray
 
 from spdnet import covariance
-from spdnet.data.dataset import Dataset
-from spdnet.data.examination import clean, covariances_of
+from spdnet._checks import did_you_mean
+from spdnet.data.dataset import Dataset, require_channel_names
+from spdnet.data.errors import DataError
+from spdnet.data.examination import clean, covariances_of, list_indices, missing_channels
 from spdnet.data.store import StoredArray
 
 
@@ -27,6 +29,8 @@ class Preprocessing:
         See :func:`spdnet.covariance.estimate`.
     raw : bool
         True if the network takes the signals themselves.
+    channels : sequence of str, optional
+        Names of the channels.
 
     Examples
     --------
@@ -40,6 +44,12 @@ class Preprocessing:
     estimator: str
     reg: float
     raw: bool = False
+    channels: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.channels is not None:
+            names = require_channel_names("Preprocessing", self.channels, self.n)
+            object.__setattr__(self, "channels", names)
 
     @classmethod
     def of(
@@ -63,15 +73,65 @@ class Preprocessing:
                 f"data: expected signals for {model}, got matrices of {n} x {n}; if they "
                 "are signals, say so with signals (--signals)"
             )
-        return cls(signals, data.X.shape[-2], estimator, reg, model is not None)
+        n = data.X.shape[-2]
+        return cls(signals, n, estimator, reg, model is not None, data.channels)
 
-    def __call__(self, data: Dataset) -> NDArray[Any] | StoredArray:
-        """Return matrices ``(N, n, n)``, which are not checked."""
+    def arrange(self, data: Dataset, *, missing: bool) -> Dataset:
+        """Arrange channels by name as in training, if both have names.
+
+        Channels that the data lack become NaN, if they may be ``missing``; others are dropped.
+        """
+        own, wanted = data.channels, self.channels
+        usable = self.signals or data.is_matrices
+        if own is None or wanted is None or own == wanted or not usable:
+            return data
+        lacking, more = ([k for k in a if k not in b] for a, b in ((wanted, own), (own, wanted)))
+        if len(more) == len(own) or (lacking and not missing):
+            hints = (did_you_mean(name, lacking) for name in more)
+            why = next(filter(None, hints), "")
+            if len(more) < len(own):
+                why = (
+                    "; they are estimated only by a network for real matrices, trained on data in "
+                    f"memory, and with 'refuse' (--bad){why}"
+                )
+            raise DataError(
+                f"data: expected the channels of the training, {_some(wanted)}, got data without "
+                f"{_some(lacking)}{why}"
+            )
+        if isinstance(data.X, StoredArray):
+            raise DataError(
+                "data: expected the channels in the order of the training, since the data are too "
+                f"large for memory, got {_some(own)}; rearrange them in the file"
+            )
+        index = numpy.array([own.index(name) if name in own else -1 for name in wanted])
+        X = data.X[:, index] if self.signals else data.X[:, index][:, :, index]
+        notes = [*data.notes]
+        if lacking:
+            X = X.astype(numpy.result_type(X, numpy.float32))
+            X[:, index < 0] = numpy.nan
+            if not self.signals:
+                X[:, :, index < 0] = numpy.nan
+            notes.append(f"channels of the training that the data lack: {_some(lacking)}")
+        if more:
+            notes.append(f"dropped channels that the training did not have: {_some(more)}")
+        origin = (data.digest, data.inputs_digest)
+        return replace(data, X=X, channels=wanted, notes=tuple(notes), origin=origin)
+
+    def __call__(self, data: Dataset, *, missing: bool = False) -> NDArray[Any] | StoredArray:
+        """Return matrices ``(N, n, n)``, which are not checked.
+
+        With ``missing``, channels of signals that are constant, or NaN throughout, become NaN.
+        """
         rows, cols = data.X.shape[1:]
         if rows != self.n or not (self.signals or cols == self.n):
             kind = f"signals of {self.n} channels" if self.signals else f"{self.n} x {self.n}"
             hint = "; these are signals, and the training had matrices: compute them with "
             hint = "" if self.signals or rows == cols else f"{hint}spdnet.covariance.estimate"
+            if not hint and rows != self.n and (data.channels is None or self.channels is None):
+                hint = (
+                    "; to arrange other montages by name, give the names of the channels, here and "
+                    "in training"
+                )
             raise ValueError(f"data: expected {kind} as in training, got {rows} x {cols}{hint}")
         if not self.signals:
             return data.X
@@ -83,8 +143,10 @@ class Preprocessing:
             )
         if cols < 2:
             return numpy.asarray(covariance.estimate(X, self.estimator))  # raises the error
+        if missing:
+            _require_whole_channels(X, data)
         # values that are not finite are reported by index with the other faults
-        return covariances_of(X, self.estimator, self.reg)
+        return covariances_of(X, self.estimator, self.reg, missing=missing)
 
     def describe(self, count: int) -> str:
         """Describe ``count`` inputs and their conversion."""
@@ -102,6 +164,7 @@ def prepare(
     dtype: str = "float64",
     *,
     singular: bool = False,
+    missing: bool = False,
     on_matrix: Callable[[int, int], None] | None = None,
 ) -> Dataset:
     """Convert the contents of a file to SPD matrices, with class names as ``y``.
@@ -115,6 +178,10 @@ def prepare(
     dtype : str
     singular : bool
         Whether singular matrices are kept as they are.
+    missing : bool
+        Whether channels may be missing: rows and columns of NaN or zero, or signals that are
+        constant, or NaN throughout. They become NaN. Only of real data in memory for a network of
+        matrices, with ``bad="refuse"``; otherwise, they are faults.
     on_matrix : callable, optional
         Called with the number of matrices checked and their total.
 
@@ -129,11 +196,14 @@ def prepare(
     if len(data) == 0:
         raise ValueError("data: expected at least one matrix, got none")
     is_singular: list[bool] = []
+    in_memory = not isinstance(data.X, StoredArray) and data.X.dtype.kind != "c"
+    missing = missing and in_memory and bad == "refuse"
     X, kept, note = clean(
-        preprocessing(data),
+        preprocessing(data, missing=missing),
         bad,
         dtype=dtype,
         names=data.names,
+        missing=missing,
         on_singular=(lambda: is_singular.append(True)) if singular else None,
         on_matrix=on_matrix,
     )
@@ -149,3 +219,21 @@ def prepare(
         origin=(data.digest, data.inputs_digest),
         is_singular=bool(is_singular),
     )
+
+
+def _require_whole_channels(X: NDArray[Any], data: Dataset) -> None:
+    """Raise a DataError if a channel of signals is not finite, but not NaN throughout."""
+    broken = ~numpy.isfinite(X).all(-1) & ~missing_channels(X)
+    bad = numpy.flatnonzero(broken.any(-1))
+    if len(bad):
+        channel = int(broken[bad[0]].argmax())
+        name = channel if data.channels is None else data.channels[channel]
+        raise DataError(
+            "data: expected finite signals, or NaN throughout the channels that are missing, got "
+            f"{len(bad)} not finite: {list_indices(bad, data.names, most=10)}, the first in a part "
+            f"of channel {name}; set all of the channel to NaN, or choose 'drop' (--bad)"
+        )
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if names[8:] else "")

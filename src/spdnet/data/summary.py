@@ -23,6 +23,8 @@ def describe(data: Dataset, found: Examination | SignalExamination | None = None
     if signals:
         sizes = f"{counted(rows, 'channel')}, {counted(cols, 'sample')} each"
         lines.append(f"{sizes}: covariances will be {rows} x {rows}")
+    if data.channels is not None:
+        lines.append(f"channels: {', '.join(map(printable, data.channels))}")
     lines += ["no labels"] if data.y is None else _classes(data.y)
     if data.split is not None:
         parts = zip(*numpy.unique(data.split, return_counts=True), strict=True)
@@ -43,7 +45,7 @@ def counted(count: int, what: str) -> str:
 
 
 def _matrices(data: Dataset, found: Examination) -> list[str]:
-    lines = _conditions(found, "condition numbers")
+    lines = [*_missing(data, found.missing, "matrices"), *_conditions(found, "condition numbers")]
     if len(found.bad) == 0:
         return [*lines, "all symmetric positive definite"]
     lines.append(f"not SPD: {len(found.bad)} of {len(data)}")
@@ -62,11 +64,7 @@ def _channels(data: Dataset, found: SignalExamination) -> list[str]:
         lines += _where(found.not_finite, data)
         drop = "drop these signals (--bad drop), or " if len(bad) < N else ""
         lines.append(f"  {drop}correct them in the file; 'repair' cannot")
-    if found.constant:
-        bad = _union(found.constant.values())
-        what = f"{counted(len(found.constant), 'channel')} of {rows}, in {len(bad)} of {N} signals"
-        lines += [f"constant (flat) channels: {what}", *_where(found.constant, data)]
-        lines += [f"  {advice}" for advice in _on_constant(found.constant, N)]
+    lines += _missing(data, found.missing, "signals")
     if found.equal:
         lines += ["channels that are the same:", *_where(found.equal, data)]
         lines.append("  remove one of them from the file")
@@ -89,19 +87,19 @@ def _channels(data: Dataset, found: SignalExamination) -> list[str]:
     return lines + (faulty and [*faulty, "  use a larger --reg, or --estimator oas"])
 
 
-def _on_constant(where: Where, N: int) -> list[str]:
-    """Return advice on constant channels, which are dead always or in some signals."""
-    dead = [channel for channel, indices in where.items() if 2 * len(indices) > N]
-    some = _union(indices for channel, indices in where.items() if channel not in dead)
-    advice = []
-    if dead:
-        which = f"channel{'s' * (len(dead) > 1)} {list_indices(dead, most=_MANY)}"
-        advice.append(f"remove {which} from the file: constant in more than half the signals")
-    if len(some):
-        these = counted(len(some), "signal")
-        drop = f"drop the {these} (--bad drop --reg 0, or from the file), or " * (len(some) < N)
-        advice.append(f"{drop}interpolate the channel from its neighbors where it is constant")
-    return advice
+def _missing(data: Dataset, where: Where, what: str) -> list[str]:
+    """Describe missing channels, which are removed if all samples lack them."""
+    if not where:
+        return []
+    N, some = len(data), _union(where.values())
+    count = f"{counted(len(where), 'channel')} of {data.X.shape[1]}"
+    lines = [f"missing channels (NaN, flat): {count}, in {len(some)} of {N} {what}"]
+    lines += _where(where, data)
+    if any(len(indices) < N for indices in where.values()):
+        lines.append("  they are estimated from the others in training")
+    if any(len(indices) == N for indices in where.values()):
+        lines.append("  those that are missing in all are removed in training")
+    return lines
 
 
 def _union(arrays: Iterable[NDArray[numpy.int64]]) -> NDArray[numpy.int64]:
@@ -111,12 +109,17 @@ def _union(arrays: Iterable[NDArray[numpy.int64]]) -> NDArray[numpy.int64]:
 def _where(where: Where, data: Dataset) -> list[str]:
     lines = []
     for key, indices in where.items():
-        name = f"channels {key[0]} and {key[1]}" if isinstance(key, tuple) else f"channel {key}"
+        name = " and ".join(_name(i, data) for i in (key if isinstance(key, tuple) else [key]))
+        name = f"channel{'s' if isinstance(key, tuple) else ''} {name}"
         everywhere = len(indices) == len(data)
         which = "all" if everywhere else f"{len(indices)}: {_shown(indices, data)}"
         lines.append(f"  {name} in {which}")
     more = len(lines) - _MANY
     return lines[:_MANY] + [f"  ... and {more} more"] * (more > 0)
+
+
+def _name(channel: int, data: Dataset) -> str:
+    return str(channel) if data.channels is None else printable(data.channels[channel])
 
 
 def _conditions(found: Examination, title: str) -> list[str]:

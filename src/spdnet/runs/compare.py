@@ -166,7 +166,7 @@ def _load(settings: Comparison, watch: Watch) -> tuple[Dataset, Preprocessing]:
     preprocessing = replace(preprocessing, raw=preprocessing.signals)
     arrays = replace(arrays, X=numpy.asarray(arrays.X))
     singular = accepts_singular(arrays, settings)
-    data = prepare(arrays, preprocessing, settings.bad, singular=singular)
+    data = prepare(arrays, preprocessing, settings.bad, singular=singular, missing=True)
     if data.note:
         watch.say(data.note)
     seen = set(data.label_names.tolist())
@@ -190,7 +190,7 @@ def _condition(
 def _inputs(data: Dataset, settings: Comparison) -> dict[str, Any]:
     """Return the inputs that the data have, by kind."""
     inputs: dict[str, Any] = {"matrices": data.X}
-    if data.signals is not None:
+    if data.signals is not None and numpy.isfinite(data.signals).all():
         inputs["sets"] = [signal.T for signal in data.signals]
     if settings.data in EMBEDDED:
         inputs["images"] = load_digits().images[data.index]
@@ -203,7 +203,9 @@ def _methods(settings: Comparison, inputs: dict[str, Any]) -> list[str]:
         if METHODS[name].takes not in inputs:
             images = f"images, which only {' and '.join(map(repr, EMBEDDED))} have"
             what = "signals" if METHODS[name].takes == "sets" else images
-            raise ValueError(f"compare: expected data with {what} for {name}, got matrices")
+            raise ValueError(
+                f"compare: expected data with {what} for {name}, got matrices, or NaN in signals"
+            )
     return [*(settings.methods or (k for k, m in METHODS.items() if m.takes in inputs))]
 
 

@@ -1,4 +1,4 @@
-"""Conditioning of the matrices of a data set: rank, shrinkage and domains."""
+"""Conditioning of the matrices of a data set: missing channels, rank, shrinkage and domains."""
 
 import warnings
 from dataclasses import replace
@@ -30,15 +30,15 @@ def fit_conditioner(who: str, data: Dataset, split: Split, settings: DataOptions
                 f"{who}: expected no adapt with a model of signals, got {settings.adapt!r}; leave "
                 "it out"
             )
-        conditioner = Conditioner("full", "none", "none")
-    elif settings.adapt != "none" and data.groups is None:
+        return Conditioner("full", "none", "none")
+    if settings.adapt != "none" and data.groups is None:
         raise ValueError(
             f"{who}: expected data with groups, such as subjects or sessions, for adapt = "
             f"{settings.adapt!r}, got none; give --groups, or leave out --adapt"
         )
     train = split.parts["train"]
-    if not conditioner.needs_fit(singular=data.is_singular):
-        return conditioner
+    if isinstance(data.X, StoredArray) and not conditioner.needs_fit(singular=data.is_singular):
+        return conditioner  # the matrices stay on disk
     if _is_too_large(data):
         raise ValueError(
             f"{who}: expected at most {_LARGEST / 2**30:g} GiB of matrices with rank, shrinkage or "
@@ -51,6 +51,7 @@ def fit_conditioner(who: str, data: Dataset, split: Split, settings: DataOptions
         None if settings.adapt == "none" else groups,
         groups=groups,
         singular=data.is_singular,
+        channels=data.channels,
     )
 
 
@@ -59,14 +60,14 @@ def transform(conditioner: Conditioner, data: Dataset) -> tuple[Dataset, list[st
 
     The matrices of a new group are all of that group.
     """
-    if not conditioner.steps_:
+    if not conditioner.changes(stored=isinstance(data.X, StoredArray)):
         return data, []
     domains = _domains(data) if conditioner.uses_domains else None
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         X = conditioner.transform(torch.from_numpy(numpy.asarray(data.X[:])), domains)
     notes = [str(warning.message).partition(": ")[2] for warning in caught]
-    return replace(data, X=X.numpy(), is_singular=False), notes
+    return replace(data, X=X.numpy(), is_singular=False, channels=None), notes
 
 
 def _is_too_large(data: Dataset) -> bool:

@@ -111,6 +111,7 @@ def _load(settings: Settings, watch: Watch) -> tuple[Dataset, Preprocessing]:
         settings.bad,
         settings.dtype,
         singular=accepts_singular(arrays, settings) and not preprocessing.raw,
+        missing=not preprocessing.raw,
         on_matrix=watch.matrix,
     )
     if data.note:

@@ -25,7 +25,7 @@ from spdnet._inputs import MATRIX_DTYPES, numbers
 from spdnet.adaptation import Conditioner
 from spdnet.covariance import ESTIMATORS
 from spdnet.data import Dataset, Preprocessing, prepare
-from spdnet.data.dataset import SPLITS, is_integer_valued
+from spdnet.data.dataset import SPLITS, is_integer_valued, require_channel_names
 from spdnet.models.model import dims_of, get_trait, input_dtype
 from spdnet.models.registry import import_model, is_registered
 from spdnet.runs.conditioning import transform
@@ -59,7 +59,7 @@ class TrainedModel:
     scale : InputScale
         Scale of the training part.
     conditioner : Conditioner
-        Steps between the matrices and the network: rank, shrinkage and domains.
+        Steps between the matrices and the network: missing channels, rank, shrinkage and domains.
     warnings : list of str
         Errors in damaged checkpoints that were skipped.
     bad : {"refuse", "drop", "repair"}
@@ -200,7 +200,13 @@ class TrainedModel:
             "recipe": asdict(self.recipe),
         }
 
-    def predict(self, X: ArrayLike, *, groups: ArrayLike | None = None) -> NDArray[numpy.str_]:
+    def predict(
+        self,
+        X: ArrayLike,
+        *,
+        groups: ArrayLike | None = None,
+        channels: ArrayLike | None = None,
+    ) -> NDArray[numpy.str_]:
         """Return the names of the most probable classes ``(N,)``.
 
         Parameters
@@ -208,18 +214,27 @@ class TrainedModel:
         X : array, shape (N, n, n) or (N, channels, T)
             Matrices or signals as in training; the same preprocessing is applied. Matrices that are
             not SPD are an error, or repaired if the run was trained with ``bad = "repair"``.
+            Missing channels are NaN or zero, in signals NaN or constant.
         groups : array, shape (N,), optional
             Group of each signal, for a network that was trained with groups. The network adapts to
             new groups: pass all signals of a group at once.
+        channels : sequence of str, optional
+            Names of the channels, to arrange them as in training, if the training data had names.
+            Channels that ``X`` lacks are estimated, and others are dropped.
         """
-        return numpy.array(self.classes)[self.predict_proba(X, groups=groups).argmax(-1)]
+        best = self.predict_proba(X, groups=groups, channels=channels).argmax(-1)
+        return numpy.array(self.classes)[best]
 
     def predict_proba(
-        self, X: ArrayLike, *, groups: ArrayLike | None = None
+        self,
+        X: ArrayLike,
+        *,
+        groups: ArrayLike | None = None,
+        channels: ArrayLike | None = None,
     ) -> NDArray[numpy.float64]:
         """Return probabilities ``(N, n_classes)`` in the order of ``classes``."""
-        matrices = self._matrices(X, groups)
-        for note in matrices.notes if self.uses_groups else ():
+        matrices = self._matrices(X, groups, channels)
+        for note in matrices.notes if self.uses_groups or channels is not None else ():
             warn(f"predict: {note}", stacklevel=2)
         if (warning := self.scale_warning(matrices)) is not None:
             warn(f"predict: {warning}", stacklevel=2)
@@ -233,7 +248,9 @@ class TrainedModel:
         """Return probabilities ``(N, n_classes)`` for prepared data."""
         return self.logits(matrices).double().softmax(-1).numpy()
 
-    def _matrices(self, X: ArrayLike, groups: ArrayLike | None) -> Dataset:
+    def _matrices(
+        self, X: ArrayLike, groups: ArrayLike | None, channels: ArrayLike | None
+    ) -> Dataset:
         kind = "(N, channels, T)" if self.preprocessing.signals else "(N, n, n)"
         values, _ = numbers("predict", X, kind, allow_complex=input_dtype(self.model).is_complex)
         if groups is not None and not self.uses_groups:
@@ -246,7 +263,10 @@ class TrainedModel:
             )
         names = None if groups is None else _group_names(groups, len(values))
         bad = "repair" if self.bad == "repair" else "refuse"  # one row per input
-        return self.prepare(Dataset(values, groups=names), bad)
+        given = None
+        if channels is not None:
+            given = require_channel_names("predict", channels, values.shape[1])
+        return self.prepare(Dataset(values, groups=names, channels=given), bad)
 
     @property
     def uses_groups(self) -> bool:
@@ -255,8 +275,10 @@ class TrainedModel:
 
     def prepare(self, data: Dataset, bad: str) -> Dataset:
         """Prepare the contents of a file as in training; a new group is given as a whole."""
-        singular = self.conditioner.makes_definite
-        prepared = prepare(data, self.preprocessing, bad, self.dtype, singular=singular)
+        singular, missing = self.conditioner.makes_definite, self.conditioner.completes
+        data = self.preprocessing.arrange(data, missing=missing and bad == "refuse")
+        how: dict[str, Any] = {"singular": singular, "missing": missing}
+        prepared = prepare(data, self.preprocessing, bad, self.dtype, **how)
         made, notes = transform(self.conditioner, prepared)
         return replace(made, notes=(*made.notes, *notes))
 

@@ -13,7 +13,7 @@ import numpy
 from numpy.typing import NDArray
 
 from spdnet._checks import bands_hint, did_you_mean
-from spdnet.data.dataset import SPLITS, Dataset, as_integers
+from spdnet.data.dataset import SPLITS, Dataset, as_integers, require_channel_names
 from spdnet.data.digits import load_digits_spd
 from spdnet.data.errors import DataError
 from spdnet.data.io.arrays import names_in, read_npy, read_npz, shapes_in
@@ -37,6 +37,7 @@ _WORDS = {
         *("domains", "meta_subject"),
     ),
     "names": ("name", "file", "files", "filename", "filenames"),
+    "channels": ("channel", "ch_names", "channel_names", "channel_name", "ch_name", "electrodes"),
 }
 
 
@@ -53,7 +54,7 @@ def read(
     ====================================  ==================================================
     ``file.npz``                          arrays ``X (N, n, n)`` or ``(N, channels, time)``,
                                           ``y (N,)``, and optionally ``split``, ``groups``,
-                                          ``names``
+                                          ``names`` and ``channels``, the names of the channels
     ``file.npy`` with ``labels``          ``X``; the labels are a ``.npy`` file, or text with
                                           one label per line
     ``folder/<class>/*.npy`` or ``.mat``  one matrix or recording ``(channels, time)`` per file,
@@ -208,8 +209,9 @@ def _read_npz(path: Path, labeled: bool | None) -> dict[str, Any]:
     X: Any = open_stored(path)
     if X is None or X.nbytes <= IN_MEMORY or X.ndim != 3 or X.shape[1] != X.shape[2]:
         X = read_npz(path, ["X"])["X"]
-    notes = tuple(unused_notes(there, ("X", *_COLUMNS, "provenance")))
-    return {"X": X, **read_npz(path, _COLUMNS), "notes": notes}
+    columns = (*_COLUMNS, "channels")
+    notes = tuple(unused_notes(there, ("X", *columns, "provenance")))
+    return {"X": X, **read_npz(path, columns), "notes": notes}
 
 
 def _suggested_names(there: dict[str, tuple[int, ...]]) -> str:
@@ -234,7 +236,11 @@ def unused_notes(there: Iterable[str], known: Iterable[str]) -> Iterable[str]:
 
 
 def _checked(
-    path: Path, X: NDArray[Any] | StoredArray, notes: tuple[str, ...] = (), **columns: Any
+    path: Path,
+    X: NDArray[Any] | StoredArray,
+    notes: tuple[str, ...] = (),
+    channels: NDArray[Any] | None = None,
+    **columns: Any,
 ) -> Dataset:
     """Check shapes and types, and convert bytes to text."""
     if X.ndim != 3 or X.dtype.kind not in "biufc" or 0 in X.shape[1:]:
@@ -255,12 +261,16 @@ def _checked(
     if "y" in columns:
         as_integers(columns["y"], f"read: expected classes in y of {path}")
     rows, cols = X.shape[1:]
+    names = None
+    if channels is not None:
+        text = as_text(channels, f"channels of {path}")
+        names = require_channel_names("read", text, rows, f" of {path}")
     if cols < rows:
         notes += (
             f"{cols} samples of {rows} channels: are the axes swapped? signals are (channels, "
             "time): transpose them, or use spdnet data build --of sequences for time in rows",
         )
-    return Dataset(X, **columns, notes=notes)
+    return Dataset(X, **columns, notes=notes, channels=names)
 
 
 def _column(

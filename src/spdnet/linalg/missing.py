@@ -1,0 +1,109 @@
+"""Missing channels of symmetric matrices: which are missing, and a neutral value for them.
+
+A channel is missing if its row and column are NaN, or zero, as in the covariance of a constant
+signal. Zero means that the amplitude is within the rounding error of the largest one.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from spdnet.linalg.symmetric import trace
+
+#: covariances are not computed in lower precision
+_FLOAT32_UNIT = torch.finfo(torch.float32).eps
+
+
+def observed(who: str, X: Tensor, unit: float) -> Tensor:
+    """Return which channels ``(..., n)`` are observed, for numbers with a rounding unit.
+
+    Raise a ValueError if entries of observed channels are not finite.
+    """
+    mask, other = _masks(X, unit)
+    if other.any():
+        index = tuple(other.nonzero()[0].tolist())
+        place = f"X[{', '.join(map(str, index[:-2]))}]" if X.ndim > 2 else "X"
+        raise ValueError(
+            f"{who}: expected finite entries, or NaN in the whole rows and columns of missing "
+            f"channels, but {place} also has {X[index].item()} in row {index[-2]}, column "
+            f"{index[-1]}; set both to NaN if the channel is missing, or drop the matrix"
+        )
+    return mask
+
+
+def _masks(X: Tensor, unit: float) -> tuple[Tensor, Tensor]:
+    """Return the observed channels, and the other entries that are not finite."""
+    unknown = X.isnan()
+    gone = unknown.all(-1)
+    other = (unknown != either(gone)) | X.isinf()
+    # the mean of a constant signal, and so its covariance, has rounding errors
+    unit = min(unit, _FLOAT32_UNIT) * X.shape[-1]
+    known = X.abs().nan_to_num(nan=0.0)
+    row, variance = known.amax(-1), known.diagonal(dim1=-2, dim2=-1)
+    size = variance.amax(-1, keepdim=True)
+    return ((row > unit * size) | (variance > unit**2 * size)) & ~gone, other
+
+
+class Filled(NamedTuple):
+    """Matrices whose missing part is replaced, and their observed channels, None for all."""
+
+    X: Tensor  #: shape (N, n, n)
+    mask: Tensor | None = None  #: bool, shape (N, n)
+
+    def hide(self, X: Tensor) -> Tensor:
+        """Replace the missing part of ``X`` by NaN, in place."""
+        if self.mask is None:
+            return X
+        return X.masked_fill_(either(~self.mask).to(X.device), torch.nan)
+
+
+def fill(X: Tensor, unit: float) -> Filled:
+    """Replace the missing part of matrices ``(N, n, n)`` so that they can be examined.
+
+    Matrices without an observed channel, and those with other entries that are not finite, are
+    left as they are. Matrices without missing channels are not copied.
+    """
+    variance = X.diagonal(dim1=-2, dim2=-1).abs()
+    least = (min(unit, _FLOAT32_UNIT) * X.shape[-1]) ** 2 * variance.nan_to_num().amax(-1)
+    some = (~(variance > least[:, None]).all(-1)).nonzero()[:, 0]
+    if X.is_complex() or len(some) == 0:
+        return Filled(X)
+    own, other = _masks(X[some], unit)
+    usable = own.any(-1) & ~own.all(-1) & ~other.flatten(1).any(-1)
+    some, own = some[usable], own[usable]
+    mask, X = torch.ones_like(variance, dtype=torch.bool), X.clone()
+    mask[some] = own
+    X[some] = fill_diagonal(X[some], own)
+    return Filled(X, mask)
+
+
+def either(channels: Tensor) -> Tensor:
+    """Return the entries ``(..., n, n)`` in a row or a column of the channels ``(..., n)``."""
+    return channels[..., :, None] | channels[..., None, :]
+
+
+def fill_diagonal(X: Tensor, mask: Tensor) -> Tensor:
+    """Replace the missing part by the mean observed variance times the identity.
+
+    The result is SPD if and only if the observed part is, with the same extreme eigenvalues.
+    """
+    known = torch.where(either(~mask), 0.0, X)
+    variance = trace(known) / mask.sum(-1)
+    return known + torch.diag_embed((~mask) * variance[..., None])
+
+
+def has_missing(X: Tensor) -> bool:
+    """Return whether a row of a matrix is NaN."""
+    diagonals = X.diagonal(dim1=-2, dim2=-1).isnan()
+    return bool(diagonals.any()) and bool(X.isnan().all(-1).any())
+
+
+def describe_missing(X: Tensor) -> str:
+    """Return the number of matrices ``(N, n, n)`` with NaN rows; empty if there are none."""
+    gone = X.diagonal(dim1=-2, dim2=-1).isnan()
+    if not gone.any():
+        return ""
+    removed = ", or removed if no training matrix has them" if gone.all(0).any() else ""
+    what = f"{int(gone.any(-1).sum())} of {len(X)} matrices have missing channels"
+    return f"{what}, which are estimated from the others{removed}"
