@@ -1,6 +1,7 @@
 """Measure on simulated domains whether adaptation is ever worse than none.
 
     python benchmarks/does_adaptation_hurt.py [--seeds 20] [--classes 2,4] [--count 100]
+                                              [--shifts 0,0.3] [--contrast 0.12]
 
 Training domains have equal class proportions. The new domain differs from them by a random
 congruence of a given size (``shift``), and one class has a given share of its matrices, the others
@@ -22,7 +23,6 @@ from spdnet.adaptation import Conditioner
 from spdnet.baselines import LogEuclideanClassifier
 
 N, DOMAINS, TIME = 8, 6, 128
-SHIFTS = (0.0, 0.1, 0.3, 0.6, 1.0)
 METHODS = ("none", "recenter", "rescale", "auto")
 
 
@@ -87,6 +87,7 @@ def main():
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--classes", default="2,4")
     parser.add_argument("--count", type=int, default=100)
+    parser.add_argument("--shifts", default="0.0,0.1,0.3,0.6,1.0")
     parser.add_argument("--contrast", type=float, default=0.12)
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -95,7 +96,7 @@ def main():
         print(
             f"{n_classes} classes\nshift  share    none" + "".join(f"{m:>15}" for m in METHODS[1:])
         )
-        for shift in SHIFTS:
+        for shift in map(float, arguments.shifts.split(",")):
             each = 100 * np.stack([
                 accuracies(seed, n_classes, shift, shares, arguments.count, arguments.contrast)
                 for seed in range(arguments.seeds)

@@ -83,17 +83,7 @@ class ClassScores:
         n_effective = max(self.trust * len(V), 2)
         logs[-2:] -= (n_classes - 1) / 2 * numpy.log(n_effective) + numpy.log(2)
         weight = numpy.exp(logs - logs.max())
-        weight /= weight.sum()
-        options = numpy.r_[[weight @ candidates], candidates]
-        classes = numpy.stack([self._classify(scores, p) for p in options])
-        agreement = [weight @ (classes[1:] == own).mean(1) for own in classes]
-        chosen = options[int(numpy.argmax(agreement))]
-        return chosen, 2 * max(0.0, likelihood[-1] - likelihood[0])
-
-    def _classify(self, scores: Array, p: Array) -> NDArray[numpy.int64]:
-        """Return the classes of a domain with proportions ``p``, for equal costs of all errors."""
-        moved = scores + p @ self.means
-        return (moved @ self.means.T - (self.means**2).sum(1) / 2).argmax(1)
+        return weight @ candidates / weight.sum(), 2 * max(0.0, likelihood[-1] - likelihood[0])
 
     def _climb(self, scores: Array, p: Array, *, free: bool = False) -> tuple[Array, float]:
         """Maximize the likelihood over the class separation and, if ``free``, the proportions."""
