@@ -1,7 +1,8 @@
 """Measure on simulated domains whether adaptation is ever worse than none.
 
     python benchmarks/does_adaptation_hurt.py [--seeds 20] [--classes 2,4] [--count 100]
-                                              [--shifts 0,0.3] [--contrast 0.12]
+                                              [--shifts 0,0.3] [--shares 0,0.8]
+                                              [--contrast 0.12]
 
 Training domains have equal class proportions. The new domain differs from them by a random
 congruence of a given size (``shift``), and one class has a given share of its matrices, the others
@@ -88,10 +89,11 @@ def main():
     parser.add_argument("--classes", default="2,4")
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--shifts", default="0.0,0.1,0.3,0.6,1.0")
+    parser.add_argument("--shares", default="0,0.6,0.8,0.95,1.0", help="0 is equal shares")
     parser.add_argument("--contrast", type=float, default=0.12)
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
-    shares, worse = (None, 0.6, 0.8, 0.95, 1.0), []
+    shares, worse = [float(share) or None for share in arguments.shares.split(",")], []
     for n_classes in map(int, arguments.classes.split(",")):
         print(
             f"{n_classes} classes\nshift  share    none" + "".join(f"{m:>15}" for m in METHODS[1:])

@@ -2,13 +2,14 @@
 
     python benchmarks/does_recentering_help.py FOLDER [--seeds 1] [--sets ssvep,emg,a09]
                                                [--methods a,b] [--adapt none,auto]
-                                               [--share 0.05] [--device cpu]
+                                               [--shares 1,0.1] [--device cpu]
 
 FOLDER contains ``ssvep_exo.npz``, ``emg_gestures.npz`` and ``motor_imagery_a09.npz``. Each domain
 (subject of SSVEP, session of EMG and A09) is left out once, and its matrices are adapted to without
-labels. The number after ± is the standard deviation over the domains that are left out. With
-``--share``, all matrices of one class and this share of the others are kept in the domain that is
-left out, for each class in turn. pyRiemann is measured if it is installed.
+labels. The number after ± is the standard deviation over the domains that are left out; the gain is
+the difference from the same method without adaptation, which is listed first. For a share below 1,
+all matrices of one class and this share of the others are kept in the domain that is left out, for
+each class in turn. pyRiemann is measured if it is installed.
 """
 
 import argparse
@@ -35,11 +36,12 @@ def own(make):
         Z = steps.transform(torch.from_numpy(X[train]), domains[train]).numpy()
         by = {} if isinstance(model, MinimumDistanceToMean) else {"groups": domains[train]}
         model.fit(Z, y[train], **by)
-        accuracies = []
-        for rows in test:
+
+        def accuracy(rows):
             new = steps.transform(torch.from_numpy(X[rows]), domains[rows]).numpy()
-            accuracies.append((model.predict(new) == y[rows]).mean())
-        return np.mean(accuracies)
+            return (model.predict(new) == y[rows]).mean()
+
+        return [np.mean([accuracy(rows) for rows in parts]) for parts in test]
 
     return score
 
@@ -50,8 +52,9 @@ def theirs(make):
     def score(X, y, domains, held, how, seed, test):
         from pyriemann.transfer import TLCenter, TLScale, encode_domains
 
-        accuracies, target = [], str(domains[held][0])
-        for rows in test:
+        target = str(domains[held][0])
+
+        def accuracy(rows):
             use = np.r_[np.flatnonzero(~held), rows]
             Z, train, names = X[use].copy(), ~held[use], domains[use].astype(str)
             if how != "none":
@@ -60,8 +63,9 @@ def theirs(make):
                 if how == "rescale":
                     Z = TLScale(target, centered_data=True).fit_transform(Z, labels)
             model = make().fit(Z[train], y[use][train])
-            accuracies.append((model.predict(Z[~train]) == y[rows]).mean())
-        return np.mean(accuracies)
+            return (model.predict(Z[~train]) == y[rows]).mean()
+
+        return [np.mean([accuracy(rows) for rows in parts]) for parts in test]
 
     return score
 
@@ -113,9 +117,10 @@ def main():
     parser.add_argument("--methods", default=",".join(("default", *METHODS)))
     parser.add_argument("--adapt", default="none,recenter,rescale,auto")
     parser.add_argument("--device", default="cpu")
-    parser.add_argument("--share", type=float, default=1)
+    parser.add_argument("--shares", default="1")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
+    shares = list(map(float, arguments.shares.split(",")))
     METHODS["default"] = own(
         lambda seed: SPDNetClassifier(random_state=seed, device=arguments.device)
     )
@@ -124,25 +129,33 @@ def main():
         domains = train.astype(int) if domains is None else domains
         y = np.unique(y, return_inverse=True)[1]
         for method in arguments.methods.split(","):
+            without = None
             for how in arguments.adapt.split(","):
                 if how == "auto" and method.startswith("pyRiemann"):
                     continue
                 started, found = time.perf_counter(), []
                 for held in np.unique(domains):
-                    test = chosen(y, domains == held, arguments.share, np.random.default_rng(0))
+                    test = [
+                        chosen(y, domains == held, share, np.random.default_rng(0))
+                        for share in shares
+                    ]
                     seeds = range(arguments.seeds if method == "default" else 1)
                     scores = [
                         METHODS[method](X, y, domains, domains == held, how, seed, test)
                         for seed in seeds
                     ]
-                    found.append(100 * np.mean(scores))
-                mean, deviation = metrics.spread(found)
-                seconds = time.perf_counter() - started
-                print(
-                    f"{name:6} {method:24} {how:9} {mean:6.2f} ± {deviation:5.2f} %"
-                    f"  {seconds:6.1f} s",
-                    flush=True,
-                )
+                    found.append(100 * np.mean(scores, axis=0))
+                found, seconds = np.array(found), time.perf_counter() - started
+                without = found if without is None else without
+                for share, own, before in zip(shares, found.T, without.T, strict=True):
+                    mean, deviation = metrics.spread(own)
+                    gain, gain_deviation = metrics.spread(own - before)
+                    print(
+                        f"{name:6} {method:24} share {share:4} {how:9} {mean:6.2f} ± "
+                        f"{deviation:5.2f} %, gain {gain:+6.2f} ± {gain_deviation:5.2f}"
+                        f"  {seconds:6.1f} s",
+                        flush=True,
+                    )
 
 
 if __name__ == "__main__":

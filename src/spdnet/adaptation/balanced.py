@@ -125,7 +125,7 @@ class BalancedRecenter(DomainTransformer):
             if numpy.abs(shifts).max() < _SMALL:
                 break
         center = affine_invariant.mean(centers, check=False)
-        there = vech(logm(congruence(centers, invsqrtm(center)))).cpu().numpy()
+        there = _vectors(centers, center)
         self.within_ = float(((V - shifts[codes] - means[labels]) ** 2).sum(1).mean())
         self.between_ = self.within_ / WORTH
         if len(parts) > 1:
@@ -134,8 +134,8 @@ class BalancedRecenter(DomainTransformer):
         centers = torch.stack(
             [self._drawn(c, center, int(k)) for c, k in zip(centers, counts.sum(1))]
         )
-        V = self._tangent(X, codes, centers)
-        self.scores_: ClassScores | None = fit_scores(V, labels, codes, self.prior_, there)
+        V, raw = self._tangent(X, codes, centers), _vectors(X, center)
+        self.scores_: ClassScores | None = fit_scores(V, raw, labels, codes, self.prior_)
         self.domains_ = None if domains is None else names
         self.n_features_in_ = int(X.shape[-1])
         self.center_, self.centers_ = center.cpu().numpy(), centers.cpu().numpy()
@@ -144,8 +144,7 @@ class BalancedRecenter(DomainTransformer):
         return self
 
     def _tangent(self, X: Tensor, codes: NDArray[Any], centers: Tensor) -> NDArray[Any]:
-        whitening = invsqrtm(centers)[torch.from_numpy(codes).to(X.device)]
-        return vech(logm(congruence(X, whitening), check=False)).cpu().numpy()
+        return _vectors(X, centers[torch.from_numpy(codes).to(X.device)])
 
     def _drawn(self, center: Tensor, towards: Tensor, count: int) -> Tensor:
         """Return the center of a domain, drawn toward that of training."""
@@ -159,9 +158,7 @@ class BalancedRecenter(DomainTransformer):
         mean = affine_invariant.mean(X, check=False)
         proportions, p_value = self.prior_, 1.0
         if self.scores_ is not None:
-            V = vech(logm(congruence(X, invsqrtm(mean)), check=False)).cpu().numpy()
-            where = vech(logm(congruence(mean, invsqrtm(center)))).cpu().numpy()
-            proportions, statistic = self.scores_.estimate(V, where)
+            proportions, statistic = self.scores_.estimate(_vectors(X, mean), _vectors(X, center))
             p_value = float(chi2.sf(statistic, len(self.prior_) - 1))
             shift = -(proportions - self.prior_) @ self.class_means_
             mean = _moved(mean, shift)
@@ -181,6 +178,11 @@ class BalancedRecenter(DomainTransformer):
 
     def _moved(self, X: Tensor, statistic: Tensor) -> Tensor:
         return congruence(X, invsqrtm(statistic))
+
+
+def _vectors(X: Tensor, center: Tensor) -> NDArray[Any]:
+    """Return tangent vectors of matrices after a center is moved to the identity."""
+    return vech(logm(congruence(X, invsqrtm(center)), check=False)).cpu().numpy()
 
 
 def _moved(centers: Tensor, shift: NDArray[Any]) -> Tensor:

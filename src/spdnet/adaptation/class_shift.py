@@ -14,7 +14,7 @@ Array = NDArray[numpy.float64]
 #: least relative class separation of a domain, and bounds of its standard deviation
 _LEAST, _NARROW, _WIDE, _UNKNOWN = 0.05, 0.1, 1.0, 0.3
 #: candidates on the way from the training proportions to a single class
-_STEPS = (0.25, 0.5, 0.75, 0.95)
+_STEPS = (0.25, 0.5, 0.75, 0.95, 1.0)
 _PSEUDO = 0.5  # number of samples that the prior of the proportions is worth
 _FREEDOM = 4  # degrees of freedom of the prior of the location: Student's t
 _ITERATIONS, _TOLERANCE = 200, 1e-3
@@ -44,9 +44,12 @@ class ClassScores:
     trust : float
         Power of the likelihood, from 0 to 1. It is below 1 if the model finds class proportions of
         the training domains that differ from the true ones by more than chance.
+    location_weights, location_means : array
+        The same as ``weights`` and ``means`` without recentering: discriminant scores in which the
+        classes differ more than the domains.
     location : float
-        Mean squared distance of the training domains from their center in the space of scores;
-        infinite for a single domain.
+        Mean squared distance of the training domains from their center in the space of these
+        scores; infinite for a single domain.
     """
 
     weights: Array
@@ -54,19 +57,21 @@ class ClassScores:
     prior: Array
     separation: float
     trust: float
+    location_weights: Array
+    location_means: Array
     location: float
 
-    def estimate(self, V: Array, center: Array) -> tuple[Array, float]:
+    def estimate(self, V: Array, raw: Array) -> tuple[Array, float]:
         """Estimate the class proportions of a domain.
 
-        ``V (N, n_features)`` are the tangent vectors of its matrices at their mean, and ``center
-        (n_features,)`` is the tangent vector of this mean at the center of the training domains.
-        Return the proportions, and twice the logarithm of the likelihood ratio between the best
-        proportions and those of training, which is about chi-squared distributed.
+        ``V (N, n_features)`` are the tangent vectors of its matrices at their mean, and ``raw``
+        those at the center of the training domains. Return the proportions, and twice the logarithm
+        of the likelihood ratio between the best proportions and those of training, which is about
+        chi-squared distributed.
         """
         if self.trust == 0:
             return self.prior, 0.0
-        scores, where = V @ self.weights, center @ self.weights
+        scores, where = V @ self.weights, raw.mean(0) @ self.location_weights
         scores = scores - scores.mean(0)
         n_classes = len(self.prior)
         vertices = numpy.eye(n_classes)
@@ -77,32 +82,54 @@ class ClassScores:
         candidates = numpy.array([
             self.prior, *paths, (self.prior + best) / 2, best
         ])  # fmt: skip
-        likelihood = self.trust * numpy.array([self._climb(scores, p)[1] for p in candidates])
+        fits = [self._climb(scores, p) for p in candidates]
+        likelihood = self.trust * numpy.array([fit[1] for fit in fits])
         logs = likelihood + [self._log_prior(p, where) for p in candidates]
         logs[1:-2] -= numpy.log(len(paths))
         n_effective = max(self.trust * len(V), 2)
         logs[-2:] -= (n_classes - 1) / 2 * numpy.log(n_effective) + numpy.log(2)
         weight = numpy.exp(logs - logs.max())
-        return weight @ candidates / weight.sum(), 2 * max(0.0, likelihood[-1] - likelihood[0])
+        weight /= weight.sum()
+        options = numpy.r_[[weight @ candidates], candidates]
+        chances = sum(
+            w * self._posterior(scores, fit[0], fit[2])[0]
+            for w, fit in zip(weight, fits, strict=True)
+        )
+        expected = [chances[range(len(V)), self._classify(scores, p)].mean() for p in options]
+        chosen = options[int(numpy.argmax(expected))]
+        return chosen, 2 * max(0.0, likelihood[-1] - likelihood[0])
 
-    def _climb(self, scores: Array, p: Array, *, free: bool = False) -> tuple[Array, float]:
-        """Maximize the likelihood over the class separation and, if ``free``, the proportions."""
-        precision, k, best = self.separation**-2, 1.0, (p, -numpy.inf)
+    def _classify(self, scores: Array, p: Array) -> NDArray[numpy.int64]:
+        """Return the classes of a domain with proportions ``p``, for equal costs of all errors."""
+        moved = scores + p @ self.means
+        return (moved @ self.means.T - (self.means**2).sum(1) / 2).argmax(1)
+
+    def _posterior(self, scores: Array, p: Array, k: float) -> tuple[Array, float]:
+        """Return the probabilities of the classes, and the log likelihood."""
+        centered = self.means - p @ self.means
+        logs = k * (scores @ centered.T) - k**2 * (centered**2).sum(1) / 2
+        logs += numpy.log(numpy.maximum(p, numpy.finfo(float).tiny))
+        top = logs.max(1, keepdims=True)  # the norm of the scores is left out
+        found = numpy.exp(logs - top)
+        total = found.sum(1, keepdims=True)
+        likelihood = (top + numpy.log(total)).sum() - ((k - 1) / self.separation) ** 2 / 2
+        return found / total, float(likelihood)
+
+    def _climb(self, scores: Array, p: Array, *, free: bool = False) -> tuple[Array, float, float]:
+        """Maximize the likelihood over the class separation and, if ``free``, the proportions.
+
+        Return the proportions, the log likelihood and the separation.
+        """
+        precision, k, best = self.separation**-2, 1.0, (p, -numpy.inf, 1.0)
         for _ in range(_ITERATIONS):
-            centered = self.means - p @ self.means
-            sizes = (centered**2).sum(1)
-            logs = k * (scores @ centered.T) - k**2 * sizes / 2  # but for the norm of the scores
-            logs += numpy.log(numpy.maximum(p, numpy.finfo(float).tiny))
-            top = logs.max(1, keepdims=True)
-            found = numpy.exp(logs - top)
-            total = found.sum(1, keepdims=True)
-            found /= total
-            likelihood = float((top + numpy.log(total)).sum() - (k - 1) ** 2 * precision / 2)
+            found, likelihood = self._posterior(scores, p, k)
             if likelihood - best[1] < _TOLERANCE:
                 break
-            best = p, likelihood
+            best = p, likelihood, k
+            centered = self.means - p @ self.means
             along = (scores * (found @ centered)).sum() + precision
-            k = max(along / ((found @ sizes).sum() + precision), _LEAST)
+            size = (found @ (centered**2).sum(1)).sum() + precision
+            k = max(along / size, _LEAST)
             if free:
                 p = (found.sum(0) + _PSEUDO * self.prior) / (len(scores) + _PSEUDO)
         return best
@@ -110,56 +137,80 @@ class ClassScores:
     def _log_prior(self, p: Array, where: Array) -> float:
         """Return the log density of the location that the proportions imply for the domain."""
         k = len(where)
-        distance = ((where - (p - self.prior) @ self.means) ** 2).sum() * k / self.location
+        expected = (p - self.prior) @ self.location_means
+        distance = ((where - expected) ** 2).sum() * k / self.location
         return float(-(_FREEDOM + k) / 2 * numpy.log1p(distance / _FREEDOM))
 
 
 def fit_scores(
-    V: Array, y: NDArray[Any], domains: NDArray[Any], prior: Array, centers: Array
+    V: Array, raw: Array, y: NDArray[Any], domains: NDArray[Any], prior: Array
 ) -> ClassScores | None:
-    """Fit the model to tangent vectors ``V (N, n_features)`` of recentered training domains.
+    """Fit the model to training domains.
 
-    ``centers (n_domains, n_features)`` are the tangent vectors of the domains' means at their
-    center. The scores are computed by cross-validation in folds of whole domains. Return None if
-    there are too few samples.
+    ``V (N, n_features)`` are tangent vectors after recentering, and ``raw`` those before. The
+    scores are computed by cross-validation in folds of whole domains. Return None if there are too
+    few samples.
     """
     n_classes = len(prior)
-    single = len(centers) == 1
+    single = domains.max() == 0
     fold, _ = assign_folds(y, None if single else domains)
     rest = [numpy.unique(y[fold != k]) for k in numpy.unique(fold)]
     if len(rest) < 2 or any(len(there) < n_classes for there in rest):
         return None
-    basis = numpy.linalg.qr(V.T)[0] if V.shape[1] > len(V) else numpy.eye(V.shape[1])
-    V = V @ basis
-    scores = numpy.empty((len(V), n_classes - 1))
-    for k in numpy.unique(fold):
-        scores[fold == k] = V[fold == k] @ _discriminant(V[fold != k], y[fold != k])
     parts = fold if single else domains
-    means = numpy.stack([scores[y == c].mean(0) for c in range(n_classes)])
-    means -= prior @ means
-    residuals = _centered(scores - means[y], parts)
-    within = numpy.atleast_2d(numpy.cov(residuals.T))
-    whitening = numpy.linalg.cholesky(numpy.linalg.pinv(within, hermitian=True))
-    scores, means = scores @ whitening, means @ whitening
-    weights = _discriminant(V, y) @ whitening
-    there = centers @ basis @ weights
+    weights, scores, means = _whitened_scores(V, y, fold, prior, parts)
+    location_weights, found, location_means = _whitened_scores(raw, y, fold, prior)
+    offsets = found - location_means[y]
+    shifts = numpy.stack([offsets[domains == d].mean(0) for d in numpy.unique(domains)])
     model = ClassScores(
-        weights=basis @ weights,
+        weights=weights,
         means=means,
         prior=prior,
         separation=_separation(scores, means, y, parts),
         trust=1.0,
-        location=numpy.inf if single else float((there**2).sum(1).mean()) + 1e-3,
+        location_weights=location_weights,
+        location_means=location_means,
+        location=numpy.inf if single else float((shifts**2).sum(1).mean()) + 1e-3,
     )
     return replace(model, trust=_trust(model, scores, y, parts))
 
 
-def _discriminant(V: Array, y: NDArray[Any]) -> Array:
-    """Return the map ``(n_features, n_classes - 1)`` of a linear discriminant analysis."""
+def _whitened_scores(
+    V: Array,
+    y: NDArray[Any],
+    fold: NDArray[Any],
+    prior: Array,
+    parts: NDArray[Any] | None = None,
+) -> tuple[Array, Array, Array]:
+    """Compute discriminant scores of each fold from the others, with covariance I in the classes.
+
+    The covariance is that of the scores within ``parts``, if given, else that of the discriminant
+    analysis. Return the weights for new vectors, the scores, and the class means.
+    """
+    n_classes = len(prior)
+    basis = numpy.linalg.qr(V.T)[0] if V.shape[1] > len(V) else numpy.eye(V.shape[1])
+    V, scores = V @ basis, numpy.empty((len(V), n_classes - 1))
+    for k in numpy.unique(fold):
+        scores[fold == k] = V[fold == k] @ _discriminant(V[fold != k], y[fold != k])[0]
+    means = numpy.stack([scores[y == c].mean(0) for c in range(n_classes)])
+    means -= prior @ means
+    weights, within = _discriminant(V, y)
+    if parts is not None:
+        within = numpy.atleast_2d(numpy.cov(_centered(scores - means[y], parts).T))
+    whitening = numpy.linalg.cholesky(numpy.linalg.pinv(within, hermitian=True))
+    return basis @ weights @ whitening, scores @ whitening, means @ whitening
+
+
+def _discriminant(V: Array, y: NDArray[Any]) -> tuple[Array, Array]:
+    """Return the map of a linear discriminant analysis, and the covariance of its scores.
+
+    Their shapes are ``(n_features, n_classes - 1)`` and ``(n_classes - 1, n_classes - 1)``.
+    """
     means = numpy.stack([V[y == c].mean(0) for c in range(y.max() + 1)])
     covariance, _ = ledoit_wolf(V - means[y], assume_centered=True)
     contrasts = numpy.linalg.svd(numpy.eye(len(means)) - 1 / len(means))[0][:, :-1]
-    return numpy.linalg.solve(covariance, means.T @ contrasts)
+    found = numpy.linalg.solve(covariance, means.T @ contrasts)
+    return found, found.T @ covariance @ found
 
 
 def _centered(scores: Array, parts: NDArray[Any]) -> Array:
