@@ -147,9 +147,9 @@ def main():
                     found.append(100 * np.mean(scores, axis=0))
                 found, seconds = np.array(found), time.perf_counter() - started
                 without = found if without is None else without
-                for share, own, before in zip(shares, found.T, without.T, strict=True):
-                    mean, deviation = metrics.spread(own)
-                    gain, gain_deviation = metrics.spread(own - before)
+                for share, ours, before in zip(shares, found.T, without.T, strict=True):
+                    mean, deviation = metrics.spread(ours)
+                    gain, gain_deviation = metrics.spread(ours - before)
                     print(
                         f"{name:6} {method:24} share {share:4} {how:9} {mean:6.2f} ± "
                         f"{deviation:5.2f} %, gain {gain:+6.2f} ± {gain_deviation:5.2f}"
