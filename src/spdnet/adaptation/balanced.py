@@ -73,11 +73,13 @@ class BalancedRecenter(DomainTransformer):
     -----
     The scores of a linear discriminant analysis are modeled as a mixture of one Gaussian for each
     class, whose weights are the class proportions. Candidates are the proportions of training,
-    those on the way from them to a single class, and the maximum of the likelihood. The estimate is
-    their mean, weighted by likelihood and prior. The likelihood is raised to a power that is chosen
-    such that the proportions of training domains are found; it is small if the scores are not
-    Gaussian. If a domain contains one class only, and is far from the training domains, its class
-    cannot be identified.
+    those on the way from them to a single class, and the maximum of the likelihood. Each has a
+    weight, likelihood times prior. The prior is that of the location of the domain, in scores in
+    which the classes differ more than the training domains. The estimate is the candidate, or the
+    weighted mean of all, whose classes agree best with those of the candidates. The likelihood is
+    raised to a power that is chosen such that the proportions of training domains are found; it is
+    small if the scores are not Gaussian. If a domain contains one class only, the location alone
+    identifies this class, which fails far from the training domains.
 
     References
     ----------

@@ -89,15 +89,23 @@ class ClassScores:
         n_effective = max(self.trust * len(V), 2)
         logs[-2:] -= (n_classes - 1) / 2 * numpy.log(n_effective) + numpy.log(2)
         weight = numpy.exp(logs - logs.max())
-        weight /= weight.sum()
-        options = numpy.r_[[weight @ candidates], candidates]
-        chances = sum(
-            w * self._posterior(scores, fit[0], fit[2])[0]
-            for w, fit in zip(weight, fits, strict=True)
-        )
-        expected = [chances[range(len(V)), self._classify(scores, p)].mean() for p in options]
-        chosen = options[int(numpy.argmax(expected))]
+        chosen = self._decide(scores, candidates, weight / weight.sum(), [fit[2] for fit in fits])
         return chosen, 2 * max(0.0, likelihood[-1] - likelihood[0])
+
+    def _decide(
+        self, scores: Array, candidates: Array, weight: Array, separations: list[float]
+    ) -> Array:
+        """Return the candidate, or their mean, whose classes agree best with those of all.
+
+        A candidate counts by its weight, and by the certainty of its own classes: where classes
+        cannot be told apart, none is better than another.
+        """
+        pairs = zip(candidates, separations, strict=True)
+        certainty = [self._posterior(scores, p, k)[0].max(1).mean() for p, k in pairs]
+        options = numpy.r_[[weight @ candidates], candidates]
+        classes = numpy.stack([self._classify(scores, p) for p in options])
+        agreement = [(weight * certainty) @ (classes[1:] == own).mean(1) for own in classes]
+        return options[int(numpy.argmax(agreement))]
 
     def _classify(self, scores: Array, p: Array) -> NDArray[numpy.int64]:
         """Return the classes of a domain with proportions ``p``, for equal costs of all errors."""
