@@ -9,7 +9,7 @@ from spdnet.linalg import congruence, expm, invsqrtm, powm, sqrtm, symmetrize
 from spdnet.manifolds import MetricNames, affine_invariant, get_metric
 from spdnet.nn import SPDDomainBatchNorm
 from spdnet.testing import assert_spd, check_layer
-from tests.cases import random_spd
+from tests.cases import every_dtype, random_spd
 
 METRICS = tuple(MetricNames("normalization"))
 every_metric = pytest.mark.parametrize("metric", METRICS)
@@ -201,6 +201,68 @@ def test_momentum_decreases_from_one_to_final_value():
     assert layer.momentum == pytest.approx(0.25)
 
 
+SETTINGS = [
+    {"metric": "log_euclidean"},
+    {"metric": "log_cholesky", "power": 0.5, "start": "identity"},
+    {},
+    {"variance": False, "power": 0.5},
+    {"karcher_steps": 1, "root": "cholesky"},
+    {"karcher_steps": 1, "dispersion": "tangent", "start": "identity"},
+    {"karcher_steps": 3, "dispersion": "tangent", "momentum": 1.0},
+]
+BATCHES = ([3, 0, 0, 2, 0, 3, 0, 2, 2, 0], [1, 2, 1, 2, 2, 1, 3, 1, 3, 2])  # old and new domains
+
+
+def gradients(layer, X, domain):
+    """Compute a loss whose gradients are those of separate batches, and the gradients."""
+    X = X.clone().requires_grad_()
+    Y = layer(X, domain)
+    weight = torch.arange(1.0, 4.0).to(X.dtype)
+    loss = (Y @ Y * weight).real.sum()
+    return Y.detach(), *torch.autograd.grad(loss, [X, *layer.parameters()])
+
+
+@every_dtype
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+def test_domains_of_a_batch_equal_separate_batches(settings, dtype):
+    together = make(n_domains=4, bias=True, dtype=dtype, **settings)
+    alone = copy.deepcopy(together)
+    for seed, batch in enumerate(BATCHES):
+        X, domain = random_spd(10, 3, seed=seed, dtype=dtype), torch.tensor(batch)
+        X = (1 + domain)[:, None, None] * X
+        Y, dX, *expected = gradients(together, X, domain)
+        sums = [torch.zeros_like(p) for p in expected]
+        for d in domain.unique():
+            part = domain == d
+            y, dx, *own = gradients(alone, X[part], domain[part])
+            torch.testing.assert_close(Y[part], y, rtol=1e-9, atol=1e-11)
+            torch.testing.assert_close(dX[part], dx, rtol=1e-8, atol=1e-9)
+            sums = [a + b for a, b in zip(sums, own, strict=True)]
+        torch.testing.assert_close(sums, expected, rtol=1e-8, atol=1e-9)
+        torch.testing.assert_close(dict(together.state_dict()), dict(alone.state_dict()))
+
+
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+def test_equal_matrices_have_finite_gradients(settings):
+    layer = make(n_domains=4, **{**settings, "eps": 1e-5})
+    few = torch.cat([X[:1], X[:1], torch.eye(3).double()[None], X[2:6]])
+    domain = torch.tensor([3, 3, 1, 0, 0, 0, 0])
+    for _ in range(2):
+        for found in gradients(layer, few, domain):
+            assert found.isfinite().all()
+
+
+@pytest.mark.parametrize(("single", "other"), [(0, 2), (2, 0)])
+def test_first_variance_of_a_single_matrix_is_that_of_domains_before_its_batch(single, other):
+    layer = make()
+    layer(X[:4], torch.ones(4, dtype=torch.long))
+    known = layer.running_var[1].clone()
+    layer(X[4:9], torch.tensor([single] + [other] * 4))
+    for var in (layer.running_var, layer.eval_var):
+        torch.testing.assert_close(var[single], known)
+        assert var[other] != known
+
+
 def test_domains_in_one_batch_are_independent():
     layer = make()
     layer(X, DOMAIN)
@@ -267,23 +329,30 @@ def test_invalid_input_raises_message():
             make(**settings)
 
 
-def _train_part(rank, folder):
+def _train_parts(rank, folder):
     torch.set_num_threads(1)
     torch.distributed.init_process_group(
         "gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=2
     )
-    layer = make()
-    part = (slice(0, 4), slice(4, 12))[rank]  # the first process has but one of the domains
-    torch.save((layer(X[part], DOMAIN[part]).detach(), layer.state_dict()), f"{folder}/{rank}.pt")
+    found = []
+    for settings in SETTINGS[2:]:
+        layer = make(bias=True, **settings)
+        # the first process has but one of the domains, then none
+        for part in ((slice(0, 4), slice(4, 12))[rank], (slice(0), slice(12))[rank]):
+            found.append(gradients(layer, X[part], DOMAIN[part])[:2])
+        found.append(dict(layer.state_dict()))
+    torch.save(found, f"{folder}/{rank}.pt")
     torch.distributed.destroy_process_group()
 
 
 def test_two_processes_share_statistics():
-    layer = make()
-    expected = layer(X, DOMAIN).detach()
     with tempfile.TemporaryDirectory() as folder:
-        multiprocessing.spawn(_train_part, args=(folder,), nprocs=2)
-        found = [torch.load(f"{folder}/{rank}.pt") for rank in range(2)]
-    torch.testing.assert_close(torch.cat([Y for Y, _ in found]), expected)
-    for _, state in found:
-        torch.testing.assert_close(state, dict(layer.state_dict()))
+        multiprocessing.spawn(_train_parts, args=(folder,), nprocs=2)
+        found = zip(*(torch.load(f"{folder}/{rank}.pt") for rank in range(2)), strict=True)
+    for settings in SETTINGS[2:]:
+        layer = make(bias=True, **settings)
+        for _ in range(2):
+            for expected, *parts in zip(gradients(layer, X, DOMAIN)[:2], *next(found), strict=True):
+                torch.testing.assert_close(torch.cat(parts), expected, rtol=1e-8, atol=1e-9)
+        for state in next(found):
+            torch.testing.assert_close(state, dict(layer.state_dict()))

@@ -3,7 +3,9 @@
 Coordinates need not be flat: those of the affine-invariant metric are powers of the matrices.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
 import torch
@@ -30,6 +32,32 @@ if TYPE_CHECKING:
 
 
 @dataclass(eq=False)
+class Groups:
+    """Groups of the entries of a batch ``(N, ...)``, such as its domains; none is empty."""
+
+    index: Tensor  #: group of each entry
+    sizes: Tensor  #: number of entries of each group
+
+    def mean(self, x: Tensor) -> Tensor:
+        """Compute the mean of each group, which the values of others do not affect."""
+        total = x.new_zeros(len(self.sizes), *x.shape[1:]).index_add(0, self.index, x)
+        return total / self.sizes.reshape(-1, *(1,) * (x.ndim - 1))
+
+    def map(self, function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+        """Compute an entry from those of each group, for all groups of a size ``k`` at once.
+
+        ``function`` maps ``(g, k, ...)`` to ``(g, ...)``.
+        """
+        order = self.index.argsort(stable=True)
+        values = x.new_zeros(len(self.sizes), *x.shape[1:])
+        for k in self.sizes.unique().tolist():
+            chosen = self.sizes == k
+            entries = x[order[chosen[self.index[order]]]]
+            values[chosen] = function(entries.unflatten(0, (-1, k)))
+        return values
+
+
+@dataclass(eq=False)
 class FlatNormalization:
     """Normalization in the coordinates of a flat metric, of powers of the matrices."""
 
@@ -49,9 +77,9 @@ class FlatNormalization:
         """Return the coordinates ``(n, n)`` of the identity."""
         return torch.zeros_like(like)
 
-    def mean(self, F: Tensor) -> Tensor:
-        """Compute the mean ``(n, n)`` of ``(N, n, n)``."""
-        return F.mean(0)
+    def mean(self, F: Tensor, groups: Groups | None = None) -> Tensor:
+        """Compute the mean ``(n, n)`` of ``(N, n, n)``, or of each group, ``(G, n, n)``."""
+        return _mean(F, groups)
 
     def interpolate(self, M: Tensor, target: Tensor, t: float) -> Tensor:
         """Compute the point at the fraction ``t`` of the way from ``M`` to ``target``."""
@@ -91,21 +119,23 @@ class CongruenceNormalization:
     def origin(self, like: Tensor) -> Tensor:
         return torch.eye(like.shape[-1], dtype=like.dtype, device=like.device)
 
-    def mean(self, F: Tensor) -> Tensor:
+    def mean(self, F: Tensor, groups: Groups | None = None) -> Tensor:
         """Compute the mean, exactly or by fixed-point steps from the arithmetic mean."""
-        if self.karcher_steps is None:
-            return self.metric.mean(F, check=False)
-        return self._steps(F, self.karcher_steps)
+        if self.karcher_steps is not None:
+            return self._steps(F, self.karcher_steps, groups)
+        exact = partial(self.metric.mean, check=False)
+        return exact(F) if groups is None else groups.map(exact, F)
 
-    def base(self, F: Tensor) -> Tensor:
+    def base(self, F: Tensor, groups: Groups | None = None) -> Tensor:
         """Compute the point before the last step to the mean, as a constant."""
-        return self._steps(F.detach(), (self.karcher_steps or 1) - 1)
+        return self._steps(F.detach(), (self.karcher_steps or 1) - 1, groups)
 
-    def _steps(self, F: Tensor, steps: int) -> Tensor:
-        M = F.mean(0)
+    def _steps(self, F: Tensor, steps: int, groups: Groups | None) -> Tensor:
+        M = _mean(F, groups)
         for _ in range(steps):
             root, inverse = _roots(M.detach())
-            g = logm(congruence(F, inverse), check=False).mean(0)
+            inverse = inverse if groups is None else inverse[groups.index]
+            g = _mean(logm(congruence(F, inverse), check=False), groups)
             M = congruence(expm(g, check=False), root)
         return M
 
@@ -171,6 +201,10 @@ class CongruenceDeviation:
         if self.space.root == "symmetric":
             return congruence(P, expm(S / 2, check=False))
         return congruence(P, cholesky(expm(S, check=False), check=False).mH)
+
+
+def _mean(x: Tensor, groups: Groups | None) -> Tensor:
+    return x.mean(0) if groups is None else groups.mean(x)
 
 
 def _roots(M: Tensor) -> tuple[Tensor, Tensor]:

@@ -72,11 +72,14 @@ class NormalizationLayer(SPDLayer):
             factor = scale * factor
         return self._normalization.from_coordinates(deviation.normalized(factor, self.bias))
 
-    def _frechet_variance(self, logs: Tensor, fallback: Tensor) -> Tensor:
-        """Compute the mean squared distance; the fallback if it is zero up to rounding."""
-        v = abs_square(logs).sum((-2, -1)).mean() / self.power**2
+    def _squared_distances(self, logs: Tensor) -> Tensor:
+        """Compute the squared distances ``(N,)`` from the mean."""
+        return abs_square(logs).sum((-2, -1)).reshape(-1) / self.power**2
+
+    def _known_if_zero(self, v: Tensor, known: Tensor) -> Tensor:
+        """Return the variance ``v``, or a known one if it is zero up to rounding."""
         # dividing by the variance of equal matrices would make the derivative unbounded
-        return torch.where(v <= (64 * self.n * torch.finfo(v.dtype).eps) ** 2, fallback, v)
+        return torch.where(v <= (64 * self.n * torch.finfo(v.dtype).eps) ** 2, known, v)
 
 
 class SPDBatchNorm(NormalizationLayer):
@@ -225,7 +228,7 @@ class SPDBatchNorm(NormalizationLayer):
                 if self.variance == "entrywise":
                     v = abs_square(logs).mean(0)
                 else:
-                    v = self._frechet_variance(logs, self.running_var)
+                    v = self._known_if_zero(self._squared_distances(logs).mean(), self.running_var)
                 _set_statistic(self.running_var, torch.lerp(self.running_var, v, eta))
             moved = self._normalization.interpolate(self.running_mean, M, eta)
             _set_statistic(self.running_mean, moved)

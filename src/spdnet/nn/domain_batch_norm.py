@@ -1,6 +1,7 @@
 """Riemannian batch normalization with separate statistics for each domain."""
 
 import warnings
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -9,10 +10,9 @@ from torch import Tensor
 from spdnet._autograd import can_branch
 from spdnet._checks import require_choice, require_count, require_number, require_square
 from spdnet._precision import real_dtype
-from spdnet.linalg.symmetric import abs_square
 from spdnet.linalg.validate import require_symmetric
 from spdnet.manifolds import Metric
-from spdnet.manifolds.normalization import CongruenceNormalization
+from spdnet.manifolds.normalization import CongruenceNormalization, Deviation, Groups
 from spdnet.nn.batch_norm import NormalizationLayer
 from spdnet.nn.distributed import gather_rows, is_distributed
 
@@ -30,7 +30,8 @@ class SPDDomainBatchNorm(NormalizationLayer):
     statistics after the update with the current batch, and gradients flow through the contribution
     of the batch. Evaluation has its own running statistics. :meth:`refit` computes those of a
     domain without labels; it assumes that the classes are as frequent as in training. If all
-    matrices of a domain are equal, its variance is the mean variance of the other domains.
+    matrices of a new domain are equal, its variance is the mean variance of the domains before it,
+    or 1 without any.
 
     Parameters
     ----------
@@ -182,10 +183,13 @@ class SPDDomainBatchNorm(NormalizationLayer):
         targets = [(self.eval_mean, self.eval_var)]
         if int(self.num_batches_tracked[domain]) == 0 or self.start == "identity":
             targets.append((self.running_mean, self.running_var))
-        v = None if self.eval_var is None else self._domain_variance(F, M, self.eval_var, domain)
+        deviation = self._normalization.deviation(F, self._normalization.frame(M))
+        v = self._squared_distances(deviation.logs).mean()
+        if self.eval_var is not None:
+            v = self._known_if_zero(v, self._known_variances(self.eval_var)[domain])
         for mean, var in targets:
             mean[domain] = M
-            if var is not None and v is not None:
+            if var is not None:
                 var[domain] = v
         self.num_batches_tracked[domain].add_(1)
 
@@ -210,61 +214,66 @@ class SPDDomainBatchNorm(NormalizationLayer):
         domain = self.expand_domain(X, domain, check)
         F = self._normalization.coordinates(X, check=check, who=WHO)
         if self.training and (X.numel() > 0 or is_distributed()):
-            M, v = self._update(F, domain)
+            deviation, v = self._update(F, domain)
         else:
-            M, v = self.eval_mean, self.eval_var
-        frame = self._normalization.frame(M)[domain]  # (..., n, n)
-        factor = None if v is None else (v + self.eps).rsqrt()[domain][..., None, None]
-        return self._normalize(self._normalization.deviation(F, frame), factor)
+            frame = self._normalization.frame(self.eval_mean)[domain]  # (..., n, n)
+            deviation = self._normalization.deviation(F, frame)
+            v = None if self.eval_var is None else self.eval_var[domain]
+        factor = None if v is None else (v + self.eps).rsqrt()[..., None, None]
+        return self._normalize(deviation, factor)
 
-    def _update(self, F: Tensor, domain: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Update the statistics; return the training statistics of all domains."""
-        F = gather_rows(F.reshape(-1, self.n, self.n))[0]
-        domain = gather_rows(domain.reshape(-1))[0]
-        means = list(self.running_mean.clone().unbind())
-        variances = [] if self.running_var is None else list(self.running_var.clone().unbind())
-        for d in domain.unique().tolist():
-            part = F[domain == d]
-            b = self._normalization.mean(part)
-            is_first = self.start == "batch" and int(self.num_batches_tracked[d]) == 0
-            eta, eval_eta = (1.0, 1.0) if is_first else (self.momentum, self.eval_momentum)
-            means[d] = b if eta == 1 else self._normalization.interpolate(means[d], b, eta)
-            if self.running_var is not None:
-                v = self._batch_variance(part, means[d], self.running_var, d)
-                variances[d] = torch.lerp(variances[d], v, eta)
-            self._update_eval(d, part.detach(), b.detach(), eval_eta)
-        M = torch.stack(means)
-        V = torch.stack(variances) if variances else None
-        with torch.no_grad():
-            self.running_mean.copy_(M)
-            if V is not None and self.running_var is not None:
-                self.running_var.copy_(V)
-        return M, V
+    def _update(self, F: Tensor, domain: Tensor) -> tuple[Deviation, Tensor | None]:
+        """Update the statistics of all domains in the batch at once.
 
-    @torch.no_grad()
-    def _update_eval(self, d: int, F: Tensor, b: Tensor, eta: float) -> None:
-        M = b if eta == 1 else self._normalization.interpolate(self.eval_mean[d], b, eta)
-        self.eval_mean[d] = M
-        if self.eval_var is not None:
-            v = self._batch_variance(F, M, self.eval_var, d)
-            self.eval_var[d] = torch.lerp(self.eval_var[d], v, eta)
-        self.num_batches_tracked[d].add_(1)
-
-    def _batch_variance(self, F: Tensor, M: Tensor, known: Tensor, d: int) -> Tensor:
-        """Compute the variance of a batch about ``M`` as ``dispersion`` defines it."""
+        Return the deviations from the running means, and the running variance of each matrix.
+        """
         space = self._normalization
-        if self.dispersion == "exact" or not isinstance(space, CongruenceNormalization):
-            return self._domain_variance(F, M, known, d)
-        frame = space.frame(space.base(F))
-        gaps = space.deviation(F, frame).logs - space.deviation(M, frame).logs
-        return abs_square(gaps).sum((-2, -1)).mean() / self.power**2
+        every = gather_rows(F.reshape(-1, self.n, self.n))[0]
+        domains, here = gather_rows(domain.reshape(-1))
+        present, index, sizes = domains.unique(return_inverse=True, return_counts=True)
+        groups, own = Groups(index, sizes), index[here].reshape(domain.shape)
+        is_first = (self.num_batches_tracked[present] == 0) & (self.start == "batch")
+        batch = _Batch(present, groups, own, is_first, space.mean(every, groups))
+        if self.dispersion == "tangent" and isinstance(space, CongruenceNormalization):
+            frame = space.frame(space.base(every, groups))
+            batch.tangents = frame, space.deviation(F, frame[own]).logs
+        deviation, v = self._move(self.running_mean, self.running_var, self.momentum, F, batch)
+        with torch.no_grad():
+            self._move(self.eval_mean, self.eval_var, self.eval_momentum, F, batch)
+            self.num_batches_tracked[present] += 1
+        return deviation, None if v is None else v[own]
 
-    def _domain_variance(self, F: Tensor, M: Tensor, known: Tensor, d: int) -> Tensor:
-        """Compute the variance about ``M``; if zero, the known one of this or other domains."""
+    def _move(
+        self, mean: Tensor, var: Tensor | None, eta: float, F: Tensor, batch: "_Batch"
+    ) -> tuple[Deviation, Tensor | None]:
+        """Move statistics towards those of a batch; return the deviations and the variances."""
+        space, present, M = self._normalization, batch.present, batch.means
+        if eta != 1:
+            old, is_first = mean[present], batch.is_first[:, None, None]
+            # no step towards a first mean: its derivative could be NaN instead of 0
+            moved = space.interpolate(old, torch.where(is_first, old, M), eta)
+            M = torch.where(is_first, M, moved)
+        deviation = space.deviation(F, space.frame(M)[batch.own])
+        mean[present] = M.detach()
+        if var is None:
+            return deviation, None
+        if batch.tangents is None:
+            logs = deviation.logs
+        else:
+            frame, tangents = batch.tangents
+            logs = tangents - space.deviation(M, frame).logs[batch.own]
+        v = batch.groups.mean(gather_rows(self._squared_distances(logs))[0])
+        if batch.tangents is None:
+            v = self._known_if_zero(v, self._known_variances(var)[present])
+        v = torch.where(batch.is_first, v, torch.lerp(var[present], v, eta))
+        var[present] = v.detach()
+        return deviation, v
+
+    def _known_variances(self, var: Tensor) -> Tensor:
+        """Return the variances, for a domain without statistics the mean of those with them."""
         seen = self.num_batches_tracked > 0
-        fallback = known[d] if bool(seen[d]) or not bool(seen.any()) else known[seen].mean()
-        logs = self._normalization.deviation(F, self._normalization.frame(M)).logs
-        return self._frechet_variance(logs, fallback.clone())
+        mean = torch.where(seen, var, 0).sum() / seen.sum()
+        return torch.where(seen | ~seen.any(), var, mean)
 
     def expand_domain(self, X: Tensor, domain: Tensor | None, check: bool) -> Tensor:
         """Return the domain of each matrix, with the leading shape of ``X``.
@@ -314,3 +323,16 @@ class SPDDomainBatchNorm(NormalizationLayer):
             f"variance={self.variance}, momentum={self.final_momentum}, "
             f"eval_momentum={self.eval_momentum}"
         )
+
+
+@dataclass(eq=False)
+class _Batch:
+    """The domains of a batch."""
+
+    present: Tensor  #: domains in the batch of all processes
+    groups: Groups  #: which of them each matrix of all processes belongs to
+    own: Tensor  #: the same for the matrices of this process
+    is_first: Tensor  #: whether the batch sets the statistics of a domain
+    means: Tensor  #: of each domain
+    #: for the variance in tangent spaces: frames of their points, logarithms of the own matrices
+    tangents: tuple[Tensor, Tensor] | None = None
