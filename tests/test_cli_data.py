@@ -121,7 +121,12 @@ def test_info_names_remedies(tmp_path):
     X[2] = 1
     np.savez(tmp_path / "a.npz", X=X, y=np.zeros(6, dtype=int))
     shown = invoke("data", "info", tmp_path / "a.npz").stdout
-    assert "1 singular: 2\n  choose 'drop' or 'repair' (--bad)" in shown
+    assert "singular: 1 of 6: 2\n  training makes them positive definite (--rank" in shown
+    assert "not SPD" not in shown
+    X[3, 0, 1] = 9
+    np.savez(tmp_path / "a.npz", X=X, y=np.zeros(6, dtype=int))
+    shown = invoke("data", "info", tmp_path / "a.npz").stdout
+    assert "not SPD: 1 of 6\n  1 asymmetric: 3\n  choose 'drop' (--bad)" in shown
     assert "1 class, 6 each" in shown
 
 
@@ -384,7 +389,7 @@ def test_info_tells_which_trials_look_bad(tmp_path, flags):
     run = invoke("data", "info", tmp_path / "a.npz", *flags)
     assert run.exit_code == 0, run.stderr
     if not flags:  # covariances of four samples are far from each other
-        assert re.search(r"look bad: \d of 60\n  7.* \(group 0\)\n  .*41.* \(group 1\)", run.stdout)
+        assert re.search(r"look bad: \d of 59\n  7.* \(group 0\)\n  .*41.* \(group 1\)", run.stdout)
     run = invoke("data", "info", "digits")
     assert "look bad: " in run.stdout
     np.savez(tmp_path / "b.npz", X=np.zeros((30, 4, 4)))

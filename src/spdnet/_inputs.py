@@ -216,13 +216,16 @@ def encode_domains(
     names = as_array(who, [] if domains is None else domains, what)
     if names.shape != (n,):
         raise ValueError(
-            f"{who}: expected {what} of the {n} samples, as in fit, got "
-            f"{'none' if domains is None else f'shape {names.shape}'}"
+            f"{who}: expected {what} of the {n} samples{'' if known is None else ', as in fit'}, "
+            f"got {'none' if domains is None else f'shape {names.shape}'}"
         )
     if names.dtype.kind == "O" and len({isinstance(name, str) for name in names}) == 1:
         names = numpy.asarray(names.tolist())  # a table has columns of objects
     if names.dtype.kind not in "biufU":
-        raise TypeError(f"{who}: expected {what} that are numbers or text, got {names.dtype}")
+        kinds = sorted({type(name).__name__ for name in names.tolist()})
+        raise TypeError(
+            f"{who}: expected {what} that are numbers or text, got {' and '.join(kinds)}"
+        )
     known = names[:0] if known is None else known
     everyone = numpy.concatenate([known, numpy.setdiff1d(names, known)])
     order = numpy.argsort(everyone)

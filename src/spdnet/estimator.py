@@ -383,6 +383,11 @@ class SPDNetClassifier(
                     "SPDNetClassifier: expected domains only with matrices or a model that uses "
                     f"them, such as {names_with('uses_domains', True)}"
                 )
+        elif self.adapt not in ("none", "auto"):
+            raise ValueError(
+                f"SPDNetClassifier: expected domains, such as subjects or sessions, for adapt="
+                f"{self.adapt!r}, got none; pass fit(X, y, domains=...)"
+            )
         if not recipe.takes_signals:
             singular = examined.are_singular
             note = describe_missing(values)

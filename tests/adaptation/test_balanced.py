@@ -160,14 +160,40 @@ def test_domains_that_do_not_differ_are_not_moved_apart():
 
 def test_a_single_matrix_and_a_single_class_are_accepted():
     X, y, domains = several(2)
-    one = BalancedRecenter().fit(X, y, domains=domains).transform(X[:1], domains=["new"])
+    balanced = BalancedRecenter().fit(X, y, domains=domains)
+    with pytest.warns(RuntimeWarning, match="expected several matrices of the new domain new"):
+        one = balanced.transform(X[:1], domains=["new"])
     assert np.isfinite(one).all()
+    np.testing.assert_array_equal(balanced.proportions_["new"], balanced.prior_)
     # one training domain, and too few matrices for the model of the scores
     few = BalancedRecenter().fit(X[[0, 59]], y[[0, 59]])
     assert few.scores_ is None
     assert np.isfinite(few.transform(X[:3])).all()
     with pytest.raises(ValueError, match="expected the classes y"):
         BalancedRecenter().fit(X)
+
+
+@pytest.mark.parametrize("make", [Recenter, Rescale, BalancedRecenter])
+def test_domains_of_one_matrix_each_are_refused(make):
+    X, y, _ = several(2)
+    with pytest.raises(ValueError, match="got 120 domains of one each; pass what samples share"):
+        make().fit(X, y, domains=np.arange(120))
+
+
+def test_classes_that_can_hardly_be_told_apart_do_not_move_domains():
+    """The proportions of such a domain are unknown: recentering is as usual."""
+    rng = np.random.default_rng(0)
+    signals = rng.normal(size=(6, 50, 12, 40))
+    y = np.tile(np.arange(50) % 2, 6)
+    signals.reshape(300, 12, 40)[y == 1, 0] *= 1.1
+    gains = np.exp(0.2 * rng.normal(size=(6, 1, 12, 1)))
+    X = (gains * signals).reshape(300, 12, 40)
+    X, domains = X @ X.swapaxes(1, 2) / 40, np.repeat(np.arange(6), 50)
+    for held in range(6):
+        train = domains != held
+        balanced = BalancedRecenter().fit(X[train], y[train], domains=domains[train])
+        quietly(balanced, X[~train], domains=domains[~train])
+        np.testing.assert_allclose(balanced.proportions_[held], (0.5, 0.5), atol=0.1)
 
 
 def test_transformers_follow_the_conventions():

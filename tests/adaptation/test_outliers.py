@@ -151,6 +151,16 @@ def test_ill_conditioned_matrices(metric):
     assert np.isfinite(scores).all()
 
 
+@pytest.mark.parametrize("metric", ["affine_invariant", "log_euclidean"])
+def test_complex_matrices_are_judged_as_a_whole(metric):
+    rng = np.random.default_rng(0)
+    signals = rng.normal(size=(60, 3, 80)) + 1j * rng.normal(size=(60, 3, 80))
+    signals[[3, 50], 1] = 1j * signals[[3, 50], 0] + 0.1 * signals[[3, 50], 1]
+    X = signals @ signals.conj().swapaxes(1, 2) / 160
+    assert flagged(Potato(metric).fit_predict(X)) == [3, 50]
+    assert not {3, 50} & set(flagged(Potato(metric).fit_predict(X.real)))
+
+
 def test_float32_and_a_small_unit():
     X = trials(bad=[9])
     found = Potato().fit_predict(X.float())

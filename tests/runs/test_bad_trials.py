@@ -105,6 +105,19 @@ def test_groups_are_judged_on_their_own(tmp_path):
     ]
 
 
+def test_trials_with_estimated_channels_are_not_judged(tmp_path):
+    with np.load(file_of(tmp_path)) as arrays:
+        values = dict(arrays)
+    for i in (2, 40):  # the second one also looks bad
+        values["X"][i, 1] = values["X"][i, :, 1] = np.nan
+    np.savez(tmp_path / "a.npz", **values)
+    settings = quick(str(tmp_path / "a.npz"), bad_trials="drop", epochs=1)
+    found = train(settings, RunFolder(tmp_path / "run"))
+    assert not {2, 40} & set(found.bad_trials.parts["train"])
+    assert 3 in found.bad_trials.parts["train"]
+    assert "2 trials with missing channels were not judged for being bad" in found.notes
+
+
 def test_no_class_is_dropped():
     X = trials(100, 4, bad=[0, 1]).numpy()
     X[1] = X[1, ::-1, ::-1]  # two trials that are bad in different ways

@@ -287,7 +287,7 @@ def test_partly_missing_channels_are_refused_by_name(tmp_path):
     S, y = signals()
     S[7, 2, 5], S[9, 1] = np.nan, np.nan
     data = save(tmp_path / "b.npz", X=S, y=y, channels=NAMES)
-    with pytest.raises(DataError, match="1 not finite: 7, the first in a part of channel Cz"):
+    with pytest.raises(DataError, match="1 not finite: 7, the first in channel Cz"):
         train(quick(data), RunFolder(tmp_path / "run"))
     S[3] = np.nan
     data = save(tmp_path / "c.npz", X=S, y=y)

@@ -13,7 +13,13 @@ from torch import Tensor
 from spdnet._inputs import encode_labels
 from spdnet._precision import accurate_dtype
 from spdnet.adaptation.class_shift import ClassScores, fit_scores
-from spdnet.adaptation.domains import WORTH, DomainTransformer, domain_codes, domain_parts
+from spdnet.adaptation.domains import (
+    WORTH,
+    DomainTransformer,
+    domain_codes,
+    domain_parts,
+    require_several,
+)
 from spdnet.linalg import congruence, expm, invsqrtm, logm, sqrtm, unvech, vech
 from spdnet.manifolds import affine_invariant, log_euclidean
 
@@ -108,6 +114,7 @@ class BalancedRecenter(DomainTransformer):
     """
 
     _stored: ClassVar[str] = "centers_"
+    _of_one: ClassVar[str] = "from which its center cannot be estimated well"
 
     def fit_tensor(self, X: Tensor, domains: ArrayLike | None, y: ArrayLike | None = None) -> Self:
         """Fit to valid matrices of any floating-point type, on any device, and their classes."""
@@ -115,6 +122,7 @@ class BalancedRecenter(DomainTransformer):
             raise ValueError("BalancedRecenter: expected the classes y of the matrices, got none")
         self.classes_, labels = encode_labels("BalancedRecenter", y, len(X))
         codes, names = domain_codes("BalancedRecenter", domains, len(X))
+        require_several("BalancedRecenter", codes)
         X, parts = X.to(accurate_dtype(X)), domain_parts(codes)
         counts = numpy.zeros((len(parts), len(self.classes_)))
         numpy.add.at(counts, (codes, labels), 1)
@@ -156,10 +164,11 @@ class BalancedRecenter(DomainTransformer):
 
     def _new_statistic(self, X: Tensor, name: Any) -> Tensor:
         """Estimate the center of a new domain, with the class proportions of training."""
+        self._warn_of_one(X, name)
         center = torch.from_numpy(self.center_).to(X)
         mean = affine_invariant.mean(X, check=False)
         proportions, p_value = self.prior_, 1.0
-        if self.scores_ is not None:
+        if self.scores_ is not None and len(X) > 1:
             proportions, statistic = self.scores_.estimate(_vectors(X, mean), _vectors(X, center))
             p_value = float(chi2.sf(statistic, len(self.prior_) - 1))
             shift = -(proportions - self.prior_) @ self.class_means_

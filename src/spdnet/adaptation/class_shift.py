@@ -15,6 +15,8 @@ Array = NDArray[numpy.float64]
 _LEAST, _NARROW, _WIDE, _UNKNOWN = 0.05, 0.1, 1.0, 0.3
 #: candidates on the way from the training proportions to a single class
 _STEPS = (0.25, 0.5, 0.75, 0.95, 1.0)
+_DOUBT = 2.0  # log prior odds that the class proportions are those of training
+_ROUNDING = 1e-12  # smallest ratio of the variances of scores
 _PSEUDO = 0.5  # number of samples that the prior of the proportions is worth
 _FREEDOM = 4  # degrees of freedom of the prior of the location: Student's t
 _ITERATIONS, _TOLERANCE = 200, 1e-3
@@ -85,6 +87,7 @@ class ClassScores:
         fits = [self._climb(scores, p) for p in candidates]
         likelihood = self.trust * numpy.array([fit[1] for fit in fits])
         logs = likelihood + [self._log_prior(p, where) for p in candidates]
+        logs[1:] -= _DOUBT
         logs[1:-2] -= numpy.log(len(paths))
         n_effective = max(self.trust * len(V), 2)
         logs[-2:] -= (n_classes - 1) / 2 * numpy.log(n_effective) + numpy.log(2)
@@ -205,7 +208,8 @@ def _whitened_scores(
     weights, within = _discriminant(V, y)
     if parts is not None:
         within = numpy.atleast_2d(numpy.cov(_centered(scores - means[y], parts).T))
-    whitening = numpy.linalg.cholesky(numpy.linalg.pinv(within, hermitian=True))
+    s, U = numpy.linalg.eigh(within)
+    whitening = U * numpy.sqrt(1 / numpy.maximum(s, s[-1] * _ROUNDING))
     return basis @ weights @ whitening, scores @ whitening, means @ whitening
 
 

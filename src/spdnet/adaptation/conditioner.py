@@ -86,7 +86,7 @@ class Conditioner:
     def fit(
         self,
         X: Tensor,
-        y: ArrayLike,
+        y: ArrayLike | None,
         domains: ArrayLike | None = None,
         *,
         groups: ArrayLike | None = None,

@@ -32,6 +32,8 @@ class DomainTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """
 
     _stored: ClassVar[str]
+    #: what a single matrix of a new domain entails
+    _of_one: ClassVar[str] = "which is its own mean; its class cannot be predicted"
     domains_: NDArray[Any] | None
     n_features_in_: int
 
@@ -68,6 +70,7 @@ class DomainTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def fit_tensor(self, X: Tensor, domains: ArrayLike | None, y: ArrayLike | None = None) -> Self:
         """Fit to valid matrices of any floating-point type, on any device."""
         codes, names = domain_codes(type(self).__name__, domains, len(X))
+        require_several(type(self).__name__, codes)
         dtype = accurate_dtype(X)
         statistics = [self._statistic(X[own].to(dtype)) for own in domain_parts(codes)]
         self.domains_ = None if domains is None else names
@@ -97,14 +100,17 @@ class DomainTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def _new_statistic(self, X: Tensor, name: Any) -> Tensor:
         """Compute the statistic of a new domain without labels."""
+        self._warn_of_one(X, name)
+        return self._statistic(X)
+
+    def _warn_of_one(self, X: Tensor, name: Any) -> None:
         if len(X) == 1:
             warn(
                 f"{type(self).__name__}: expected several matrices of the new domain {name}, got "
-                "one, which is its own mean; its class cannot be predicted",
+                f"one, {self._of_one}",
                 RuntimeWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
-        return self._statistic(X)
 
     def _require_settings(self) -> None:
         pass
@@ -120,6 +126,15 @@ class DomainTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         tags.input_tags.three_d_array = True
         tags.input_tags.two_d_array = False
         return tags
+
+
+def require_several(who: str, codes: NDArray[Any]) -> None:
+    """Raise a ValueError if each of several domains has one matrix, which is its own mean."""
+    if len(codes) > 1 and len(numpy.unique(codes)) == len(codes):
+        raise ValueError(
+            f"{who}: expected domains with several matrices, got {len(codes)} domains of one each; "
+            "pass what samples share, such as the session or the site"
+        )
 
 
 def domain_codes(

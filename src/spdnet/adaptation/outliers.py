@@ -12,6 +12,7 @@ from torch import Tensor
 
 from spdnet._checks import as_array, require_number
 from spdnet._inputs import checked_matrices
+from spdnet._precision import accurate_dtype
 from spdnet.adaptation.domains import domain_codes, domain_parts
 from spdnet.manifolds import FlatMetric, Metric, get_metric
 
@@ -96,7 +97,8 @@ class Potato(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         """
         get_metric(self.metric, who="Potato")
         require_number("Potato", "threshold", self.threshold, above=0)
-        matrices = checked_matrices("Potato", X, device=torch.device("cpu"))
+        cpu = torch.device("cpu")
+        matrices = checked_matrices("Potato", X, device=cpu, allow_complex=True)
         return self.fit_tensor(matrices, y, domains)
 
     def fit_tensor(
@@ -139,8 +141,8 @@ class Potato(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         matrices are of one domain, which is new if :meth:`fit` had domains.
         """
         check_is_fitted(self)
-        n = self.n_features_in_
-        matrices = checked_matrices("Potato", X, n=n, device=torch.device("cpu"))
+        n, cpu = self.n_features_in_, torch.device("cpu")
+        matrices = checked_matrices("Potato", X, n=n, device=cpu, allow_complex=True)
         is_same = (domains is None) == (self.domains_ is None)
         known = self._clean if is_same else []  # otherwise the domains of fit do not occur
         codes, _ = domain_codes(
@@ -197,8 +199,8 @@ class Potato(OutlierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _points(self, X: Tensor) -> Tensor:
         """Return the matrices in float64, or their coordinates in a flat metric."""
-        metric = get_metric(self.metric, who="Potato")
-        return metric.vectors(X.double()) if isinstance(metric, FlatMetric) else X.double()
+        metric, X = get_metric(self.metric, who="Potato"), X.to(accurate_dtype(X))
+        return metric.vectors(X) if isinstance(metric, FlatMetric) else X
 
     def _center(self, points: Tensor) -> Tensor:
         metric = get_metric(self.metric, who="Potato")

@@ -11,6 +11,7 @@ from typing import Any
 import numpy
 import torch
 import typer
+from numpy.typing import NDArray
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from spdnet._checks import require_choice
@@ -21,6 +22,7 @@ from spdnet.data.examination import (
     Examination,
     SignalExamination,
     covariances_of,
+    definable,
     examine_signals,
 )
 from spdnet.data.io.files import text
@@ -52,29 +54,37 @@ def run_info(data: str, labels: str | None, groups: str | None, signals: bool) -
     examined = examine_signals(found.X) if is_signals else examine(found.X, missing=not stored)
     lines = describe(found, examined)
     if valid := _valid(found, examined):
-        lines += describe_bad_trials(valid)
+        lines += describe_bad_trials(*valid)
     for line in lines:
         console.print(printable(line), soft_wrap=True)
 
 
-def _valid(data: Dataset, found: Examination | SignalExamination) -> Dataset | None:
-    """Return the valid matrices, or covariances of signals; None if there are none."""
+def _valid(
+    data: Dataset, found: Examination | SignalExamination
+) -> tuple[Dataset, NDArray[numpy.bool_]] | None:
+    """Return valid matrices, made definite and complete, and which ones were incomplete.
+
+    Of signals, these are their covariances. The result is None if there are none.
+    """
     matrices = found.covariances if isinstance(found, SignalExamination) else found
-    if len(matrices.bad) == len(data):
+    bad = numpy.setdiff1d(matrices.bad, singular := definable(data, matrices))
+    if len(bad) == len(data):
         return None
-    valid = data.take(numpy.setdiff1d(numpy.arange(len(data)), matrices.bad))
+    valid = data.take(numpy.setdiff1d(numpy.arange(len(data)), bad))
     if matrices is not found:
         C = covariances_of(numpy.asarray(valid.X), "sample", 1e-3, missing=True)
         valid = replace(valid, X=C)
-    if not matrices.missing:
-        return valid
-    X = torch.from_numpy(clean(valid.X, missing=True)[0])
-    some = X[:: -(-len(X) // _MEAN_OF)]
+    incomplete = numpy.zeros(len(valid), dtype=bool)
+    if not matrices.missing and len(singular) == 0:
+        return valid, incomplete
+    X = torch.from_numpy(clean(valid.X, missing=True, on_singular=lambda: None)[0])
+    incomplete = X.diagonal(dim1=1, dim2=2).isnan().any(-1).numpy()
+    some = X[:: -(-len(X) // _MEAN_OF)] if len(singular) == 0 else X
     try:
-        X = Conditioner().fit(some, numpy.zeros(len(some))).transform(X)
+        X = Conditioner().fit(some, None, singular=len(singular) > 0).transform(X)
     except ValueError:  # entries contradict each other: training says so
         return None
-    return replace(valid, X=X.numpy(), channels=None)
+    return replace(valid, X=X.numpy(), channels=None), incomplete
 
 
 def run_build(

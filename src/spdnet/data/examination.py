@@ -12,6 +12,7 @@ from torch import Tensor
 
 from spdnet import covariance
 from spdnet._checks import as_array, require_choice
+from spdnet.data.dataset import Dataset
 from spdnet.data.store import StoredArray
 from spdnet.linalg import symmetrize
 from spdnet.linalg.missing import Filled, describe_missing, fill
@@ -238,6 +239,12 @@ def clean(
         f"clean: expected symmetric positive definite matrices, got {len(found.bad)} of {len(X)} "
         f"that are not ({faults}); {advice}"
     )
+
+
+def definable(data: Dataset, found: Examination) -> NDArray[numpy.int64]:
+    """Return the indices of singular matrices that training makes positive definite."""
+    usual = data.X.dtype.kind != "c" and not isinstance(data.X, StoredArray)
+    return found.faults["singular"] if usual else found.faults["singular"][:0]
 
 
 def remedies(

@@ -86,10 +86,11 @@ class Preprocessing:
         if own is None or wanted is None or own == wanted or not usable:
             return data
         lacking, more = ([k for k in a if k not in b] for a, b in ((wanted, own), (own, wanted)))
-        if len(more) == len(own) or (lacking and not missing):
+        spelled = {name.casefold() for name in lacking} & {name.casefold() for name in more}
+        if len(more) == len(own) or (lacking and not missing) or spelled:
             hints = (did_you_mean(name, lacking) for name in more)
             why = next(filter(None, hints), "")
-            if len(more) < len(own):
+            if len(more) < len(own) and not spelled:
                 why = (
                     "; they are estimated only by a network for real matrices, trained on data in "
                     f"memory, and with 'refuse' (--bad){why}"
@@ -197,6 +198,8 @@ def prepare(
         raise ValueError("data: expected at least one matrix, got none")
     is_singular: list[bool] = []
     in_memory = not isinstance(data.X, StoredArray) and data.X.dtype.kind != "c"
+    if preprocessing.raw and not missing and in_memory and bad == "refuse":
+        _require_finite_signals(numpy.asarray(data.X), data)
     missing = missing and in_memory and bad == "refuse"
     X, kept, note = clean(
         preprocessing(data, missing=missing),
@@ -223,15 +226,30 @@ def prepare(
 
 def _require_whole_channels(X: NDArray[Any], data: Dataset) -> None:
     """Raise a DataError if a channel of signals is not finite, but not NaN throughout."""
-    broken = ~numpy.isfinite(X).all(-1) & ~missing_channels(X)
+    _require_no(
+        ~numpy.isfinite(X).all(-1) & ~missing_channels(X),
+        data,
+        ", or NaN throughout the channels that are missing",
+        "set all of the channel to NaN",
+    )
+
+
+def _require_finite_signals(X: NDArray[Any], data: Dataset) -> None:
+    """Raise a DataError unless signals are finite."""
+    advice = "choose a network of matrices, which may have missing channels"
+    _require_no(~numpy.isfinite(X).all(-1), data, " for a network of signals", advice)
+
+
+def _require_no(broken: NDArray[Any], data: Dataset, expected: str, advice: str) -> None:
+    """Raise a DataError if channels ``(N, channels)`` are broken."""
     bad = numpy.flatnonzero(broken.any(-1))
     if len(bad):
         channel = int(broken[bad[0]].argmax())
         name = channel if data.channels is None else data.channels[channel]
         raise DataError(
-            "data: expected finite signals, or NaN throughout the channels that are missing, got "
-            f"{len(bad)} not finite: {list_indices(bad, data.names, most=10)}, the first in a part "
-            f"of channel {name}; set all of the channel to NaN, or choose 'drop' (--bad)"
+            f"data: expected finite signals{expected}, got {len(bad)} not finite: "
+            f"{list_indices(bad, data.names, most=10)}, the first in channel {name}; {advice}, or "
+            "choose 'drop' (--bad)"
         )
 
 

@@ -1,13 +1,21 @@
 """Summary of a data set as text."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy
 from numpy.typing import NDArray
 
 from spdnet.data.dataset import Dataset
-from spdnet.data.examination import Examination, SignalExamination, Where, list_indices, remedies
+from spdnet.data.examination import (
+    Examination,
+    SignalExamination,
+    Where,
+    definable,
+    list_indices,
+    remedies,
+)
 from spdnet.data.names import printable
 
 _MANY_CLASSES = 30
@@ -48,6 +56,12 @@ def _matrices(data: Dataset, found: Examination) -> list[str]:
     lines = [*_missing(data, found.missing, "matrices"), *_conditions(found, "condition numbers")]
     if len(found.bad) == 0:
         return [*lines, "all symmetric positive definite"]
+    if len(singular := definable(data, found)):
+        lines.append(f"singular: {len(singular)} of {len(data)}: {_shown(singular, data)}")
+        lines.append("  training makes them positive definite (--rank, --shrinkage)")
+        found = replace(found, faults={**found.faults, "singular": singular[:0]})
+    if len(found.bad) == 0:
+        return lines
     lines.append(f"not SPD: {len(found.bad)} of {len(data)}")
     for fault, indices in found.faults.items():
         if len(indices):

@@ -56,7 +56,8 @@ _TEXTS = {
     "indefinite": "{wanted} matrices, but {place} is not {wanted} (eigenvalues from {low:.3g} to "
     "{high:.3g}){count}" + _REGULARIZE,
     "singular": "{wanted} matrices, but {place} is singular (eigenvalues from {low:.3g} to "
-    "{high:.3g}){count}" + _REGULARIZE,
+    "{high:.3g}){count}; regularize it, for example with spdnet.adaptation.Subspace or "
+    "spdnet.covariance.regularize({name}){lost}",
     "trace": "matrices with a positive trace, but {place} is zero or not positive semi-definite "
     "(trace {low:.3g}){count}; drop it, or give covariances of signals that are not constant",
 }

@@ -83,14 +83,14 @@ class DataOptions:
         NameOr(Count(), "auto", "full"),
         "Rank of the matrices",
         detail="auto removes directions without variance in all training matrices if some are "
-        "singular, and full refuses singular matrices; a number keeps as many directions.",
+        "singular, and full keeps all; a number keeps as many directions.",
         default="auto",
     )
     shrinkage: str | float = _data(
         NameOr(Number(at_least=0, below=1), "auto", "none"),
         "Shrinkage of the matrices toward a multiple of the identity",
         detail="auto chooses it by cross-validation within the training set if some matrices are "
-        "singular for another reason.",
+        "singular for another reason, and none refuses singular matrices.",
         default="auto",
     )
     adapt: str = _data(
@@ -144,7 +144,7 @@ class RunOptions(_Settings):  # type: ignore[misc]
     )
     bad_trials: str = _training(
         Choice("none", "flag", "drop"),
-        "Treatment of trials that are far from all others",
+        "Treatment of outlying trials",
         detail="flag reports them, and drop also leaves them out of training and validation. Test "
         "trials are only reported.",
         default="none",

@@ -17,42 +17,54 @@ _LARGEST = 2**31  # bytes of the matrices on disk that are read at once
 _MANY = 20  # indices per line
 
 
-def judge(data: Dataset, split: Split, treatment: str) -> tuple[Split, BadTrials | None, list[str]]:
+def judge(
+    data: Dataset,
+    split: Split,
+    treatment: str,
+    incomplete: NDArray[numpy.bool_] | None = None,
+) -> tuple[Split, BadTrials | None, list[str]]:
     """Find the trials of each part that look bad, and drop those to train on if asked to.
 
     Each part is judged on its own: neither do test trials affect the training, nor the reverse.
-    Return the split, the trials, and notes about them.
+    Those that are ``incomplete``, whose missing channels were estimated, are not judged. Return the
+    split, the trials, and notes about them.
     """
     if treatment == "none":
         return split, None, []
+    incomplete = numpy.zeros(len(data), dtype=bool) if incomplete is None else incomplete
     parts, found, notes, few = dict(split.parts), {}, [], 0
-    for name, rows in split.parts.items():
+    for name, all_rows in split.parts.items():
+        rows = all_rows[~incomplete[all_rows]]
         bad = find_bad_trials(data, rows, who="train")
         few += sum(map(len, _groups(data, rows, small=True).values()))
         found[cast(Part, name)] = tuple(data.index[bad].tolist())
         left_out = treatment == "drop" and name != "test"
         if left_out:
-            parts[name] = numpy.setdiff1d(rows, bad)
+            parts[name] = numpy.setdiff1d(all_rows, bad)
         if len(bad):
             fate = ", left out" if left_out else ""
             notes.append(
                 f"{len(bad)} of {len(rows)} {PART_TITLES[name]} trials look bad{fate}: "
                 + "; ".join(_listed(data, bad))
             )
-    notes += _on_few(few)
+    if not notes:
+        notes.append("no trial looks bad")
+    notes += [*_on_few(few), *_on_incomplete(int(incomplete.sum()))]
     return replace(split, parts=parts), BadTrials(found, treatment == "drop", few), notes
 
 
-def describe_bad_trials(data: Dataset) -> list[str]:
-    """Return lines about the trials of valid data that look bad."""
-    rows = numpy.arange(len(data))
+def describe_bad_trials(data: Dataset, incomplete: NDArray[numpy.bool_] | None = None) -> list[str]:
+    """Return lines about the trials of valid data that look bad; see :func:`judge`."""
+    incomplete = numpy.zeros(len(data), dtype=bool) if incomplete is None else incomplete
+    rows = numpy.flatnonzero(~incomplete)
     if large := _too_large(data, _groups(data, rows)):
         return [f"trials that look bad: not looked for, {large}"]
     bad = find_bad_trials(data, rows, who="data")
     few = _on_few(sum(map(len, _groups(data, rows, small=True).values())))
+    few += _on_incomplete(int(incomplete.sum()))
     if len(bad) == 0:
         return few or ["no trial looks bad"]
-    return [f"look bad: {len(bad)} of {len(data)}", *(f"  {t}" for t in _listed(data, bad)), *few]
+    return [f"look bad: {len(bad)} of {len(rows)}", *(f"  {t}" for t in _listed(data, bad)), *few]
 
 
 def find_bad_trials(data: Dataset, rows: NDArray[Any], *, who: str) -> NDArray[numpy.int64]:
@@ -111,3 +123,9 @@ def _on_few(few: int) -> list[str]:
     if few == 0:
         return []
     return [f"{few} trials were not judged for being bad, fewer than {FEWEST} in a group"]
+
+
+def _on_incomplete(count: int) -> list[str]:
+    if count == 0:
+        return []
+    return [f"{count} trials with missing channels were not judged for being bad"]

@@ -17,7 +17,7 @@ from spdnet.nn import ReEig
 from spdnet.runs import findings, scores
 from spdnet.runs.bad_trials import judge
 from spdnet.runs.checkpoints import Checkpoints
-from spdnet.runs.conditioning import fit_conditioner, transform
+from spdnet.runs.conditioning import fit_conditioner, is_incomplete, transform
 from spdnet.runs.confusion import Confusion
 from spdnet.runs.results import Part, RunResults, Seconds, StoredChoice
 from spdnet.runs.run_folder import RunFolder
@@ -53,8 +53,10 @@ class Training:
         self.recipe = self.settings.make_recipe()
         split, treatment = divide(self.data, self.settings), self.settings.bad_trials
         self.conditioner = fit_conditioner("train", self.data, split, self.settings)
+        incomplete = is_incomplete(self.data)
         self.data, self._on_groups = transform(self.conditioner, self.data)
-        self.split, self.bad_trials, self._on_bad_trials = judge(self.data, split, treatment)
+        judged = judge(self.data, split, treatment, incomplete)
+        self.split, self.bad_trials, self._on_bad_trials = judged
         self.choice: StoredChoice | None = None
         dims, n = self.settings.dims, self.data.inputs.shape[1]
         self.chosen = dims is None
