@@ -1,5 +1,6 @@
 """The steps between the matrices of a data set and a classifier: channels, rank and domains."""
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import partial
@@ -135,7 +136,15 @@ class Conditioner:
             some = X[:: -(-len(X) // min(_MEAN_OF, _MEAN_ENTRIES // n**2 + n))]
         some = some.to(accurate_dtype(X))
         mean = masked_mean if is_partial else partial(log_euclidean.mean, check=False)
-        completion = Completion().fit_mean(mean(_regularized(some) if singular else some))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", RuntimeWarning)
+            completion = Completion().fit_mean(mean(_regularized(some) if singular else some))
+        if caught:
+            self.notes_.append(
+                "the mean that missing channels are estimated from is approximate, since entries "
+                "that few matrices share contradict each other: drop channels that are often "
+                "missing"
+            )
         self.steps_.append(completion)
         return completion.transform_tensor(X) if is_partial else X
 
