@@ -423,6 +423,7 @@ def test_class_weights_that_make_no_sense(value):
     quick(epochs=1, class_weight={"left": np.float32(0.5), "right": 2}).fit(X, y)
 
 
+@pytest.mark.slow
 def test_grid_search_cross_validation_and_pipeline(rng):
     X, y = problem(80)
     search = GridSearchCV(
@@ -440,6 +441,7 @@ def test_grid_search_cross_validation_and_pipeline(rng):
     assert back.fit(X, y).score(X, y) > 0.9
 
 
+@pytest.mark.slow
 def test_behind_the_covariances_of_pyriemann(rng):
     estimation = pytest.importorskip("pyriemann.estimation")
     signals = rng.normal(size=(60, 4, 50))

@@ -74,7 +74,7 @@ BANDS = {
 }
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(s, marks=pytest.mark.slow) for s in (1, 2))])
 @pytest.mark.parametrize("name", BANDS)
 def test_accuracy_on_toy_set_is_in_expected_range(name, seed):
     model, low, high = BANDS[name]
