@@ -113,7 +113,7 @@ def test_info_looks_at_signals(tmp_path):
     assert "say so (--signals)" in shown
     shown = invoke("data", "info", tmp_path / "b.npz", "--signals").stdout
     assert "10 signals" in shown
-    assert "no more samples than channels" in shown
+    assert "not more time points than channels" in shown
 
 
 def test_info_names_remedies(tmp_path):
@@ -389,8 +389,10 @@ def test_info_tells_which_trials_look_bad(tmp_path, flags):
     run = invoke("data", "info", tmp_path / "a.npz", *flags)
     assert run.exit_code == 0, run.stderr
     if not flags:  # covariances of four samples are far from each other
-        assert re.search(r"look bad: \d of 59\n  7.* \(group 0\)\n  .*41.* \(group 1\)", run.stdout)
+        assert re.search(
+            r"outlier trials: \d of 59\n  7.* \(group 0\)\n  .*41.* \(group 1\)", run.stdout
+        )
     run = invoke("data", "info", "digits")
-    assert "look bad: " in run.stdout
+    assert "outlier trials: " in run.stdout
     np.savez(tmp_path / "b.npz", X=np.zeros((30, 4, 4)))
     assert "bad" not in invoke("data", "info", tmp_path / "b.npz").stdout

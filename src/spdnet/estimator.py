@@ -131,16 +131,16 @@ class SPDNetClassifier(
         X : array, shape (N, n, n)
             SPD matrices, or signals ``(N, channels, T)`` for a model that takes signals. Rows and
             columns of missing channels are NaN or zero; channels that are missing in all matrices
-            are removed. Singular matrices are made definite: see ``rank``. Complex Hermitian
-            matrices train a network of complex BiMaps, or of complex spectral features.
+            are removed. Singular matrices are made positive definite: see ``rank``. Complex
+            Hermitian matrices train a network of complex BiMaps, or of complex spectral features.
         y : array, shape (N,)
             Classes, of any type that can be sorted.
         sample_weight : array, shape (N,), optional
         domains : array, shape (N,), optional
             Origin of each sample, such as the subject or the session. Matrices are recentered by
-            domain: see ``adapt``. ``norm="domain"`` and a model of signals that uses domains, such
-            as TSMNet, also or instead normalize them in the layers of the network. In prediction, a
-            new domain is adapted to without labels: pass all of its samples at once.
+            domain: see ``adapt``. Networks with ``norm="domain"``, and TSMNet on signals, also
+            normalize each domain in their layers. New domains are adapted to in prediction, without
+            labels: pass all samples of a domain at once.
         groups : array, shape (N,), optional
             Group of each sample, for example the subject. Cross-validation and
             ``early_stopping`` hold out whole groups. By default, ``domains``.

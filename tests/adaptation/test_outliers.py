@@ -8,7 +8,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from spdnet.adaptation import Potato
-from spdnet.adaptation.outliers import FEWEST
+from spdnet.adaptation.outliers import MIN_MATRICES
 from spdnet.linalg import expm
 from spdnet.manifolds import METRICS, affine_invariant
 from tests.cases import ILL_CONDITIONED, random_symmetric, with_spectrum
@@ -88,7 +88,7 @@ def test_affine_invariance_of_the_default_only():
     assert not np.allclose(flat.fit(moved).score_samples(moved), flat.fit(X).score_samples(X))
 
 
-def test_domains_are_judged_on_their_own():
+def test_domains_are_screened_separately():
     far = 30 * torch.eye(6, dtype=torch.float64)
     X = torch.cat([trials(50, bad=[4]), trials(30, bad=[2], center=far, seed=1)])
     domains = np.array(["a"] * 50 + ["b"] * 30)
@@ -124,13 +124,13 @@ def test_a_rare_class_is_not_an_outlier():
     assert (Potato().fit_predict(X)[190:] == 1).sum() >= 9  # unless the classes are close
 
 
-def test_what_cannot_be_judged_is_not_flagged():
-    few = trials(FEWEST - 1, bad=[0])
+def test_domains_that_are_not_screened_have_no_outliers():
+    few = trials(MIN_MATRICES - 1, bad=[0])
     potato = Potato().fit(few)
     assert (potato.score_samples(few) == 0).all()
     assert np.isinf(potato.scale_).all()
     assert (potato.predict(trials(30, bad=[1])) == 1).all()
-    assert Potato().fit_predict(trials(FEWEST, bad=[0]))[0] == -1
+    assert Potato().fit_predict(trials(MIN_MATRICES, bad=[0]))[0] == -1
     for metric in ("affine_invariant", "log_euclidean"):
         same = torch.eye(3, dtype=torch.float64).repeat(30, 1, 1)
         other = same.clone()
@@ -152,7 +152,7 @@ def test_ill_conditioned_matrices(metric):
 
 
 @pytest.mark.parametrize("metric", ["affine_invariant", "log_euclidean"])
-def test_complex_matrices_are_judged_as_a_whole(metric):
+def test_complex_matrices_are_screened_as_a_whole(metric):
     rng = np.random.default_rng(0)
     signals = rng.normal(size=(60, 3, 80)) + 1j * rng.normal(size=(60, 3, 80))
     signals[[3, 50], 1] = 1j * signals[[3, 50], 0] + 0.1 * signals[[3, 50], 1]

@@ -122,7 +122,7 @@ def test_lagged_covariance_is_nearly_block_toeplitz(rng):
 @pytest.mark.parametrize(
     ("lags", "error", "message"),
     [
-        ([1, 1], ValueError, r"lagged: expected different lags of at most 38 for 40.*\[1, 1\]"),
+        ([1, 1], ValueError, r"lagged: expected distinct lags of at most 38 for 40.*\[1, 1\]"),
         ([39], ValueError, "at most 38"),
         ([0], ValueError, "every lag >= 1, got 0"),
         ([1.5], TypeError, "every lag to be an integer"),

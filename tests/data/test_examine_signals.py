@@ -64,7 +64,8 @@ def test_lines_for_people():
         "1 group",
         "not finite: 1 signal of 6: 1",
         "  channel 0 in 1: 1",
-        "  drop these signals (--bad drop), or correct them in the file; 'repair' cannot",
+        "  drop these signals (--bad drop), or correct them in the file; 'repair' does not fix "
+        "these",
         "missing channels (NaN, flat): 1 channel of 5, in 6 of 6 signals",
         "  channel 3 in all",
         "  those that are missing in all are removed in training",
@@ -76,14 +77,14 @@ def test_lines_for_people():
     bad = np.full((1, 2, 3), np.nan)
     bad[0, :, 0] = 0
     shown = describe(Dataset(bad), examine_signals(bad))
-    assert "  correct them in the file; 'repair' cannot" in shown
+    assert "  correct them in the file; 'repair' does not fix these" in shown
 
 
 def test_short_and_silent_signals():
     short = signals(2, 5, 5)
     shown = "\n".join(describe(Dataset(short), examine_signals(short)))
     assert "2 signals" in shown  # though they are square
-    assert "no more samples than channels" in shown
+    assert "not more time points than channels" in shown
     assert "--estimator oas" in shown
     silent = np.zeros((1, 2, 9))
     assert "zero: 1 signal of 1: 0" in describe(Dataset(silent), examine_signals(silent))

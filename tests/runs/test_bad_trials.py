@@ -6,7 +6,7 @@ import pytest
 from spdnet.data import Dataset, load_dataset, make_split, open_stored
 from spdnet.data.io import readers
 from spdnet.runs import RunFolder, TrainedModel, bad_trials, train
-from spdnet.runs.bad_trials import describe_bad_trials, find_bad_trials, judge
+from spdnet.runs.bad_trials import describe_bad_trials, find_bad_trials, screen_trials
 from spdnet.runs.report import write_report
 from spdnet.runs.results import RunResults
 from tests.adaptation.test_outliers import trials
@@ -49,13 +49,13 @@ def test_treatments(tmp_path, treatment):
     left = {"train": 88, "val": 29} if dropped else {"train": 90, "val": 30}
     assert counts(found) == {**left, "test": 30}
     assert found.bad_trials.dropped == dropped
-    assert found.bad_trials.few == 0
+    assert found.bad_trials.n_unscreened == 0
     for name, bad in BAD.items():
         assert set(bad) <= set(found.bad_trials.parts[name])
         text = ", ".join(map(str, found.bad_trials.parts[name]))
         fate = ", left out" * (dropped and name != "test")
-        assert f"trials look bad{fate}: {text}" in said
-        assert f"trials look bad{fate}: {text}" in page
+        assert f"trials are outliers{fate}: {text}" in said
+        assert f"trials are outliers{fate}: {text}" in page
     assert folder.results() == found
     assert RunResults.from_json(found.to_json()).bad_trials == found.bad_trials
     parts = TrainedModel.load(folder.path).data["parts"]
@@ -80,12 +80,12 @@ def test_a_resumed_run_has_the_same_trials(tmp_path):
 def test_parts_do_not_affect_each_other(tmp_path):
     data = load_dataset(file_of(tmp_path))
     other = load_dataset(file_of(tmp_path, "b.npz", {"train": BAD["train"]}))
-    split, found, _ = judge(data, make_split(data), "drop")
-    assert judge(other, make_split(other), "drop")[1].parts["train"] == found.parts["train"]
+    split, found, _ = screen_trials(data, make_split(data), "drop")
+    assert screen_trials(other, make_split(other), "drop")[1].parts["train"] == found.parts["train"]
     assert len(split.parts["test"]) == 30
 
 
-def test_groups_are_judged_on_their_own(tmp_path):
+def test_groups_are_screened_separately(tmp_path):
     groups = np.array(["ann", "bob", "eve"])[np.arange(150) // 60]
     data = load_dataset(file_of(tmp_path, split=np.full(150, "train"), groups=groups))
     scale = np.where(groups == "bob", 400.0, 1.0)
@@ -94,28 +94,27 @@ def test_groups_are_judged_on_their_own(tmp_path):
     assert {3, 40, 91, 125, 130} <= set(found)
     assert len(found) < 12
     lines = describe_bad_trials(data)
-    assert lines[0] == f"look bad: {len(found)} of 150"
+    assert lines[0] == f"outlier trials: {len(found)} of 150"
     assert any("(group ann)" in line and "3, " in line for line in lines)
     data = data.take(np.arange(125))  # five trials of eve
-    _split, found, notes = judge(data, make_split(data), "flag")
-    assert found.few == 5
-    assert notes[-1] == "5 trials were not judged for being bad, fewer than 20 in a group"
-    assert describe_bad_trials(data.take(np.arange(110, 125)))[:1] == [
-        "15 trials were not judged for being bad, fewer than 20 in a group"
-    ]
+    _split, found, notes = screen_trials(data, make_split(data), "flag")
+    assert found.n_unscreened == 5
+    few = "trials were not screened for outliers: their groups have fewer than 20 trials"
+    assert notes[-1] == f"5 {few}"
+    assert describe_bad_trials(data.take(np.arange(110, 125)))[:1] == [f"15 {few}"]
 
 
-def test_trials_with_estimated_channels_are_not_judged(tmp_path):
+def test_trials_with_estimated_channels_are_not_screened(tmp_path):
     with np.load(file_of(tmp_path)) as arrays:
         values = dict(arrays)
-    for i in (2, 40):  # the second one also looks bad
+    for i in (2, 40):  # the second one is also an outlier
         values["X"][i, 1] = values["X"][i, :, 1] = np.nan
     np.savez(tmp_path / "a.npz", **values)
     settings = quick(str(tmp_path / "a.npz"), bad_trials="drop", epochs=1)
     found = train(settings, RunFolder(tmp_path / "run"))
     assert not {2, 40} & set(found.bad_trials.parts["train"])
     assert 3 in found.bad_trials.parts["train"]
-    assert "2 trials with missing channels were not judged for being bad" in found.notes
+    assert "2 trials with missing channels were not screened for outliers" in found.notes
 
 
 def test_no_class_is_dropped():
@@ -125,7 +124,7 @@ def test_no_class_is_dropped():
     found = find_bad_trials(Dataset(X, y), np.arange(100), who="test")
     assert not {0, 1} <= set(found.tolist())
     clean = Dataset(trials(100, 4, seed=3).numpy()[:20])
-    assert describe_bad_trials(clean) == ["no trial looks bad"]
+    assert describe_bad_trials(clean) == ["no outlier trials"]
 
 
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
@@ -145,4 +144,4 @@ def test_data_on_disk(tmp_path, monkeypatch, save):
     with pytest.raises(ValueError, match=r"train: .* GiB on disk; set bad_trials to none, or give"):
         train(quick(path, bad_trials="flag"), RunFolder(tmp_path / "run"))
     assert not (tmp_path / "run").exists()
-    assert describe_bad_trials(data)[0].startswith("trials that look bad: not looked for, at most")
+    assert describe_bad_trials(data)[0].startswith("outlier trials: not searched, at most")

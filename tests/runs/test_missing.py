@@ -210,8 +210,8 @@ def test_other_montages_are_arranged_by_name(named, tmp_path):
     more[:, 1:6, 1:6] = moved[:, [0, 1, 3, 4, 5]][:, :, [0, 1, 3, 4, 5]]
     own = ["T9", *(k for k in names if k != "Oz"), "T10"]
     data = save(tmp_path / "b.npz", X=more, y=y, channels=own)
-    lack = "channels of the training that the data lack: Oz"
-    drop = "dropped channels that the training did not have: T9, T10"
+    lack = "training channels that the data lack: Oz"
+    drop = "dropped channels unknown in training: T9, T10"
     with pytest.warns(UserWarning, match="predict") as caught:
         found = named.predict_proba(more, channels=own)
     note = "80 of 80 matrices have missing channels, which are estimated from the others"
@@ -237,7 +237,7 @@ def test_signals_are_arranged_by_name(tmp_path):
     few = save(tmp_path / "c.npz", X=S[:, [4, 1, 2]], channels=["Pz", "C3", "Cz"])
     run = invoke("predict", tmp_path / "a/run", few, "--out", tmp_path / "p.csv")
     assert run.exit_code == 0, run.output
-    assert "channels of the training that the data lack: Fz, C4, Oz" in run.output
+    assert "training channels that the data lack: Fz, C4, Oz" in run.output
     S[:, [0, 3, 5]] = np.nan
     rows = (tmp_path / "p.csv").read_text().splitlines()[1:]
     np.testing.assert_allclose(
@@ -248,7 +248,7 @@ def test_signals_are_arranged_by_name(tmp_path):
 def test_names_that_do_not_fit_are_refused(named, tmp_path):
     X, y = matrices(1)
     for channels, text in (
-        (("a", "b", "c", "d", "e", "f"), "expected the channels of the training, Fz, .* without"),
+        (("a", "b", "c", "d", "e", "f"), "expected the training channels, Fz, .* without"),
         (("Fz", "Fz", "c", "d", "e", "f"), "6 distinct names, .* got 'Fz' twice"),
         (NAMES[:4], r"6 distinct names.* shape \(4,\)"),
         ([1, 2, 3, 4, 5, 6], "6 distinct names.* int64"),
@@ -410,7 +410,7 @@ def test_matrices_on_disk_have_all_channels(tmp_path, monkeypatch):
     with pytest.raises(DataError, match=r"without Oz; they are .* data in memory"):
         trained.predict(X[:, :5, :5], channels=NAMES[:5])
     moved = save(tmp_path / "b.npz", X=X, y=y, channels=NAMES[::-1])
-    with pytest.raises(DataError, match=r"order of the training.* rearrange them in the file"):
+    with pytest.raises(DataError, match=r"training order.* rearrange them in the file"):
         trained.prepare(read(moved), "refuse")
     partial = save(tmp_path / "c.npz", X=hide(X, [3], 1), y=y)
     with pytest.raises(ValueError, match="1 not finite: 3"):

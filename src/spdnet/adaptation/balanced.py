@@ -33,11 +33,12 @@ _SIGNIFICANT, _NOTABLE = 0.01, 0.2
 
 @dataclass(eq=False, repr=False)
 class BalancedRecenter(DomainTransformer):
-    r"""Recenter domains without the assumption that classes are equally frequent in all of them.
+    r"""Recenter domains that may differ in their class proportions.
 
-    :class:`Recenter` moves the mean of each domain to the identity. If one class prevails in a
-    domain, the mean is near that class, and recentering does harm. This transformer moves the mean
-    that the domain would have with the class proportions of training:
+    :class:`Recenter` moves the mean of each domain to the identity. If one class is
+    overrepresented in a domain, the mean is biased toward it, and recentering reduces the accuracy.
+    This transformer uses the mean that the domain would have with the class proportions of the
+    training set:
 
     .. math:: C = M^{1/2} \exp\Bigl(-\sum_c (\pi_c - \bar\pi_c) \mu_c\Bigr) M^{1/2},
 
@@ -47,8 +48,8 @@ class BalancedRecenter(DomainTransformer):
     Those of a new domain are estimated without labels from the distribution of its discriminant
     scores, with a prior for the location of domains: see Notes.
 
-    The center of a domain of few matrices is drawn along the geodesic to the center of the
-    training domains, by as much as the distances of the training domains from it suggest. If the
+    Centers of domains with few matrices are shrunk along the geodesic toward the center of the
+    training domains, by a factor estimated from the variance between and within domains. If the
     training domains do not differ, new domains are not moved.
 
     Attributes

@@ -95,8 +95,8 @@ class Completion(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Estimate missing channels from the observed ones and the mean of the training set.
 
     The mean is :func:`masked_mean`, so training matrices may have missing channels, too. Each
-    matrix is completed on its own, as described in :func:`complete`. Complete matrices are
-    unchanged.
+    matrix is completed on its own, as described in :func:`complete`. Matrices without missing
+    channels are unchanged.
 
     Attributes
     ----------
@@ -105,11 +105,9 @@ class Completion(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     n_features_in_ : int
         Size of the matrices.
 
-    Notes
-    -----
-    A channel is missing if its row and column are NaN or zero: see :func:`observed_channels`.
-    Regularize covariances before their missing channels are marked, because regularization makes
-    a zero row a small one.
+    Notes ----- A channel is missing if its row and column are NaN or zero: see
+    :func:`observed_channels`. Regularize covariances before their missing channels are marked,
+    because a regularized zero row is no longer recognized as missing.
 
     Examples
     --------
@@ -140,8 +138,8 @@ class Completion(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.n_features_in_ = int(X.shape[-1])
         return self
 
-    def fit_mean(self, M: Tensor) -> Self:
-        """Use a mean that is known."""
+    def set_mean(self, M: Tensor) -> Self:
+        """Set the mean instead of fitting it."""
         self.mean_, self.n_features_in_ = M.cpu().numpy(), int(M.shape[-1])
         return self
 

@@ -35,7 +35,7 @@ _STEPS: dict[str, Any] = {
     step.__name__: step
     for step in (KnownChannels, Completion, Subspace, Recenter, Rescale, BalancedRecenter)
 }
-#: the mean that completes channels that are missing in new matrices only is that of so many
+#: number of matrices averaged for the completion of channels missing only in new matrices
 _MEAN_OF = 2000
 _MEAN_ENTRIES = 2**24
 #: added to the eigenvalues of singular matrices, relative to their mean, for the mean
@@ -46,7 +46,7 @@ _REGULARIZATION = 1e-3
 class Conditioner:
     """Complete matrices, make them positive definite, and move domains to a common center.
 
-    Channels that are missing in all matrices to fit to are removed.
+    Channels that are missing in all training matrices are removed.
 
     The estimator and ``spdnet train`` apply it between the matrices of the data and the network.
     It is fitted to the training part.
@@ -96,8 +96,8 @@ class Conditioner:
     ) -> Self:
         """Fit to symmetric positive semi-definite matrices ``X (N, n, n)`` with classes ``y (N,)``.
 
-        Missing channels are NaN. ``singular`` states whether some matrices are singular in the
-        others. The choice of the shrinkage keeps ``groups``, by default the domains, together.
+        Missing channels are NaN. ``singular`` states whether the observed part of some matrix is
+        singular. The choice of the shrinkage keeps ``groups``, by default the domains, together.
         ``channels`` are names for the notes.
         """
         self.steps_, self.notes_ = [], []
@@ -123,7 +123,7 @@ class Conditioner:
         return self
 
     def _completed(self, X: Tensor, singular: bool, channels: Sequence[str] | None) -> Tensor:
-        """Complete missing channels, and prepare for new matrices that have some."""
+        """Fit the steps for missing channels, and return completed matrices."""
         if X.is_complex():
             return X
         known = KnownChannels().fit_tensor(X)
@@ -138,7 +138,7 @@ class Conditioner:
         mean = masked_mean if is_partial else partial(log_euclidean.mean, check=False)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", RuntimeWarning)
-            completion = Completion().fit_mean(mean(_regularized(some) if singular else some))
+            completion = Completion().set_mean(mean(_regularized(some) if singular else some))
         if caught:
             self.notes_.append(
                 "the mean that missing channels are estimated from is approximate, since entries "
@@ -165,7 +165,7 @@ class Conditioner:
         return any(isinstance(step, Completion) for step in self.steps_)
 
     def size(self, n: int) -> int:
-        """Return the size of the transformed matrices for matrices of size ``n``."""
+        """Return the size of transformed matrices for input of size ``n``."""
         sizes = [n, *(s.rank_ for s in self.steps_ if isinstance(s, (KnownChannels, Subspace)))]
         return int(sizes[-1])
 

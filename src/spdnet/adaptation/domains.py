@@ -157,8 +157,9 @@ class Recenter(DomainTransformer):
 
     Matrices of different subjects or sessions differ most in their mean. After recentering, a
     classifier that was trained on some subjects applies to others. The means of new domains are
-    estimated without labels. Recentering assumes that classes are equally frequent in all domains:
-    a domain in which one class prevails is moved too far. :class:`BalancedRecenter` does not.
+    estimated without labels. Recentering assumes that all domains have the
+    same class proportions: if one class is overrepresented in a domain, the estimated center is
+    biased toward it. :class:`BalancedRecenter` corrects for this.
 
     :meth:`partial_fit` follows a stream of matrices, one at a time.
 

@@ -146,19 +146,19 @@ def masked_mean(X: Tensor, *, tol: float = 1e-9, max_iter: int = 100) -> Tensor:
     tol : float
         Norm of the gradient at which the iteration stops.
     max_iter : int
-        Maximum number of Newton steps. A RuntimeWarning reports that they were not enough.
+        Maximum number of Newton steps. A RuntimeWarning is issued if the iteration does not
+        converge.
 
     Returns
     -------
     Tensor or array, shape (n, n)
         It has no derivative with respect to ``X`` if channels are missing.
 
-    Notes
-    -----
-    The entry of two channels that no matrix has in common is not determined. It is chosen so that
-    the determinant is largest: the inverse is zero there, and the two channels are conditionally
-    independent given the others. A channel that is missing everywhere raises a ValueError, and so
-    do matrices that contradict each other so much that only a singular matrix attains the minimum.
+    Notes ----- The entry of two channels that are never observed together is not determined. It is
+    chosen so that the determinant is largest: the inverse is zero there, and the two channels are
+    conditionally independent given the others. A channel that is missing everywhere raises a
+    ValueError, and so do matrices that contradict each other so much that only a singular matrix
+    attains the minimum.
 
     References
     ----------
@@ -235,7 +235,7 @@ def _minimize(data: _Data, L: Tensor, scarce: float, tol: float, max_iter: int) 
             raise ValueError(
                 "masked_mean: expected matrices that determine an SPD mean, but the mean tends to "
                 "a singular matrix: entries that few matrices share contradict each other; drop "
-                "channels that are often missing, or give more matrices"
+                "channels that are often missing, or pass more matrices"
             )
         expected = _dot(S, current.g - hessian(S) / 2)
         candidate = _evaluate(current.L @ expm(S / 2, check=False), data)

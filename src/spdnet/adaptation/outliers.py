@@ -1,4 +1,4 @@
-"""Outliers: matrices that are far from all others, such as those of trials with artifacts."""
+"""Outlier detection for SPD matrices, such as those of trials with artifacts."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
@@ -16,10 +16,10 @@ from spdnet._precision import accurate_dtype
 from spdnet.adaptation.domains import domain_codes, domain_parts
 from spdnet.manifolds import FlatMetric, Metric, get_metric
 
-#: fewer matrices are not judged: the standard error of the deviation of 20 is a quarter of it
-FEWEST = 20
-_NORMAL = 1.4826  # standard deviation of a normal distribution, in median absolute deviations
-_EQUAL = 1e-8  # distances whose logarithms differ by less are equal up to rounding
+#: fewer matrices are not screened: the deviation of 20 has a standard error of a quarter
+MIN_MATRICES = 20
+_MAD_TO_STD = 1.4826  # standard deviation of a normal distribution, in median absolute deviations
+_MIN_SCALE = 1e-8  # distances whose logarithms differ by less are equal up to rounding
 
 
 class _Clean(NamedTuple):
@@ -27,7 +27,7 @@ class _Clean(NamedTuple):
 
     centers: Tensor  #: mean of each class, as points
     location: float  #: median of the logarithms of the distances
-    scale: float  #: their deviation; infinite if the domain is not judged
+    scale: float  #: their deviation; infinite if the domain is not screened
 
 
 @dataclass(eq=False, repr=False)
@@ -43,10 +43,9 @@ class Potato(OutlierMixin, BaseEstimator):  # type: ignore[misc]
     mean and standard deviation instead: with these, equal outliers are never found if they are
     more than 1 in :math:`1 + \mathtt{threshold}^2`, 10 % for the default.
 
-    Each domain, such as a subject, is judged on its own. Fewer than 20 matrices of a domain, or
-    matrices that are all equally far from the mean, are not judged: their scores are zero. With
-    classes ``y``, the distance is that to the nearest mean of a class, so that a class is not an
-    outlier because it is rare. Without them, a rare class that is far from the others is.
+    Each domain, such as a subject, is screened separately. Domains of fewer than 20 matrices, or
+    whose matrices are all equally far from the mean, get scores of zero. With classes ``y``, the
+    distance to the nearest class mean is used, so that rare classes are not outliers.
 
     Parameters
     ----------
@@ -61,7 +60,7 @@ class Potato(OutlierMixin, BaseEstimator):  # type: ignore[misc]
     domains_ : array, shape (n_domains,), or None
         Domains of the training set.
     location_, scale_ : array, shape (n_domains,)
-        Median and deviation of :math:`\ln d`; the deviation of a domain that is not judged is
+        Median and deviation of :math:`\ln d`; the deviation of a domain that is not screened is
         infinite.
     offset_ : float
         Score of an outlier at the threshold, ``-threshold``.
@@ -179,12 +178,12 @@ class Potato(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         while True:
             of = [kept & (classes == code) for code in classes[kept].unique()]
             centers = torch.stack([self._center(points[own]) for own in of])
-            if len(points) < FEWEST:
+            if len(points) < MIN_MATRICES:
                 return _Clean(centers, 0.0, numpy.inf)
             distances = self._log_distances(points, centers)
             location = distances[kept].quantile(0.5).item()
-            scale = _NORMAL * (distances[kept] - location).abs().quantile(0.5).item()
-            if not _EQUAL < scale < numpy.inf:  # infinite or NaN if most are zero
+            scale = _MAD_TO_STD * (distances[kept] - location).abs().quantile(0.5).item()
+            if not _MIN_SCALE < scale < numpy.inf:  # infinite or NaN if most are zero
                 return _Clean(centers, 0.0, numpy.inf)
             outside = kept & ((distances - location) / scale >= self.threshold)
             if not outside.any():

@@ -40,8 +40,8 @@ class Subspace(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     Parameters
     ----------
     rank : "auto", "full" or int
-        Size of the subspace: the numerical rank of the mean, the number of channels, or the number
-        of directions with the largest variance.
+        Size of the subspace: the numerical rank of the mean, the number of channels, or this number
+        of directions of largest variance.
     shrinkage : "auto", "none" or float
         The factor :math:`\rho`, from 0 to less than 1. By default, it is 0 if no training matrix is
         singular in the subspace. Otherwise it is chosen by cross-validation of ridge regression on
@@ -63,12 +63,11 @@ class Subspace(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     n_features_in_ : int
         Size of the matrices.
 
-    Notes
-    -----
-    The mean is that of the matrices divided by their traces, so that no loud recording prevails.
-    Candidates for the factor have log-spaced ratios :math:`\rho / (1 - \rho)` from 1e-5 to 10,
-    without those below rounding errors of the training matrices. All matrices have the same factor,
-    also those of full rank, since logarithms are comparable only after the same transformation.
+    Notes ----- The mean is that of the matrices divided by their traces, so that recordings with
+    large amplitudes do not dominate. Candidates for the factor have log-spaced ratios :math:`\rho /
+    (1 - \rho)` from 1e-5 to 10, excluding values below the rounding errors of the training
+    matrices. All matrices have the same factor, also those of full rank, since logarithms are
+    comparable only after the same transformation.
 
     References
     ----------

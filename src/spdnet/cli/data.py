@@ -62,7 +62,7 @@ def run_info(data: str, labels: str | None, groups: str | None, signals: bool) -
 def _valid(
     data: Dataset, found: Examination | SignalExamination
 ) -> tuple[Dataset, NDArray[numpy.bool_]] | None:
-    """Return valid matrices, made definite and complete, and which ones were incomplete.
+    """Return valid matrices, made positive definite and complete, and which ones were incomplete.
 
     Of signals, these are their covariances. The result is None if there are none.
     """

@@ -172,7 +172,7 @@ def region_covariance(
 
 @accept_arrays
 def lagged(X: Tensor, lags: Sequence[int]) -> Tensor:
-    r"""Stack signals and delayed copies, whose covariance is spatial and temporal.
+    r"""Stack signals and delayed copies of them, for spatio-temporal covariances.
 
     .. math:: \begin{pmatrix} x(t) \\ x(t - k_1) \\ \vdots \end{pmatrix}, \qquad
         t \ge \max_i k_i
@@ -185,7 +185,7 @@ def lagged(X: Tensor, lags: Sequence[int]) -> Tensor:
     ----------
     X : Tensor or array, shape (..., channels, time)
     lags : sequence of int
-        Delays :math:`k_i` in observations, positive and different.
+        Delays :math:`k_i` in observations, positive and distinct.
 
     Returns
     -------
@@ -205,7 +205,7 @@ def lagged(X: Tensor, lags: Sequence[int]) -> Tensor:
     T, longest = X.shape[-1], max(lags, default=0)
     if len(set(lags)) < len(lags) or longest > T - 2:
         raise ValueError(
-            f"lagged: expected different lags of at most {T - 2} for {T} observations, got "
+            f"lagged: expected distinct lags of at most {T - 2} for {T} observations, got "
             f"{list(lags)}"
         )
     return torch.cat([X[..., longest - k : T - k] for k in (0, *lags)], -2)

@@ -39,7 +39,8 @@ def huber(X: Tensor, *, q: float = 0.9) -> Tensor:
         c = \chi^2_{p, q}
 
     The constant :math:`b` makes the result consistent: for Gaussian data it tends to the
-    covariance. Few or no outliers cost little accuracy; the influence of an outlier is bounded.
+    covariance. The influence of each outlier is bounded, and little efficiency is lost on clean
+    data.
 
     Parameters
     ----------
@@ -84,7 +85,7 @@ def huber(X: Tensor, *, q: float = 0.9) -> Tensor:
 @accept_arrays
 @in_float64
 def student_t(X: Tensor, *, nu: float = 5.0) -> Tensor:
-    r"""Compute the covariance of the multivariate t distribution of maximum likelihood.
+    r"""Compute the maximum-likelihood covariance under a multivariate t distribution.
 
     .. math:: u(d) = v(d) = \frac{p + \nu}{\nu + d}, \qquad
         \text{returns } \frac{\nu}{\nu - 2} C
@@ -126,7 +127,7 @@ def student_t(X: Tensor, *, nu: float = 5.0) -> Tensor:
 @accept_arrays
 @in_float64
 def tyler(X: Tensor) -> Tensor:
-    r"""Compute Tyler's M-estimator, which depends on the directions of the observations only.
+    r"""Compute Tyler's M-estimator, which depends only on the directions of the observations.
 
     .. math:: u(d) = p / d
 

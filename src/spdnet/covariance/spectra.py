@@ -31,9 +31,9 @@ def cross_spectrum(
     0 and the Nyquist frequency. The real part ``.real``, also named co-spectrum, is the covariance
     of the signals in the band; over all frequencies it sums to that of the windowed signals.
 
-    The rank is at most the number of windows times the number of frequencies in the band, and that
-    of the real part at most twice this number. :func:`regularize` makes the real part positive
-    definite.
+    The rank is at most the number of windows times the number of frequencies in the band, and the
+    rank of the real part is at most twice this number. :func:`regularize` makes the matrices, or
+    their real parts, positive definite.
 
     Parameters
     ----------

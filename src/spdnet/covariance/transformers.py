@@ -51,7 +51,7 @@ class SignalTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 class Covariances(SignalTransformer):
     """Compute the covariance matrix of each signal with :func:`estimate`.
 
-    Nothing is learned from the training data but the number of channels.
+    Fitting only stores the number of channels.
 
     Parameters
     ----------

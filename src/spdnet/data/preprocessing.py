@@ -96,12 +96,12 @@ class Preprocessing:
                     f"memory, and with 'refuse' (--bad){why}"
                 )
             raise DataError(
-                f"data: expected the channels of the training, {_some(wanted)}, got data without "
+                f"data: expected the training channels, {_some(wanted)}, got data without "
                 f"{_some(lacking)}{why}"
             )
         if isinstance(data.X, StoredArray):
             raise DataError(
-                "data: expected the channels in the order of the training, since the data are too "
+                "data: expected the channels in the training order, since the data are too "
                 f"large for memory, got {_some(own)}; rearrange them in the file"
             )
         index = numpy.array([own.index(name) if name in own else -1 for name in wanted])
@@ -112,9 +112,9 @@ class Preprocessing:
             X[:, index < 0] = numpy.nan
             if not self.signals:
                 X[:, :, index < 0] = numpy.nan
-            notes.append(f"channels of the training that the data lack: {_some(lacking)}")
+            notes.append(f"training channels that the data lack: {_some(lacking)}")
         if more:
-            notes.append(f"dropped channels that the training did not have: {_some(more)}")
+            notes.append(f"dropped channels unknown in training: {_some(more)}")
         origin = (data.digest, data.inputs_digest)
         return replace(data, X=X, channels=wanted, notes=tuple(notes), origin=origin)
 
@@ -230,7 +230,7 @@ def _require_whole_channels(X: NDArray[Any], data: Dataset) -> None:
         ~numpy.isfinite(X).all(-1) & ~missing_channels(X),
         data,
         ", or NaN throughout the channels that are missing",
-        "set all of the channel to NaN",
+        "set the whole channel to NaN",
     )
 
 

@@ -77,13 +77,13 @@ def _channels(data: Dataset, found: SignalExamination) -> list[str]:
         lines.append(f"not finite: {counted(len(bad), 'signal')} of {N}: {_shown(bad, data)}")
         lines += _where(found.not_finite, data)
         drop = "drop these signals (--bad drop), or " if len(bad) < N else ""
-        lines.append(f"  {drop}correct them in the file; 'repair' cannot")
+        lines.append(f"  {drop}correct them in the file; 'repair' does not fix these")
     lines += _missing(data, found.missing, "signals")
     if found.equal:
-        lines += ["channels that are the same:", *_where(found.equal, data)]
-        lines.append("  remove one of them from the file")
+        lines += ["identical channels:", *_where(found.equal, data)]
+        lines.append("  keep one channel of each pair")
     if cols <= rows:
-        singular = "no more samples than channels: the plain covariance is singular"
+        singular = "not more time points than channels: the sample covariance is singular"
         lines.append(f"{singular}; use --estimator oas, or a larger --reg")
     lines += _conditions(found.covariances, "condition numbers of the covariances")
     known = _union(found.not_finite.values())

@@ -1,7 +1,7 @@
 """Missing channels of symmetric matrices: which are missing, and a neutral value for them.
 
 A channel is missing if its row and column are NaN, or zero, as in the covariance of a constant
-signal. Zero means that the amplitude is within the rounding error of the largest one.
+signal. A row counts as zero if it is within the rounding error of the largest variance.
 """
 
 from typing import NamedTuple

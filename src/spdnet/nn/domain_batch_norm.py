@@ -30,8 +30,8 @@ class SPDDomainBatchNorm(NormalizationLayer):
     statistics after the update with the current batch, and gradients flow through the contribution
     of the batch. Evaluation has its own running statistics. :meth:`refit` computes those of a
     domain without labels; it assumes that the classes are as frequent as in training. If all
-    matrices of a new domain are equal, its variance is the mean variance of the domains before it,
-    or 1 without any.
+    matrices of a new domain are equal, its variance is the mean variance of the known domains, or 1
+    if there are none.
 
     Parameters
     ----------
@@ -270,7 +270,7 @@ class SPDDomainBatchNorm(NormalizationLayer):
         return deviation, v
 
     def _known_variances(self, var: Tensor) -> Tensor:
-        """Return the variances, for a domain without statistics the mean of those with them."""
+        """Return the variances; a domain without statistics gets the mean of the others."""
         seen = self.num_batches_tracked > 0
         mean = torch.where(seen, var, 0).sum() / seen.sum()
         return torch.where(seen | ~seen.any(), var, mean)

@@ -1,4 +1,4 @@
-"""Trials that look bad: far from the others of their group, and from the mean of every class."""
+"""Detection of outlier trials by their distance to the class means within each group."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from spdnet.adaptation import Potato
-from spdnet.adaptation.outliers import FEWEST
+from spdnet.adaptation.outliers import MIN_MATRICES
 from spdnet.data import Dataset, Split, StoredArray
 from spdnet.runs.results import PART_TITLES, BadTrials, Part
 
@@ -17,17 +17,17 @@ _LARGEST = 2**31  # bytes of the matrices on disk that are read at once
 _MANY = 20  # indices per line
 
 
-def judge(
+def screen_trials(
     data: Dataset,
     split: Split,
     treatment: str,
     incomplete: NDArray[numpy.bool_] | None = None,
 ) -> tuple[Split, BadTrials | None, list[str]]:
-    """Find the trials of each part that look bad, and drop those to train on if asked to.
+    """Find outlier trials in each part, and drop them if ``treatment`` is ``drop``.
 
-    Each part is judged on its own: neither do test trials affect the training, nor the reverse.
-    Those that are ``incomplete``, whose missing channels were estimated, are not judged. Return the
-    split, the trials, and notes about them.
+    Each part is screened separately, so that test trials do not affect the training. Test trials
+    are never dropped. ``incomplete`` trials, whose missing channels were estimated, are not
+    screened. Return the split, the outliers and notes.
     """
     if treatment == "none":
         return split, None, []
@@ -44,40 +44,44 @@ def judge(
         if len(bad):
             fate = ", left out" if left_out else ""
             notes.append(
-                f"{len(bad)} of {len(rows)} {PART_TITLES[name]} trials look bad{fate}: "
+                f"{len(bad)} of {len(rows)} {PART_TITLES[name]} trials are outliers{fate}: "
                 + "; ".join(_listed(data, bad))
             )
     if not notes:
-        notes.append("no trial looks bad")
+        notes.append("no outlier trials")
     notes += [*_on_few(few), *_on_incomplete(int(incomplete.sum()))]
     return replace(split, parts=parts), BadTrials(found, treatment == "drop", few), notes
 
 
 def describe_bad_trials(data: Dataset, incomplete: NDArray[numpy.bool_] | None = None) -> list[str]:
-    """Return lines about the trials of valid data that look bad; see :func:`judge`."""
+    """Return lines about the outlier trials of valid data; see :func:`screen_trials`."""
     incomplete = numpy.zeros(len(data), dtype=bool) if incomplete is None else incomplete
     rows = numpy.flatnonzero(~incomplete)
     if large := _too_large(data, _groups(data, rows)):
-        return [f"trials that look bad: not looked for, {large}"]
+        return [f"outlier trials: not searched, {large}"]
     bad = find_bad_trials(data, rows, who="data")
     few = _on_few(sum(map(len, _groups(data, rows, small=True).values())))
     few += _on_incomplete(int(incomplete.sum()))
     if len(bad) == 0:
-        return few or ["no trial looks bad"]
-    return [f"look bad: {len(bad)} of {len(rows)}", *(f"  {t}" for t in _listed(data, bad)), *few]
+        return few or ["no outlier trials"]
+    return [
+        f"outlier trials: {len(bad)} of {len(rows)}",
+        *(f"  {t}" for t in _listed(data, bad)),
+        *few,
+    ]
 
 
 def find_bad_trials(data: Dataset, rows: NDArray[Any], *, who: str) -> NDArray[numpy.int64]:
-    """Return those of the rows that look bad; the matrices are valid.
+    """Return the ``rows`` of valid matrices that are outliers.
 
-    The metric is log-Euclidean, which needs one decomposition of each matrix. Rows that are all of
-    their class are never bad.
+    The log-Euclidean metric needs only one eigendecomposition per matrix. A class whose trials
+    would all be outliers is kept.
     """
     groups = _groups(data, rows)
     if large := _too_large(data, groups):
         raise ValueError(
-            f"{who}: expected matrices to look for bad trials in, {large}; set bad_trials to none, "
-            "or give groups, which are read one at a time"
+            f"{who}: expected groups small enough to screen for outliers, {large}; set "
+            "bad_trials to none, or give groups, which are read one at a time"
         )
     labels = numpy.zeros(len(data)) if data.y is None else data.y
     found = [rows[:0]]
@@ -93,13 +97,13 @@ def find_bad_trials(data: Dataset, rows: NDArray[Any], *, who: str) -> NDArray[n
 def _groups(
     data: Dataset, rows: NDArray[Any], *, small: bool = False
 ) -> dict[str, NDArray[numpy.int64]]:
-    """Return the rows of each group, or only of those that are too small to be judged."""
+    """Return the rows of each group, or only of those that are too small to be screened."""
     if data.groups is None:
         parts = {"": rows} if len(rows) else {}
     else:
         names = data.groups[rows]
         parts = {str(name): rows[names == name] for name in numpy.unique(names)}
-    return {name: own for name, own in parts.items() if not small or len(own) < FEWEST}
+    return {name: own for name, own in parts.items() if not small or len(own) < MIN_MATRICES}
 
 
 def _too_large(data: Dataset, groups: Mapping[str, NDArray[Any]]) -> str:
@@ -122,10 +126,13 @@ def _listed(data: Dataset, rows: NDArray[Any]) -> Iterator[str]:
 def _on_few(few: int) -> list[str]:
     if few == 0:
         return []
-    return [f"{few} trials were not judged for being bad, fewer than {FEWEST} in a group"]
+    return [
+        f"{few} trials were not screened for outliers: their groups have fewer than "
+        f"{MIN_MATRICES} trials"
+    ]
 
 
 def _on_incomplete(count: int) -> list[str]:
     if count == 0:
         return []
-    return [f"{count} trials with missing channels were not judged for being bad"]
+    return [f"{count} trials with missing channels were not screened for outliers"]

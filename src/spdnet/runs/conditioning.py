@@ -15,20 +15,20 @@ _LARGEST = 2**32  # bytes of matrices on disk that are read at once
 
 
 def accepts_singular(data: Dataset, settings: DataOptions) -> bool:
-    """Return whether singular matrices of a data set are to be made definite."""
+    """Return whether singular matrices are accepted and made positive definite."""
     fitting = Conditioner(settings.rank, settings.shrinkage).accepts_singular
     is_usual = data.X.dtype.kind != "c" and not _is_too_large(data)
     return fitting and settings.bad == "refuse" and is_usual
 
 
 def fit_conditioner(who: str, data: Dataset, split: Split, settings: DataOptions) -> Conditioner:
-    """Fit the conditioner of a run to the training part."""
+    """Fit the conditioner to the training part of a run."""
     conditioner = Conditioner(settings.rank, settings.shrinkage, settings.adapt)
     if data.signals is not None:
         if settings.adapt != "none":
             raise ValueError(
-                f"{who}: expected no adapt with a model of signals, got {settings.adapt!r}; leave "
-                "it out"
+                f"{who}: expected adapt = 'none' with a model of signals, got "
+                f"{settings.adapt!r}; omit --adapt"
             )
         return Conditioner("full", "none", "none")
     if settings.adapt != "none" and data.groups is None:
@@ -42,7 +42,8 @@ def fit_conditioner(who: str, data: Dataset, split: Split, settings: DataOptions
     if _is_too_large(data):
         raise ValueError(
             f"{who}: expected at most {_LARGEST / 2**30:g} GiB of matrices with rank, shrinkage or "
-            f"adapt, got {data.X.nbytes / 2**30:.1f} GiB on disk; leave these options out"
+            f"adapt, got {data.X.nbytes / 2**30:.1f} GiB on disk; omit --rank, "
+            "--shrinkage and --adapt"
         )
     groups = None if data.groups is None else _domains(data)[train]
     return conditioner.fit(
@@ -65,7 +66,7 @@ def is_incomplete(data: Dataset) -> NDArray[numpy.bool_]:
 def transform(conditioner: Conditioner, data: Dataset) -> tuple[Dataset, list[str]]:
     """Transform the matrices, and return notes about new groups.
 
-    The matrices of a new group are all of that group.
+    ``data`` must contain all matrices of a new group.
     """
     if not conditioner.changes(stored=isinstance(data.X, StoredArray)):
         return data, []

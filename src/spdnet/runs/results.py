@@ -109,15 +109,15 @@ class StoredChoice(Choice, Record):
 
 @dataclass(frozen=True)
 class BadTrials(Record):
-    """Positions in the file of the trials of each part that look bad.
+    """Outlier trials of each part, as positions in the file.
 
-    If they are ``dropped``, those of the training and the validation part were left out. ``few`` is
-    the number of trials in groups that are too small to be judged.
+    If ``dropped`` is true, those of the training and validation parts were removed.
+    ``n_unscreened`` is the number of trials in groups that are too small to be screened.
     """
 
     parts: dict[Part, tuple[int, ...]]
     dropped: bool
-    few: int
+    n_unscreened: int
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ class RunResults(Summary):
     ``spectra`` are those of the first ``spectra_of`` matrices of the scored part, and
     ``raised_in_training`` the fractions of the eigenvalues that the ReEigs raised, of the first
     ``raised_of`` training matrices. ``choice`` tells how the members of a portfolio were chosen.
-    ``bad_trials`` are those that look bad, if they were looked for.
+    ``bad_trials`` are the outlier trials, if they were searched for.
     """
 
     parts: dict[Part, PartScore]

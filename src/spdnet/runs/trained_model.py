@@ -216,8 +216,9 @@ class TrainedModel:
             not SPD are an error, or repaired if the run was trained with ``bad = "repair"``.
             Missing channels are NaN or zero, in signals NaN or constant.
         groups : array, shape (N,), optional
-            Group of each signal, for a network that was trained with groups. The network adapts to
-            new groups: pass all signals of a group at once.
+            Group of each sample, required if the training used domains (``adapt``,
+            ``norm="domain"`` or TSMNet). New groups are adapted to without labels: pass all samples
+            of a group at once.
         channels : sequence of str, optional
             Names of the channels, to arrange them as in training, if the training data had names.
             Channels that ``X`` lacks are estimated, and others are dropped.

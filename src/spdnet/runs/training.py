@@ -15,7 +15,7 @@ from spdnet.models.model import dims_of, get_trait
 from spdnet.models.registry import find_model
 from spdnet.nn import ReEig
 from spdnet.runs import findings, scores
-from spdnet.runs.bad_trials import judge
+from spdnet.runs.bad_trials import screen_trials
 from spdnet.runs.checkpoints import Checkpoints
 from spdnet.runs.conditioning import fit_conditioner, is_incomplete, transform
 from spdnet.runs.confusion import Confusion
@@ -55,8 +55,8 @@ class Training:
         self.conditioner = fit_conditioner("train", self.data, split, self.settings)
         incomplete = is_incomplete(self.data)
         self.data, self._on_groups = transform(self.conditioner, self.data)
-        judged = judge(self.data, split, treatment, incomplete)
-        self.split, self.bad_trials, self._on_bad_trials = judged
+        screened = screen_trials(self.data, split, treatment, incomplete)
+        self.split, self.bad_trials, self._on_bad_trials = screened
         self.choice: StoredChoice | None = None
         dims, n = self.settings.dims, self.data.inputs.shape[1]
         self.chosen = dims is None
