@@ -1,10 +1,12 @@
 """Measure on simulated domains whether adaptation is ever worse than none.
 
     python benchmarks/does_adaptation_hurt.py [--seeds 20] [--classes 2,4] [--count 100]
-                                              [--shifts 0,0.3] [--shares 0,0.8]
-                                              [--contrast 0.12]
+                                              [--domains 6] [--shifts 0,0.3] [--shares 0,0.8]
+                                              [--contrast 0.12] [--methods none,auto]
+                                              [--confounded]
 
-Training domains have equal class proportions. The new domain differs from them by a random
+There are ``--domains`` training domains of ``--count`` matrices, with equal class proportions, or
+with ``--confounded`` with a single class each. The new domain differs from them by a random
 congruence of a given size (``shift``), and one class has a given share of its matrices, the others
 the rest. A linear discriminant analysis of the logarithms is trained on the adapted training
 domains. The table has the accuracy in percent on the new domain without adaptation, and the
@@ -23,8 +25,8 @@ from scipy.linalg import expm
 from spdnet.adaptation import Conditioner
 from spdnet.baselines import LogEuclideanClassifier
 
-N, DOMAINS, TIME = 8, 6, 128
-METHODS = ("none", "recenter", "rescale", "auto")
+N, TIME = 8, 128
+METHODS = "none,recenter,rescale,auto"
 
 
 def symmetric(rng):
@@ -55,14 +57,17 @@ def labels(n_classes, majority, share, count):
     return np.repeat(np.arange(n_classes), counts)
 
 
-def accuracies(seed, n_classes, shift, shares, count, contrast):
+def accuracies(seed, n_classes, shift, shares, given):
     """Return the accuracy of each method for each share, mean over the prevailing classes."""
-    rng = np.random.default_rng(seed)
-    patterns = np.stack([contrast * N**0.5 * symmetric(rng) for _ in range(n_classes)])
-    y = np.tile(labels(n_classes, 0, None, count), DOMAINS)
-    domains = np.repeat(np.arange(DOMAINS), count)
-    parts = [draw(rng, patterns, y[domains == d], shift) for d in range(DOMAINS)]
-    X, found = torch.from_numpy(np.concatenate(parts)), np.zeros((len(shares), len(METHODS)))
+    rng, count = np.random.default_rng(seed), given.count
+    patterns = np.stack([given.contrast * N**0.5 * symmetric(rng) for _ in range(n_classes)])
+    y = np.tile(labels(n_classes, 0, None, count), given.domains)
+    domains = np.repeat(np.arange(given.domains), count)
+    if given.confounded:
+        y = domains % n_classes
+    parts = [draw(rng, patterns, y[domains == d], shift) for d in range(given.domains)]
+    methods = given.methods.split(",")
+    X, found = torch.from_numpy(np.concatenate(parts)), np.zeros((len(shares), len(methods)))
     tests = []
     for share in shares:
         for majority in range(n_classes):
@@ -71,7 +76,7 @@ def accuracies(seed, n_classes, shift, shares, count, contrast):
                 draw(np.random.default_rng(seed + 10**6), patterns, truth, shift)
             )
             tests.append((truth, new))
-    for j, how in enumerate(METHODS):
+    for j, how in enumerate(methods):
         steps = Conditioner(adapt=how).fit(X, y, domains)
         model = LogEuclideanClassifier(method="lda").fit(steps.transform(X, domains).numpy(), y)
         right = [
@@ -91,16 +96,18 @@ def main():
     parser.add_argument("--shifts", default="0.0,0.1,0.3,0.6,1.0")
     parser.add_argument("--shares", default="0,0.6,0.8,0.95,1.0", help="0 is equal shares")
     parser.add_argument("--contrast", type=float, default=0.12)
+    parser.add_argument("--domains", type=int, default=6)
+    parser.add_argument("--confounded", action="store_true")
+    parser.add_argument("--methods", default=METHODS, help="starting with none, ending with auto")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     shares, worse = [float(share) or None for share in arguments.shares.split(",")], []
+    others = arguments.methods.split(",")[1:]
     for n_classes in map(int, arguments.classes.split(",")):
-        print(
-            f"{n_classes} classes\nshift  share    none" + "".join(f"{m:>15}" for m in METHODS[1:])
-        )
+        print(f"{n_classes} classes\nshift  share    none" + "".join(f"{m:>15}" for m in others))
         for shift in map(float, arguments.shifts.split(",")):
             each = 100 * np.stack([
-                accuracies(seed, n_classes, shift, shares, arguments.count, arguments.contrast)
+                accuracies(seed, n_classes, shift, shares, arguments)
                 for seed in range(arguments.seeds)
             ])  # fmt: skip
             gain = each[:, :, 1:] - each[:, :, :1]

@@ -7,6 +7,8 @@ from warnings import warn
 import numpy
 import torch
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import bmat, csr_array
+from scipy.sparse.csgraph import connected_components
 from scipy.stats import chi2
 from torch import Tensor
 
@@ -14,7 +16,6 @@ from spdnet._inputs import encode_labels
 from spdnet._precision import accurate_dtype
 from spdnet.adaptation.class_shift import ClassScores, fit_scores
 from spdnet.adaptation.domains import (
-    WORTH,
     DomainTransformer,
     domain_codes,
     domain_parts,
@@ -67,12 +68,13 @@ class BalancedRecenter(DomainTransformer):
         Tangent vectors :math:`\mu_c`.
     within_, between_ : float
         Mean squared distance of the matrices from the mean of their class in their domain, and of
-        the domains from their center.
+        the domains from their center. For a single training domain, ``between_`` is NaN.
     scores_ : ClassScores or None
         Model of the scores; None if there are too few training samples to fit it. Then the
         proportions of new domains are assumed to be those of training.
     proportions_ : dict
-        Estimated class proportions of the new domains of the last transformation.
+        Estimated class proportions of the new domains of the last transformation; NaN for a domain
+        that seems to contain a single class, and it is not clear which one.
     n_features_in_ : int
         Size of the matrices.
 
@@ -128,22 +130,30 @@ class BalancedRecenter(DomainTransformer):
         counts = numpy.zeros((len(parts), len(self.classes_)))
         numpy.add.at(counts, (codes, labels), 1)
         self.prior_ = (counts / counts.sum(1, keepdims=True)).mean(0)
-        centers = torch.stack([log_euclidean.mean(X[own], check=False) for own in parts])
-        for _ in range(_STEPS):
-            V = self._tangent(X, codes, centers)
-            shifts, means = _two_way(V, codes, labels, counts, self.prior_)
-            centers = _moved(centers, shifts)
-            if numpy.abs(shifts).max() < _SMALL:
-                break
+        if _count_components(counts) == 1:
+            centers, means = self._fit_centers(X, codes, labels, counts)
+        else:
+            warn(
+                "BalancedRecenter: the training domains do not share classes, so that domains and "
+                "classes cannot be told apart; the domains are not recentered",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+            one = numpy.zeros_like(codes)
+            total = counts.sum(0, keepdims=True)
+            centers, means = self._fit_centers(X, one, labels, total)
+            centers = centers.expand(len(parts), -1, -1)
+        V = self._tangent(X, codes, centers)
         center = affine_invariant.mean(centers, check=False)
-        there = _vectors(centers, center)
-        self.within_ = float(((V - shifts[codes] - means[labels]) ** 2).sum(1).mean())
-        self.between_ = self.within_ / WORTH
+        center_vectors = _vectors(centers, center)
+        self._n_samples = len(X)
+        self.within_ = float(((V - means[labels]) ** 2).sum(1).mean())
+        self.between_ = numpy.nan
         if len(parts) > 1:
-            total = float((there**2).sum()) / (len(parts) - 1)
+            total = float((center_vectors**2).sum()) / (len(parts) - 1)
             self.between_ = max(0.0, total - self.within_ * float((1 / counts.sum(1)).mean()))
         centers = torch.stack(
-            [self._drawn(c, center, int(k)) for c, k in zip(centers, counts.sum(1))]
+            [self._shrunk(c, center, int(k)) for c, k in zip(centers, counts.sum(1))]
         )
         V, raw = self._tangent(X, codes, centers), _vectors(X, center)
         self.scores_: ClassScores | None = fit_scores(V, raw, labels, codes, self.prior_)
@@ -154,13 +164,35 @@ class BalancedRecenter(DomainTransformer):
         self.proportions_: dict[Any, NDArray[numpy.float64]] = {}
         return self
 
+    def _fit_centers(
+        self, X: Tensor, codes: NDArray[Any], labels: NDArray[Any], counts: NDArray[Any]
+    ) -> tuple[Tensor, NDArray[Any]]:
+        """Return the centers for the class proportions of training, and the class means."""
+        centers = torch.stack(
+            [log_euclidean.mean(X[own], check=False) for own in domain_parts(codes)]
+        )
+        for _ in range(_STEPS):
+            V = self._tangent(X, codes, centers)
+            shifts, means = _fit_two_way(V, codes, labels, counts, self.prior_)
+            centers = _shift_centers(centers, shifts)
+            if numpy.abs(shifts).max() < _SMALL:
+                break
+        return centers, means
+
     def _tangent(self, X: Tensor, codes: NDArray[Any], centers: Tensor) -> NDArray[Any]:
         return _vectors(X, centers[torch.from_numpy(codes).to(X.device)])
 
-    def _drawn(self, center: Tensor, towards: Tensor, count: int) -> Tensor:
-        """Return the center of a domain, drawn toward that of training."""
-        noise = self.within_ / count
-        t = self.between_ / (self.between_ + noise) if self.between_ > 0 else 0.0
+    def _shrunk(self, center: Tensor, towards: Tensor, count: int) -> Tensor:
+        """Shrink the center of a domain toward that of training.
+
+        A single training domain does not tell how much domains differ: then the distance of the
+        two centers does, beyond that expected by chance.
+        """
+        noise, between = self.within_ / count, self.between_
+        if numpy.isnan(between):
+            squared = float(affine_invariant.squared_distance(center, towards))
+            between = max(0.0, squared - noise - self.within_ / self._n_samples)
+        t = between / (between + noise) if between > 0 else 0.0
         return affine_invariant.geodesic(towards, center, t)
 
     def _new_statistic(self, X: Tensor, name: Any) -> Tensor:
@@ -168,13 +200,28 @@ class BalancedRecenter(DomainTransformer):
         self._warn_of_one(X, name)
         center = torch.from_numpy(self.center_).to(X)
         mean = affine_invariant.mean(X, check=False)
-        proportions, p_value = self.prior_, 1.0
+        self.proportions_[name] = self.prior_
         if self.scores_ is not None and len(X) > 1:
             proportions, statistic = self.scores_.estimate(_vectors(X, mean), _vectors(X, center))
-            p_value = float(chi2.sf(statistic, len(self.prior_) - 1))
-            shift = -(proportions - self.prior_) @ self.class_means_
-            mean = _moved(mean, shift)
-        self.proportions_[name] = proportions
+            if proportions is None:
+                self.proportions_[name] = numpy.full_like(self.prior_, numpy.nan)
+                warn(
+                    f"BalancedRecenter: the domain {name} seems to contain a single class, and it "
+                    "is not clear which one; it is not recentered",
+                    RuntimeWarning,
+                    stacklevel=4,
+                )
+                return center
+            self.proportions_[name] = proportions
+            self._warn_of_shift(name, proportions, statistic)
+            mean = _shift_centers(mean, -(proportions - self.prior_) @ self.class_means_)
+        return self._shrunk(mean, center, len(X))
+
+    def _warn_of_shift(
+        self, name: Any, proportions: NDArray[numpy.float64], statistic: float
+    ) -> None:
+        """Warn if the class proportions of a domain differ from those of training."""
+        p_value = float(chi2.sf(statistic, len(self.prior_) - 1))
         variation = numpy.abs(proportions - self.prior_).sum() / 2
         if p_value < _SIGNIFICANT and variation > _NOTABLE:
             most = int((proportions - self.prior_).argmax())
@@ -184,9 +231,8 @@ class BalancedRecenter(DomainTransformer):
                 f"of {100 * proportions[most]:.0f} % instead of {100 * self.prior_[most]:.0f} %; "
                 "recentering accounts for it",
                 RuntimeWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
-        return self._drawn(mean, center, len(X))
 
     def _moved(self, X: Tensor, statistic: Tensor) -> Tensor:
         return congruence(X, invsqrtm(statistic))
@@ -197,13 +243,19 @@ def _vectors(X: Tensor, center: Tensor) -> NDArray[Any]:
     return vech(logm(congruence(X, invsqrtm(center)), check=False)).cpu().numpy()
 
 
-def _moved(centers: Tensor, shift: NDArray[Any]) -> Tensor:
+def _shift_centers(centers: Tensor, shift: NDArray[Any]) -> Tensor:
     """Move centers along tangent vectors."""
     vectors = torch.from_numpy(shift).to(centers.device)
     return congruence(expm(unvech(vectors, hermitian=centers.is_complex())), sqrtm(centers))
 
 
-def _two_way(
+def _count_components(counts: NDArray[Any]) -> int:
+    """Return the number of components of the graph of domains and the classes they contain."""
+    edges = csr_array(counts > 0)
+    return int(connected_components(bmat([[None, edges], [edges.T, None]]), directed=False)[0])
+
+
+def _fit_two_way(
     V: NDArray[Any],
     codes: NDArray[Any],
     labels: NDArray[Any],

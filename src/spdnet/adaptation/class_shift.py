@@ -1,7 +1,7 @@
 """Estimation of the class proportions of an unlabeled domain after recentering."""
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy
 from numpy.typing import NDArray
@@ -11,15 +11,25 @@ from spdnet.data.split import assign_folds
 
 Array = NDArray[numpy.float64]
 
-#: least relative class separation of a domain, and bounds of its standard deviation
-_LEAST, _NARROW, _WIDE, _UNKNOWN = 0.05, 0.1, 1.0, 0.3
+#: least relative class separation of a domain; bounds of its standard deviation, and its default
+_MIN_SEPARATION, _MIN_STD, _MAX_STD, _DEFAULT_STD = 0.05, 0.1, 1.0, 0.3
 #: candidates on the way from the training proportions to a single class
 _STEPS = (0.25, 0.5, 0.75, 0.95, 1.0)
-_DOUBT = 2.0  # log prior odds that the class proportions are those of training
+_NEARLY, _CERTAIN = 0.95, 0.8  # share of a single class, and least probability of that class
+_DOUBT = 0.5  # log prior odds that the class proportions are those of training
 _ROUNDING = 1e-12  # smallest ratio of the variances of scores
 _PSEUDO = 0.5  # number of samples that the prior of the proportions is worth
+_SINGLE = 0.25  # location of a single training domain, relative to the variance within classes
 _FREEDOM = 4  # degrees of freedom of the prior of the location: Student's t
 _ITERATIONS, _TOLERANCE = 200, 1e-3
+
+
+class _Fit(NamedTuple):
+    """Maximum of the likelihood."""
+
+    proportions: Array
+    log_likelihood: float
+    separation: float
 
 
 @dataclass(frozen=True)
@@ -51,7 +61,7 @@ class ClassScores:
         classes differ more than the domains.
     location : float
         Mean squared distance of the training domains from their center in the space of these
-        scores; infinite for a single domain.
+        scores; for a single domain, a fraction of the variance within classes.
     """
 
     weights: Array
@@ -63,48 +73,70 @@ class ClassScores:
     location_means: Array
     location: float
 
-    def estimate(self, V: Array, raw: Array) -> tuple[Array, float]:
+    def estimate(self, V: Array, raw: Array) -> tuple[Array | None, float]:
         """Estimate the class proportions of a domain.
 
         ``V (N, n_features)`` are the tangent vectors of its matrices at their mean, and ``raw``
-        those at the center of the training domains. Return the proportions, and twice the logarithm
-        of the likelihood ratio between the best proportions and those of training, which is about
-        chi-squared distributed.
+        those at the center of the training domains. Return the proportions, or None if the domain
+        seems to contain a single class, and it is not clear which one. Return also twice the
+        logarithm of the likelihood ratio between the best proportions and those of training, which
+        is about chi-squared distributed.
         """
         if self.trust == 0:
             return self.prior, 0.0
         scores, where = V @ self.weights, raw.mean(0) @ self.location_weights
         scores = scores - scores.mean(0)
+        candidates, log_odds, single = self._candidates(self._best(scores, where), len(V))
+        fits = [self._maximize_likelihood(scores, p) for p in candidates]
+        likelihood = self.trust * numpy.array([fit.log_likelihood for fit in fits])
+        logs = likelihood + log_odds + [self._log_prior(p, where) for p in candidates]
+        weight = numpy.exp(logs - logs.max())
+        weight /= weight.sum()
+        statistic = 2 * max(0.0, likelihood[-1] - likelihood[0])
+        of_class = [weight[single == c].sum() for c in range(len(self.prior))]
+        if sum(of_class) > 0.5 and max(of_class) < _CERTAIN * sum(of_class):
+            return None, statistic
+        return self._decide(scores, candidates, weight, fits), statistic
+
+    def _best(self, scores: Array, where: Array) -> Array:
+        """Return the proportions of maximum likelihood times the prior of the location."""
+        vertices = numpy.eye(len(self.prior))
+        starts = [(1 - a) * self.prior + a * vertex for a in (0.6, 0.95) for vertex in vertices]
+        fits = [
+            self._maximize_likelihood(scores, start, free=True) for start in (self.prior, *starts)
+        ]
+        return max(
+            fits, key=lambda fit: fit.log_likelihood + self._log_prior(fit.proportions, where)
+        ).proportions
+
+    def _candidates(self, best: Array, n_samples: int) -> tuple[Array, Array, NDArray[Any]]:
+        """Return candidates for the proportions, and their prior log odds to those of training.
+
+        Return also the class of each candidate that consists of nearly a single class, else -1.
+        """
         n_classes = len(self.prior)
         vertices = numpy.eye(n_classes)
-        starts = [(1 - a) * self.prior + a * vertex for a in (0.6, 0.95) for vertex in vertices]
-        fits = [self._climb(scores, start, free=True) for start in (self.prior, *starts)]
-        best = max(fits, key=lambda fit: fit[1] + self._log_prior(fit[0], where))[0]
         paths = [self.prior + a * (vertex - self.prior) for vertex in vertices for a in _STEPS]
-        candidates = numpy.array([
-            self.prior, *paths, (self.prior + best) / 2, best
-        ])  # fmt: skip
-        fits = [self._climb(scores, p) for p in candidates]
-        likelihood = self.trust * numpy.array([fit[1] for fit in fits])
-        logs = likelihood + [self._log_prior(p, where) for p in candidates]
-        logs[1:] -= _DOUBT
-        logs[1:-2] -= numpy.log(len(paths))
-        n_effective = max(self.trust * len(V), 2)
-        logs[-2:] -= (n_classes - 1) / 2 * numpy.log(n_effective) + numpy.log(2)
-        weight = numpy.exp(logs - logs.max())
-        chosen = self._decide(scores, candidates, weight / weight.sum(), [fit[2] for fit in fits])
-        return chosen, 2 * max(0.0, likelihood[-1] - likelihood[0])
+        single = [c if a >= _NEARLY else -1 for c in range(n_classes) for a in _STEPS]
+        fitted = [(self.prior + best) / 2, best]
+        n_effective = max(self.trust * n_samples, 2)
+        log_odds = numpy.r_[
+            0.0,
+            numpy.full(len(paths), -_DOUBT - numpy.log(len(paths))),
+            numpy.full(2, -_DOUBT - (n_classes - 1) / 2 * numpy.log(n_effective) - numpy.log(2)),
+        ]
+        return numpy.array([self.prior, *paths, *fitted]), log_odds, numpy.r_[-1, single, -1, -1]
 
-    def _decide(
-        self, scores: Array, candidates: Array, weight: Array, separations: list[float]
-    ) -> Array:
+    def _decide(self, scores: Array, candidates: Array, weight: Array, fits: list[_Fit]) -> Array:
         """Return the candidate, or their mean, whose classes agree best with those of all.
 
         A candidate counts by its weight, and by the certainty of its own classes: where classes
         cannot be told apart, none is better than another.
         """
-        pairs = zip(candidates, separations, strict=True)
-        certainty = [self._posterior(scores, p, k)[0].max(1).mean() for p, k in pairs]
+        certainty = [
+            self._posterior(scores, p, fit.separation)[0].max(1).mean()
+            for p, fit in zip(candidates, fits, strict=True)
+        ]
         options = numpy.r_[[weight @ candidates], candidates]
         classes = numpy.stack([self._classify(scores, p) for p in options])
         agreement = [(weight * certainty) @ (classes[1:] == own).mean(1) for own in classes]
@@ -126,21 +158,18 @@ class ClassScores:
         likelihood = (top + numpy.log(total)).sum() - ((k - 1) / self.separation) ** 2 / 2
         return found / total, float(likelihood)
 
-    def _climb(self, scores: Array, p: Array, *, free: bool = False) -> tuple[Array, float, float]:
-        """Maximize the likelihood over the class separation and, if ``free``, the proportions.
-
-        Return the proportions, the log likelihood and the separation.
-        """
-        precision, k, best = self.separation**-2, 1.0, (p, -numpy.inf, 1.0)
+    def _maximize_likelihood(self, scores: Array, p: Array, *, free: bool = False) -> _Fit:
+        """Maximize the likelihood over the class separation and, if ``free``, the proportions."""
+        precision, k, best = self.separation**-2, 1.0, _Fit(p, -numpy.inf, 1.0)
         for _ in range(_ITERATIONS):
             found, likelihood = self._posterior(scores, p, k)
-            if likelihood - best[1] < _TOLERANCE:
+            if likelihood - best.log_likelihood < _TOLERANCE:
                 break
-            best = p, likelihood, k
+            best = _Fit(p, likelihood, k)
             centered = self.means - p @ self.means
             along = (scores * (found @ centered)).sum() + precision
             size = (found @ (centered**2).sum(1)).sum() + precision
-            k = max(along / size, _LEAST)
+            k = max(along / size, _MIN_SEPARATION)
             if free:
                 p = (found.sum(0) + _PSEUDO * self.prior) / (len(scores) + _PSEUDO)
         return best
@@ -181,7 +210,7 @@ def fit_scores(
         trust=1.0,
         location_weights=location_weights,
         location_means=location_means,
-        location=numpy.inf if single else float((shifts**2).sum(1).mean()) + 1e-3,
+        location=_SINGLE * (n_classes - 1) if single else float((shifts**2).sum(1).mean()) + 1e-3,
     )
     return replace(model, trust=_trust(model, scores, y, parts))
 
@@ -241,22 +270,25 @@ def _separation(scores: Array, means: Array, y: NDArray[Any], parts: NDArray[Any
         own = parts == part
         if (size := (expected[own] ** 2).sum()) > 0:
             found.append((scores[own] * expected[own]).sum() / size)
-    spread = float(numpy.std(found)) if len(found) > 1 else _UNKNOWN
-    return min(max(spread, _NARROW), _WIDE)
+    spread = float(numpy.std(found)) if len(found) > 1 else _DEFAULT_STD
+    return min(max(spread, _MIN_STD), _MAX_STD)
 
 
 def _trust(model: ClassScores, scores: Array, y: NDArray[Any], parts: NDArray[Any]) -> float:
-    """Return the power of the likelihood that makes it fit the training domains by chance only.
+    """Return the largest power of the likelihood that does not reject the true proportions.
 
-    With any other proportions than their own, they are then fitted no better than by chance.
+    These are the class proportions of the training domains, known from their labels.
     """
     gains = []
     for part in numpy.unique(parts):
         own = parts == part
         true = numpy.bincount(y[own], minlength=len(model.prior)) / own.sum()
         centered = scores[own] - scores[own].mean(0)
-        found = model._climb(centered, model.prior, free=True)[0]
-        gain = model._climb(centered, found)[1] - model._climb(centered, true)[1]
+        found = model._maximize_likelihood(centered, model.prior, free=True).proportions
+        gain = (
+            model._maximize_likelihood(centered, found).log_likelihood
+            - model._maximize_likelihood(centered, true).log_likelihood
+        )
         gains.append(max(gain, 0.0))
     chance = (len(model.prior) - 1) / 2
     return min(1.0, chance / max(float(numpy.mean(gains)), numpy.finfo(float).tiny))
