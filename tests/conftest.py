@@ -1,3 +1,4 @@
+import math
 import os
 
 import numpy as np
@@ -42,6 +43,12 @@ def _no_drawing(request, monkeypatch):
         return file.write('<svg width="100pt" height="100pt"></svg>')
 
     monkeypatch.setattr(Figure, "savefig", savefig)
+
+
+@pytest.fixture(autouse=True)
+def _frequent_checkpoints(monkeypatch):
+    """Write a checkpoint after each epoch, also if the machine is busy and writing takes long."""
+    monkeypatch.setattr("spdnet.runs.checkpoints._QUICK", math.inf)
 
 
 settings.register_profile("repeatable", derandomize=True, deadline=None)

@@ -1,5 +1,6 @@
 import json
 import logging
+import math
 import shutil
 import subprocess
 import sys
@@ -535,6 +536,21 @@ def test_a_damaged_checkpoint_is_passed_over(tmp_path):
     straight = RunFolder(tmp_path / "straight")
     train(settings, straight)
     assert without_times(straight.metrics()) == without_times(folder.metrics())
+
+
+def test_checkpoints_that_take_long_are_written_less_often(tmp_path, monkeypatch):
+    """A training that is interrupted later repeats epochs, with the same result."""
+    settings = quick(file_of(tmp_path))
+    straight, folder = RunFolder(tmp_path / "straight"), RunFolder(tmp_path / "run")
+    train(settings, straight)
+    monkeypatch.setattr("spdnet.runs.checkpoints._QUICK", 0)
+    monkeypatch.setattr("spdnet.runs.checkpoints._PAUSE", math.inf)
+    with pytest.raises(KeyboardInterrupt):
+        train(settings, folder, watch=Interrupt(2))
+    assert checkpoint.load(folder.checkpoints().last)["trainer"]["history"] == []
+    assert not folder.checkpoints().previous.exists()
+    train(folder.settings(), folder, resume=True)
+    require_equal_runs(folder.path, straight.path)
 
 
 def test_other_data_are_refused_on_resume(tmp_path):
