@@ -226,10 +226,27 @@ def encode_domains(
         raise TypeError(
             f"{who}: expected {what} that are numbers or text, got {' and '.join(kinds)}"
         )
+    if names.dtype.kind == "f" and not numpy.isfinite(names).all():
+        bad = int(numpy.flatnonzero(~numpy.isfinite(names))[0])
+        raise ValueError(
+            f"{who}: expected finite numbers or text in {what}, got {what}[{bad}] = {names[bad]}; "
+            "give samples of unknown origin a name, or leave them out"
+        )
     known = names[:0] if known is None else known
-    everyone = numpy.concatenate([known, numpy.setdiff1d(names, known)])
-    order = numpy.argsort(everyone)
-    return order[numpy.searchsorted(everyone, names, sorter=order)], everyone
+    index = {_domain_key(name): i for i, name in enumerate(known.tolist())}
+    unique, codes = numpy.unique(names, return_inverse=True)
+    new = [name for name in unique.tolist() if _domain_key(name) not in index]
+    for name in new:
+        index[_domain_key(name)] = len(index)
+    of_unique = numpy.array([index[_domain_key(name)] for name in unique.tolist()], dtype=int)
+    mixed = len({key[:2] for key in index}) > 1
+    everyone = numpy.array([*known.tolist(), *new], dtype=object if mixed else None)
+    return of_unique[codes.reshape(-1)], everyone if len(everyone) else names
+
+
+def _domain_key(name: Any) -> tuple[bool, bool, Any]:
+    """Return the key by which domains are compared: 1, "1" and True are different."""
+    return isinstance(name, str), isinstance(name, bool), name
 
 
 def seed_of(random_state: Any) -> int:

@@ -3,7 +3,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from spdnet.data import Dataset, load_dataset, make_split, open_stored
+from spdnet.cli.data import valid_part
+from spdnet.data import Dataset, examine, load_dataset, make_split, open_stored
 from spdnet.data.io import readers
 from spdnet.runs import RunFolder, TrainedModel, bad_trials, train
 from spdnet.runs.bad_trials import describe_bad_trials, find_bad_trials, screen_trials
@@ -54,8 +55,9 @@ def test_treatments(tmp_path, treatment):
         assert set(bad) <= set(found.bad_trials.parts[name])
         text = ", ".join(map(str, found.bad_trials.parts[name]))
         fate = ", left out" * (dropped and name != "test")
-        assert f"trials are outliers{fate}: {text}" in said
-        assert f"trials are outliers{fate}: {text}" in page
+        are = "trials are outliers" if ", " in text else "trials is an outlier"
+        assert f"{are}{fate}: {text}" in said
+        assert f"{are}{fate}: {text}" in page
     assert folder.results() == found
     assert RunResults.from_json(found.to_json()).bad_trials == found.bad_trials
     parts = TrainedModel.load(folder.path).data["parts"]
@@ -99,9 +101,25 @@ def test_groups_are_screened_separately(tmp_path):
     data = data.take(np.arange(125))  # five trials of eve
     _split, found, notes = screen_trials(data, make_split(data), "flag")
     assert found.n_unscreened == 5
-    few = "trials were not screened for outliers: their groups have fewer than 20 trials"
+    few = "trials were not screened for outliers: groups of fewer than 20 trials are too small"
     assert notes[-1] == f"5 {few}"
     assert describe_bad_trials(data.take(np.arange(110, 125)))[:1] == [f"15 {few}"]
+
+
+@pytest.mark.parametrize("empty", [0.0, np.nan])
+def test_a_channel_that_is_missing_in_all_trials_changes_nothing(tmp_path, empty):
+    with np.load(file_of(tmp_path)) as arrays:
+        values = dict(arrays)
+    settings = quick(str(tmp_path / "a.npz"), bad_trials="flag", epochs=1)
+    plain = train(settings, RunFolder(tmp_path / "plain"))
+    lines = describe_bad_trials(load_dataset(tmp_path / "a.npz"))
+    values["X"] = np.pad(values["X"], ((0, 0), (0, 1), (0, 1)), constant_values=empty)
+    np.savez(tmp_path / "a.npz", **values)
+    found = train(settings, RunFolder(tmp_path / "run"))
+    assert found.bad_trials == plain.bad_trials
+    assert any(found.bad_trials.parts.values())
+    data = load_dataset(tmp_path / "a.npz")
+    assert describe_bad_trials(*valid_part(data, examine(data.X, missing=True))) == lines
 
 
 def test_trials_with_estimated_channels_are_not_screened(tmp_path):

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy
 import torch
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from spdnet._precision import accurate_dtype
@@ -158,6 +158,12 @@ class Conditioner:
             else:
                 X = step.transform_tensor(X, domains)
         return X
+
+    @property
+    def channels(self) -> NDArray[numpy.int64] | slice:
+        """Channels that are kept: those that some training matrix has."""
+        kept = [step.kept_ for step in self.steps_ if isinstance(step, KnownChannels)]
+        return kept[0] if kept else slice(None)
 
     @property
     def completes(self) -> bool:

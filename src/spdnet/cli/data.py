@@ -39,6 +39,7 @@ from spdnet.data.sources import (
 from spdnet.data.summary import describe
 from spdnet.paper.published import fetch, import_dataset
 from spdnet.runs.bad_trials import describe_bad_trials
+from spdnet.runs.conditioning import is_incomplete
 from spdnet.runs.pace import time_left
 
 #: matrices whose mean completes the others before bad trials are looked for
@@ -53,13 +54,13 @@ def run_info(data: str, labels: str | None, groups: str | None, signals: bool) -
     is_signals, stored = signals or not found.is_matrices, isinstance(found.X, StoredArray)
     examined = examine_signals(found.X) if is_signals else examine(found.X, missing=not stored)
     lines = describe(found, examined)
-    if valid := _valid(found, examined):
+    if valid := valid_part(found, examined):
         lines += describe_bad_trials(*valid)
     for line in lines:
         console.print(printable(line), soft_wrap=True)
 
 
-def _valid(
+def valid_part(
     data: Dataset, found: Examination | SignalExamination
 ) -> tuple[Dataset, NDArray[numpy.bool_]] | None:
     """Return valid matrices, made positive definite and complete, and which ones were incomplete.
@@ -78,13 +79,13 @@ def _valid(
     if not matrices.missing and len(singular) == 0:
         return valid, incomplete
     X = torch.from_numpy(clean(valid.X, missing=True, on_singular=lambda: None)[0])
-    incomplete = X.diagonal(dim1=1, dim2=2).isnan().any(-1).numpy()
     some = X[:: -(-len(X) // _MEAN_OF)] if len(singular) == 0 else X
     try:
-        X = Conditioner().fit(some, None, singular=len(singular) > 0).transform(X)
+        conditioner = Conditioner().fit(some, None, singular=len(singular) > 0)
     except ValueError:  # entries contradict each other: training says so
         return None
-    return replace(valid, X=X.numpy(), channels=None), incomplete
+    incomplete = is_incomplete(replace(valid, X=X.numpy()), conditioner)
+    return replace(valid, X=conditioner.transform(X).numpy(), channels=None), incomplete
 
 
 def run_build(

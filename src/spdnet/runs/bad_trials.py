@@ -43,14 +43,17 @@ def screen_trials(
             parts[name] = numpy.setdiff1d(all_rows, bad)
         if len(bad):
             fate = ", left out" if left_out else ""
+            are = "is an outlier" if len(bad) == 1 else "are outliers"
             notes.append(
-                f"{len(bad)} of {len(rows)} {PART_TITLES[name]} trials are outliers{fate}: "
+                f"{len(bad)} of {len(rows)} {PART_TITLES[name]} trials {are}{fate}: "
                 + "; ".join(_listed(data, bad))
             )
+    missing = sum(int(incomplete[rows].sum()) for rows in split.parts.values())
+    unscreened = few + missing
     if not notes:
-        notes.append("no outlier trials")
-    notes += [*_on_few(few), *_on_incomplete(int(incomplete.sum()))]
-    return replace(split, parts=parts), BadTrials(found, treatment == "drop", few), notes
+        notes += _on_none(sum(map(len, split.parts.values())) - unscreened)
+    notes += [*_on_few(few), *_on_incomplete(missing)]
+    return replace(split, parts=parts), BadTrials(found, treatment == "drop", unscreened), notes
 
 
 def describe_bad_trials(data: Dataset, incomplete: NDArray[numpy.bool_] | None = None) -> list[str]:
@@ -60,14 +63,14 @@ def describe_bad_trials(data: Dataset, incomplete: NDArray[numpy.bool_] | None =
     if large := _too_large(data, _groups(data, rows)):
         return [f"outlier trials: not searched, {large}"]
     bad = find_bad_trials(data, rows, who="data")
-    few = _on_few(sum(map(len, _groups(data, rows, small=True).values())))
-    few += _on_incomplete(int(incomplete.sum()))
+    few, missing = sum(map(len, _groups(data, rows, small=True).values())), int(incomplete.sum())
+    left_out = [*_on_few(few), *_on_incomplete(missing)]
     if len(bad) == 0:
-        return few or ["no outlier trials"]
+        return [*_on_none(len(data) - few - missing), *left_out]
     return [
         f"outlier trials: {len(bad)} of {len(rows)}",
         *(f"  {t}" for t in _listed(data, bad)),
-        *few,
+        *left_out,
     ]
 
 
@@ -123,16 +126,22 @@ def _listed(data: Dataset, rows: NDArray[Any]) -> Iterator[str]:
         yield text if data.groups is None else f"{text} (group {name})"
 
 
+def _on_none(screened: int) -> list[str]:
+    return ["no outlier trials"] if screened else []
+
+
 def _on_few(few: int) -> list[str]:
     if few == 0:
         return []
+    were = "trial was" if few == 1 else "trials were"
     return [
-        f"{few} trials were not screened for outliers: their groups have fewer than "
-        f"{MIN_MATRICES} trials"
+        f"{few} {were} not screened for outliers: groups of fewer than {MIN_MATRICES} trials are "
+        "too small"
     ]
 
 
 def _on_incomplete(count: int) -> list[str]:
     if count == 0:
         return []
-    return [f"{count} trials with missing channels were not screened for outliers"]
+    were = "trial with missing channels was" if count == 1 else "trials with missing channels were"
+    return [f"{count} {were} not screened for outliers"]

@@ -56,11 +56,12 @@ def fit_conditioner(who: str, data: Dataset, split: Split, settings: DataOptions
     )
 
 
-def is_incomplete(data: Dataset) -> NDArray[numpy.bool_]:
-    """Return which matrices have missing channels."""
+def is_incomplete(data: Dataset, conditioner: Conditioner) -> NDArray[numpy.bool_]:
+    """Return which matrices lack channels that the conditioner keeps."""
     if isinstance(data.X, StoredArray):
         return numpy.zeros(len(data), dtype=bool)
-    return numpy.isnan(numpy.diagonal(data.X, axis1=1, axis2=2)).any(-1)
+    missing = numpy.isnan(numpy.diagonal(data.X, axis1=1, axis2=2))
+    return missing[:, conditioner.channels].any(-1)
 
 
 def transform(conditioner: Conditioner, data: Dataset) -> tuple[Dataset, list[str]]:

@@ -112,7 +112,8 @@ class BadTrials(Record):
     """Outlier trials of each part, as positions in the file.
 
     If ``dropped`` is true, those of the training and validation parts were removed.
-    ``n_unscreened`` is the number of trials in groups that are too small to be screened.
+    ``n_unscreened`` is the number of trials that were not screened, because their group is too
+    small or channels are missing.
     """
 
     parts: dict[Part, tuple[int, ...]]

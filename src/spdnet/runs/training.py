@@ -53,7 +53,7 @@ class Training:
         self.recipe = self.settings.make_recipe()
         split, treatment = divide(self.data, self.settings), self.settings.bad_trials
         self.conditioner = fit_conditioner("train", self.data, split, self.settings)
-        incomplete = is_incomplete(self.data)
+        incomplete = is_incomplete(self.data, self.conditioner)
         self.data, self._on_groups = transform(self.conditioner, self.data)
         screened = screen_trials(self.data, split, treatment, incomplete)
         self.split, self.bad_trials, self._on_bad_trials = screened
