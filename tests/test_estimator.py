@@ -691,3 +691,16 @@ def test_what_float32_cannot_hold_is_refused():
         with pytest.raises(ValueError, match="is too small"):
             classifier.predict(scale * X)
     assert quick(epochs=1).fit(1e-100 * X, y).predict(1e-100 * X).shape == y.shape
+
+
+def test_singular_matrices_that_training_did_not_have():
+    X, y = load_digits_spd()
+    X, y = X[:60, :6, :6], y[:60] % 2
+    new = np.array(X[:9])
+    new[[2, 5]] = new[[2, 5], :, :1] * new[[2, 5], :1, :]  # of rank 1
+    classifier = SPDNetClassifier(recipe="fast", epochs=1, random_state=0).fit(X, y)
+    expected = r"X\[2\] is singular .* affected: 2, 5; no training matrix was: train with some"
+    with pytest.raises(ValueError, match=expected):
+        classifier.predict(new)
+    with pytest.raises(ValueError, match="alike with spdnet.covariance.regularize"):
+        SPDNetClassifier(recipe="fast").fit(new + 0j, y[:9])

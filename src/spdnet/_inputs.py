@@ -21,6 +21,7 @@ from spdnet.linalg import symmetrize
 from spdnet.linalg.missing import Filled, fill
 from spdnet.linalg.validate import (
     FAULTS,
+    MAKE_DEFINITE,
     UNIT,
     Faults,
     as_float64,
@@ -85,14 +86,20 @@ class ExaminedMatrices(NamedTuple):
         """Whether some matrices are singular."""
         return self.faults is not None and bool((self.faults.code == _SINGULAR).any())
 
-    def require(self, *, definite: bool) -> None:
-        """Raise a ValueError if there are faults; singular ones only if ``definite``."""
+    def require(self, *, definite: bool, advice: str = MAKE_DEFINITE) -> None:
+        """Raise a ValueError if there are faults; singular ones only if ``definite``.
+
+        ``advice`` is what to do about singular matrices.
+        """
         if self.faults is None:
             return
         code = self.faults.code
         if not definite:
             code = torch.where(code == _SINGULAR, -1, code)
-        raise_first_fault(self.who, self.faults._replace(code=code), self.unit)
+        if self.X.is_complex():
+            advice = "regularize all matrices alike with spdnet.covariance.regularize({name})"
+        found = self.faults._replace(code=code)
+        raise_first_fault(self.who, found, self.unit, advice=advice)
 
 
 def examine_matrices(

@@ -239,7 +239,11 @@ class SPDNetClassifier(
                 partial=self.conditioner_.completes,
                 allow_complex=dtype.is_complex,
             )
-            matrices.require(definite=not self.conditioner_.makes_definite)
+            matrices.require(
+                definite=not self.conditioner_.makes_definite,
+                advice="no training matrix was: train with some of these matrices, or with "
+                "shrinkage=0.1",
+            )
             if self.conditioner_.uses_domains:
                 encode_domains(WHO, domains, len(matrices.X))  # checks them
             inputs = [self.conditioner_.transform(matrices.X, domains)]

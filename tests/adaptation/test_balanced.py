@@ -106,6 +106,23 @@ def test_a_new_domain_of_a_stream_starts_from_the_known_ones():
         recenter.partial_fit(X[:1])
 
 
+def test_domains_are_compared_as_they_are_given():
+    """The number 0, its text and False are different domains; 0 and 0.0 are the same."""
+    X, _, domains = several(2)
+    recenter = Recenter().fit(X, domains=domains).partial_fit(X[:1], domains=["new"])
+    recenter.partial_fit(X[:2], domains=[0, 1]).partial_fit(X[:1], domains=[0.0])
+    assert recenter.domains_.tolist() == [0, 1, "new"]
+    assert recenter.counts_.tolist() == [62, 61, 11]
+    recenter.partial_fit(X[:2], domains=["0", "new"]).partial_fit(X[:1], domains=[False])
+    assert recenter.domains_.tolist() == [0, 1, "new", "0", False]
+    assert recenter.counts_.tolist() == [62, 61, 12, 11, 11]
+    Z = recenter.transform(X[:3], domains=[0, 1, 0])
+    again = recenter.transform(X[:3], domains=np.array([0, 1, 0], dtype=object))
+    np.testing.assert_array_equal(Z, again)
+    with pytest.raises(ValueError, match=r"expected finite numbers .* got domains\[1\] = nan"):
+        Recenter().fit(X, domains=np.where(np.arange(len(X)) == 1, np.nan, 0))
+
+
 def test_equal_proportions_are_recentered_as_usual():
     X, y, domains = several()
     balanced = BalancedRecenter().fit(X, y, domains=domains)

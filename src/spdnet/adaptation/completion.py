@@ -105,9 +105,11 @@ class Completion(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     n_features_in_ : int
         Size of the matrices.
 
-    Notes ----- A channel is missing if its row and column are NaN or zero: see
-    :func:`observed_channels`. Regularize covariances before their missing channels are marked,
-    because a regularized zero row is no longer recognized as missing.
+    Notes
+    -----
+    A channel is missing if its row and column are NaN or zero: see :func:`observed_channels`.
+    Regularize covariances before their missing channels are marked, because a regularized zero row
+    is no longer recognized as missing.
 
     Examples
     --------

@@ -154,8 +154,10 @@ def masked_mean(X: Tensor, *, tol: float = 1e-9, max_iter: int = 100) -> Tensor:
     Tensor or array, shape (n, n)
         It has no derivative with respect to ``X`` if channels are missing.
 
-    Notes ----- The entry of two channels that are never observed together is not determined. It is
-    chosen so that the determinant is largest: the inverse is zero there, and the two channels are
+    Notes
+    -----
+    The entry of two channels that are never observed together is not determined. It is chosen so
+    that the determinant is largest: the inverse is zero there, and the two channels are
     conditionally independent given the others. A channel that is missing everywhere raises a
     ValueError, and so do matrices that contradict each other so much that only a singular matrix
     attains the minimum.

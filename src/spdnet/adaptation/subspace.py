@@ -63,11 +63,13 @@ class Subspace(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     n_features_in_ : int
         Size of the matrices.
 
-    Notes ----- The mean is that of the matrices divided by their traces, so that recordings with
-    large amplitudes do not dominate. Candidates for the factor have log-spaced ratios :math:`\rho /
-    (1 - \rho)` from 1e-5 to 10, excluding values below the rounding errors of the training
-    matrices. All matrices have the same factor, also those of full rank, since logarithms are
-    comparable only after the same transformation.
+    Notes
+    -----
+    The mean is that of the matrices divided by their traces, so that recordings with large
+    amplitudes do not dominate. Candidates for the factor have log-spaced ratios
+    :math:`\rho/(1-\rho)` from 1e-5 to 10, excluding values below the rounding errors of the
+    training matrices. All matrices have the same factor, also those of full rank, since logarithms
+    are comparable only after the same transformation.
 
     References
     ----------

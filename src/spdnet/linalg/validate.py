@@ -37,11 +37,19 @@ FAULTS = (
 UNIT = torch.finfo(torch.float64).eps
 _FLOAT32_UNIT = torch.finfo(torch.float32).eps
 
-_REGULARIZE = "; regularize it, for example with spdnet.covariance.regularize({name}){lost}"
+_REGULARIZE = (
+    "; drop it, or regularize it, for example with spdnet.covariance.regularize({name}){lost}"
+)
 _LOST = (
     ", or use float64 throughout: eigenvalues below {unit:.1g} of the largest are lost in the "
     "coarser dtype, and the eps of a ReEig has to be above that"
 )
+#: what to do about singular matrices
+MAKE_DEFINITE = (
+    "regularize all matrices alike, for example with spdnet.adaptation.Subspace or "
+    "spdnet.covariance.regularize({name})"
+)
+_LISTED = 10  # indices in a message
 #: expected, got, and what to do
 _TEXTS = {
     "not finite": "finite entries, but {place} contains NaN or infinity{count}; drop or repair it "
@@ -56,8 +64,7 @@ _TEXTS = {
     "indefinite": "{wanted} matrices, but {place} is not {wanted} (eigenvalues from {low:.3g} to "
     "{high:.3g}){count}" + _REGULARIZE,
     "singular": "{wanted} matrices, but {place} is singular (eigenvalues from {low:.3g} to "
-    "{high:.3g}){count}; regularize it, for example with spdnet.adaptation.Subspace or "
-    "spdnet.covariance.regularize({name}){lost}",
+    "{high:.3g}){count}; {advice}{lost}",
     "trace": "matrices with a positive trace, but {place} is zero or not positive semi-definite "
     "(trace {low:.3g}){count}; drop it, or give covariances of signals that are not constant",
 }
@@ -319,13 +326,20 @@ def raise_first_fault(
     name: str = "X",
     wanted: str = "positive definite",
     shape: tuple[int, ...] | None = None,
+    *,
+    advice: str = MAKE_DEFINITE,
 ) -> None:
-    """Raise a ValueError for the first kind of fault; ``shape`` is the batch shape."""
+    """Raise a ValueError for the first kind of fault.
+
+    ``shape`` is the batch shape, and ``advice`` what to do about singular matrices.
+    """
     faulty = found.code[found.code >= 0]
     if len(faulty):
         bad = found.code == faulty.min()
         columns = [x if shape is None else x.reshape(shape) for x in (bad, found.low, found.high)]
-        raise_fault(who, name, FAULTS[int(faulty.min())], *columns, wanted=wanted, unit=unit)
+        raise_fault(
+            who, name, FAULTS[int(faulty.min())], *columns, wanted=wanted, unit=unit, advice=advice
+        )
 
 
 def raise_fault(
@@ -338,6 +352,7 @@ def raise_fault(
     *,
     wanted: str = "positive definite",
     unit: float = UNIT,
+    advice: str = MAKE_DEFINITE,
 ) -> None:
     """Raise a ValueError that names the first matrix marked in ``bad``, if there is one."""
     if not bad.any():
@@ -345,6 +360,9 @@ def raise_fault(
     index = tuple(bad.nonzero()[0].tolist()) if bad.ndim else ()
     place = f"{name}[{', '.join(map(str, index))}]" if index else name
     count = f"; {int(bad.sum())} of {bad.numel()} matrices are affected" if index else ""
+    if len(index) == 1 and bad.sum() > 1:
+        listed = bad.nonzero().flatten().tolist()
+        count += ": " + ", ".join(map(str, listed[:_LISTED])) + ", ..." * (len(listed) > _LISTED)
     text = _TEXTS[fault].format(
         name=name,
         place=place,
@@ -353,5 +371,6 @@ def raise_fault(
         low=0.0 if low is None else low[index].item(),
         high=0.0 if high is None else high[index].item(),
         lost=_LOST.format(unit=unit) if unit > UNIT else "",
+        advice=advice.format(name=name),
     )
     raise ValueError(f"{who}: expected {text}")

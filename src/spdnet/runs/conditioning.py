@@ -18,7 +18,7 @@ def accepts_singular(data: Dataset, settings: DataOptions) -> bool:
     """Return whether singular matrices are accepted and made positive definite."""
     fitting = Conditioner(settings.rank, settings.shrinkage).accepts_singular
     is_usual = data.X.dtype.kind != "c" and not _is_too_large(data)
-    return fitting and settings.bad == "refuse" and is_usual
+    return fitting and settings.bad != "repair" and is_usual
 
 
 def fit_conditioner(who: str, data: Dataset, split: Split, settings: DataOptions) -> Conditioner:
