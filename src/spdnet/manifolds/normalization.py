@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 
 from spdnet._autograd import is_capturing
+from spdnet._precision import accurate_dtype
 from spdnet.linalg import (
     Exp,
     Log,
     cholesky,
     congruence,
-    eigh,
     expm,
     invsqrtm,
     logm,
@@ -117,7 +117,7 @@ class CongruenceNormalization:
         return power_of(F, 1 / self.power)
 
     def origin(self, like: Tensor) -> Tensor:
-        return torch.eye(like.shape[-1], dtype=like.dtype, device=like.device)
+        return _identity(like)
 
     def mean(self, F: Tensor, groups: Groups | None = None) -> Tensor:
         """Compute the mean, exactly or by fixed-point steps from the arithmetic mean."""
@@ -133,7 +133,7 @@ class CongruenceNormalization:
     def _steps(self, F: Tensor, steps: int, groups: Groups | None) -> Tensor:
         M = _mean(F, groups)
         for _ in range(steps):
-            root, inverse = _roots(M.detach())
+            root, inverse = _factors(M.detach())
             inverse = inverse if groups is None else inverse[groups.index]
             g = _mean(logm(congruence(F, inverse), check=False), groups)
             M = congruence(expm(g, check=False), root)
@@ -142,7 +142,7 @@ class CongruenceNormalization:
     def interpolate(self, M: Tensor, target: Tensor, t: float) -> Tensor:
         if not is_capturing(M):
             return self.metric.geodesic(M, target, t, check=False)
-        root, inverse = _roots(M)  # by decompositions that a CUDA graph can contain
+        root, inverse = _factors(M)  # by decompositions that a CUDA graph can contain
         return congruence(powm(congruence(target, inverse), t, check=False), root)
 
     def frame(self, M: Tensor) -> Tensor:
@@ -150,7 +150,7 @@ class CongruenceNormalization:
         if self.root == "symmetric":
             return invsqrtm(M, check=False)
         L = cholesky(M, check=False)
-        return torch.linalg.solve_triangular(L, self.origin(M).expand_as(M), upper=False).mH
+        return torch.linalg.solve_triangular(L, _identity(M).expand_as(M), upper=False).mH
 
     def deviation(self, F: Tensor, frame: Tensor) -> "CongruenceDeviation":
         return CongruenceDeviation(self, congruence(F, frame))
@@ -207,10 +207,18 @@ def _mean(x: Tensor, groups: Groups | None) -> Tensor:
     return x.mean(0) if groups is None else groups.mean(x)
 
 
-def _roots(M: Tensor) -> tuple[Tensor, Tensor]:
-    """Compute the square root of a constant matrix, and its inverse."""
-    s, U = eigh(M, accurate=True, check=False)
-    return (U * s.sqrt()[..., None, :]) @ U.mH, (U * s.rsqrt()[..., None, :]) @ U.mH
+def _factors(M: Tensor) -> tuple[Tensor, Tensor]:
+    """Compute ``R`` with ``R^T R = M`` for a constant matrix, and its inverse.
+
+    Geodesics and means are the same for every such factor; that of Cholesky is the cheapest.
+    """
+    L = cholesky(M.to(accurate_dtype(M)), check=False)
+    inverse = torch.linalg.solve_triangular(L, _identity(L).expand_as(L), upper=False)
+    return L.mH.to(M.dtype), inverse.mH.to(M.dtype)
+
+
+def _identity(like: Tensor) -> Tensor:
+    return torch.eye(like.shape[-1], dtype=like.dtype, device=like.device)
 
 
 def power_of(X: Tensor, power: float, check: bool = False) -> Tensor:

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from spdnet._checks import require_choice, require_count, require_number
 from spdnet._precision import real_dtype
+from spdnet.linalg import logm
 from spdnet.linalg.symmetric import abs_square
 from spdnet.manifolds import FlatMetric, Metric, get_metric
 from spdnet.manifolds.normalization import Deviation
@@ -64,13 +65,13 @@ class NormalizationLayer(SPDLayer):
         self.num_batches_tracked.zero_()
 
     def _normalize(self, deviation: Deviation, factor: Tensor | None) -> Tensor:
-        """Scale the deviation from the mean by the factor and the scale, and add the bias."""
+        """Compute the coordinates of the result: scale the deviation, and add the bias."""
         if factor is not None and self.scale is not None:
             scale: Tensor = self.scale
             if scale.ndim and isinstance(self.metric, FlatMetric):
                 scale = self.metric.project_coordinates(scale)
             factor = scale * factor
-        return self._normalization.from_coordinates(deviation.normalized(factor, self.bias))
+        return deviation.normalized(factor, self.bias)
 
     def _squared_distances(self, logs: Tensor) -> Tensor:
         """Compute the squared distances ``(N,)`` from the mean."""
@@ -178,6 +179,7 @@ class SPDBatchNorm(NormalizationLayer):
                 f"{self.metric.name!r}, which has no flat coordinates, got 'entrywise'"
             )
         self.variance, self.momentum, self.affine = variance, momentum, affine
+        self.gives_log = isinstance(self.metric, FlatMetric) and self.metric.has_logarithms
         where: dict[str, Any] = {"device": device, "dtype": dtype}
         real: dict[str, Any] = {"device": device, "dtype": real_dtype(dtype)}
         shape = (n, n) if variance == "entrywise" else ()
@@ -196,8 +198,12 @@ class SPDBatchNorm(NormalizationLayer):
         """True if a CUDA graph can contain the layer: no iteration depends on values."""
         return self.momentum is not None and self._normalization.has_fixed_steps
 
-    def forward(self, X: Tensor, check: bool | None = None) -> Tensor:
-        """Map ``(..., n, n)`` to ``(..., n, n)``."""
+    def forward(self, X: Tensor, check: bool | None = None, *, log: bool = False) -> Tensor:
+        """Map ``(..., n, n)`` to ``(..., n, n)``.
+
+        With ``log``, return the logarithm of the result, in which the log-Euclidean metric computes
+        it. A layer that follows may then save a decomposition.
+        """
         check = self._require_input(X, check, n=self.n, like=self.running_mean)
         X = X.to(self.running_mean.dtype)  # from half precision
         F = self._normalization.coordinates(X, check=check, who="SPDBatchNorm")
@@ -205,7 +211,12 @@ class SPDBatchNorm(NormalizationLayer):
             deviation, v = self._update(F)
         else:
             deviation, v = self._deviation(F, self.running_mean), self.running_var
-        return self._normalize(deviation, None if v is None else (v + self.eps).rsqrt())
+        factor = None if v is None else (v + self.eps).rsqrt()
+        F = self._normalize(deviation, factor)
+        if log and self.gives_log:
+            return F
+        Y = self._normalization.from_coordinates(F)
+        return logm(Y, check=False) if log else Y
 
     def _deviation(self, F: Tensor, M: Tensor) -> Deviation:
         """Return the deviations from a constant mean."""
