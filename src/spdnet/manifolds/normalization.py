@@ -6,7 +6,7 @@ Coordinates need not be flat: those of the affine-invariant metric are powers of
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -15,7 +15,9 @@ from spdnet._autograd import is_capturing
 from spdnet._precision import accurate_dtype
 from spdnet.linalg import (
     Exp,
+    InvSqrt,
     Log,
+    Power,
     cholesky,
     congruence,
     expm,
@@ -24,7 +26,8 @@ from spdnet.linalg import (
     powm,
     symmetrize,
 )
-from spdnet.linalg.spectral import decompose, map_decomposed
+from spdnet.linalg.scalar import ScalarFunction
+from spdnet.linalg.spectral import decompose, map_decomposed, map_together
 
 if TYPE_CHECKING:
     from spdnet.manifolds.flat import FlatMetric
@@ -55,6 +58,14 @@ class Groups:
             entries = x[order[chosen[self.index[order]]]]
             values[chosen] = function(entries.unflatten(0, (-1, k)))
         return values
+
+
+class Moved(NamedTuple):
+    """What a training step needs of the running mean, the mean of the batch and the bias."""
+
+    mean: Tensor  #: the running mean, moved towards that of the batch
+    frame: Tensor
+    shift: Tensor | None
 
 
 @dataclass(eq=False)
@@ -88,6 +99,14 @@ class FlatNormalization:
     def frame(self, M: Tensor) -> Tensor:
         """Compute the function of the mean that ``deviation`` needs."""
         return M
+
+    def shift(self, S: Tensor | None) -> Tensor | None:
+        """Compute the function of the bias that ``Deviation.normalized`` needs."""
+        return None if S is None else self.metric.project_coordinates(S)
+
+    def move(self, M: Tensor, target: Tensor, t: float, S: Tensor | None) -> Moved:
+        """Compute ``interpolate``, the frame of the target, and the shift of the bias ``S``."""
+        return Moved(self.interpolate(M, target, t), self.frame(target), self.shift(S))
 
     def deviation(self, F: Tensor, frame: Tensor) -> "FlatDeviation":
         """Compute the deviation from the mean."""
@@ -140,10 +159,7 @@ class CongruenceNormalization:
         return M
 
     def interpolate(self, M: Tensor, target: Tensor, t: float) -> Tensor:
-        if not is_capturing(M):
-            return self.metric.geodesic(M, target, t, check=False)
-        root, inverse = _factors(M)  # by decompositions that a CUDA graph can contain
-        return congruence(powm(congruence(target, inverse), t, check=False), root)
+        return self.metric.geodesic(M, target, t, check=False)
 
     def frame(self, M: Tensor) -> Tensor:
         """Compute ``W`` with ``W^T M W = I``."""
@@ -151,6 +167,36 @@ class CongruenceNormalization:
             return invsqrtm(M, check=False)
         L = cholesky(M, check=False)
         return torch.linalg.solve_triangular(L, _identity(M).expand_as(M), upper=False).mH
+
+    def shift(self, S: Tensor | None) -> Tensor | None:
+        """Compute ``W`` with ``W^T W`` equal to the power of the bias."""
+        return None if S is None else self._root(expm(self._exponent(S), check=False))
+
+    def move(self, M: Tensor, target: Tensor, t: float, S: Tensor | None) -> Moved:
+        """Compute the same as the separate methods, and decompose single matrices together."""
+        pairs: dict[str, tuple[Tensor, ScalarFunction]] = {}
+        if self.root == "symmetric":
+            pairs["frame"] = target, InvSqrt()
+        if S is not None:
+            pairs["shift"] = self._exponent(S), Exp()
+        if is_capturing(M):
+            R, inverse = _factors(M)  # by decompositions that a CUDA graph can contain
+            pairs["moved"] = congruence(target, inverse), Power(t)
+        found = dict(zip(pairs, map_together(*pairs.values()), strict=True)) if pairs else {}
+        moved = congruence(found["moved"], R) if "moved" in found else None
+        return Moved(
+            self.interpolate(M, target, t) if moved is None else moved,
+            found["frame"] if "frame" in found else self.frame(target),
+            self._root(found["shift"]) if "shift" in found else None,
+        )
+
+    def _exponent(self, S: Tensor) -> Tensor:
+        """Return the logarithm of the bias, halved for the symmetric root."""
+        half = 2 if self.root == "symmetric" else 1
+        return self.power * symmetrize(S) / half
+
+    def _root(self, E: Tensor) -> Tensor:
+        return E if self.root == "symmetric" else cholesky(E, check=False).mH
 
     def deviation(self, F: Tensor, frame: Tensor) -> "CongruenceDeviation":
         return CongruenceDeviation(self, congruence(F, frame))
@@ -163,10 +209,10 @@ class FlatDeviation:
     space: FlatNormalization
     logs: Tensor  #: tangent vectors at the mean, whose norm is the distance times the power
 
-    def normalized(self, f: Tensor | None, S: Tensor | None) -> Tensor:
-        """Scale the distances from the mean by ``f`` and move the mean to the bias ``S``."""
+    def normalized(self, f: Tensor | None, shift: Tensor | None) -> Tensor:
+        """Scale the distances from the mean by ``f`` and move the mean to the bias."""
         F = self.logs if f is None else f * self.logs
-        return F if S is None else F + self.space.metric.project_coordinates(S)
+        return F if shift is None else F + shift
 
 
 @dataclass(eq=False)
@@ -189,18 +235,13 @@ class CongruenceDeviation:
     def logs(self) -> Tensor:
         return map_decomposed(self.P, *self._decomposed(), Log())
 
-    def normalized(self, f: Tensor | None, S: Tensor | None) -> Tensor:
+    def normalized(self, f: Tensor | None, shift: Tensor | None) -> Tensor:
         P = self.P
         if f is not None:
             s, U = self._decomposed()
             exponents = (f if f.ndim == 0 else f[..., 0]).detach() * s.log()
             P = map_decomposed(f * self.logs, exponents, U, Exp())
-        if S is None:
-            return P
-        S = self.space.power * symmetrize(S)
-        if self.space.root == "symmetric":
-            return congruence(P, expm(S / 2, check=False))
-        return congruence(P, cholesky(expm(S, check=False), check=False).mH)
+        return P if shift is None else congruence(P, shift)
 
 
 def _mean(x: Tensor, groups: Groups | None) -> Tensor:
