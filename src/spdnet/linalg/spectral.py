@@ -127,6 +127,8 @@ def map_together(*pairs: tuple[Tensor, ScalarFunction]) -> list[Tensor]:
 
     On a GPU, it takes about as long for one matrix as for several.
     """
+    if not pairs:
+        return []
     together = torch.stack([X.detach() for X, _ in pairs])
     s, U = decompose(together, Log(), check=False, who="map_together")
     return [map_decomposed(X, s[i], U[i], f) for i, (X, f) in enumerate(pairs)]

@@ -6,7 +6,7 @@ Coordinates need not be flat: those of the affine-invariant metric are powers of
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import torch
 from torch import Tensor
@@ -60,12 +60,8 @@ class Groups:
         return values
 
 
-class Moved(NamedTuple):
-    """What a training step needs of the running mean, the mean of the batch and the bias."""
-
-    mean: Tensor  #: the running mean, moved towards that of the batch
-    frame: Tensor
-    shift: Tensor | None
+#: the running mean moved towards that of the batch, the frame of the batch, and the shift
+Moved: TypeAlias = tuple[Tensor, Tensor, Tensor | None]
 
 
 @dataclass(eq=False)
@@ -106,7 +102,7 @@ class FlatNormalization:
 
     def move(self, M: Tensor, target: Tensor, t: float, S: Tensor | None) -> Moved:
         """Compute ``interpolate``, the frame of the target, and the shift of the bias ``S``."""
-        return Moved(self.interpolate(M, target, t), self.frame(target), self.shift(S))
+        return self.interpolate(M, target, t), self.frame(target), self.shift(S)
 
     def deviation(self, F: Tensor, frame: Tensor) -> "FlatDeviation":
         """Compute the deviation from the mean."""
@@ -136,7 +132,7 @@ class CongruenceNormalization:
         return power_of(F, 1 / self.power)
 
     def origin(self, like: Tensor) -> Tensor:
-        return _identity(like)
+        return torch.eye(like.shape[-1], dtype=like.dtype, device=like.device)
 
     def mean(self, F: Tensor, groups: Groups | None = None) -> Tensor:
         """Compute the mean, exactly or by fixed-point steps from the arithmetic mean."""
@@ -152,7 +148,7 @@ class CongruenceNormalization:
     def _steps(self, F: Tensor, steps: int, groups: Groups | None) -> Tensor:
         M = _mean(F, groups)
         for _ in range(steps):
-            root, inverse = _factors(M.detach())
+            root, inverse = self._factors(M.detach())
             inverse = inverse if groups is None else inverse[groups.index]
             g = _mean(logm(congruence(F, inverse), check=False), groups)
             M = congruence(expm(g, check=False), root)
@@ -163,35 +159,40 @@ class CongruenceNormalization:
 
     def frame(self, M: Tensor) -> Tensor:
         """Compute ``W`` with ``W^T M W = I``."""
-        if self.root == "symmetric":
-            return invsqrtm(M, check=False)
-        L = cholesky(M, check=False)
-        return torch.linalg.solve_triangular(L, _identity(M).expand_as(M), upper=False).mH
+        return invsqrtm(M, check=False) if self.root == "symmetric" else self._factors(M)[1]
 
     def shift(self, S: Tensor | None) -> Tensor | None:
         """Compute ``W`` with ``W^T W`` equal to the power of the bias."""
         return None if S is None else self._root(expm(self._exponent(S), check=False))
 
     def move(self, M: Tensor, target: Tensor, t: float, S: Tensor | None) -> Moved:
-        """Compute the same as the separate methods, and decompose single matrices together."""
+        """Compute the results of the separate methods, with one decomposition call."""
         pairs: dict[str, tuple[Tensor, ScalarFunction]] = {}
         if self.root == "symmetric":
             pairs["frame"] = target, InvSqrt()
         if S is not None:
             pairs["shift"] = self._exponent(S), Exp()
         if is_capturing(M):
-            R, inverse = _factors(M)  # by decompositions that a CUDA graph can contain
+            R, inverse = self._factors(M)  # the geodesic waits for the device
             pairs["moved"] = congruence(target, inverse), Power(t)
-        found = dict(zip(pairs, map_together(*pairs.values()), strict=True)) if pairs else {}
-        moved = congruence(found["moved"], R) if "moved" in found else None
-        return Moved(
-            self.interpolate(M, target, t) if moved is None else moved,
+        found = dict(zip(pairs, map_together(*pairs.values()), strict=True))
+        return (
+            congruence(found["moved"], R) if "moved" in found else self.interpolate(M, target, t),
             found["frame"] if "frame" in found else self.frame(target),
             self._root(found["shift"]) if "shift" in found else None,
         )
 
+    def _factors(self, M: Tensor) -> tuple[Tensor, Tensor]:
+        """Compute ``R`` with ``R^T R = M``, and its inverse.
+
+        Geodesics and means are the same for every such factor; that of Cholesky is the cheapest.
+        """
+        L = cholesky(M.to(accurate_dtype(M)), check=False)
+        inverse = torch.linalg.solve_triangular(L, self.origin(L).expand_as(L), upper=False)
+        return L.mH.to(M.dtype), inverse.mH.to(M.dtype)
+
     def _exponent(self, S: Tensor) -> Tensor:
-        """Return the logarithm of the bias, halved for the symmetric root."""
+        """Return the matrix whose exponential is the root, or that of which the factor is taken."""
         half = 2 if self.root == "symmetric" else 1
         return self.power * symmetrize(S) / half
 
@@ -246,20 +247,6 @@ class CongruenceDeviation:
 
 def _mean(x: Tensor, groups: Groups | None) -> Tensor:
     return x.mean(0) if groups is None else groups.mean(x)
-
-
-def _factors(M: Tensor) -> tuple[Tensor, Tensor]:
-    """Compute ``R`` with ``R^T R = M`` for a constant matrix, and its inverse.
-
-    Geodesics and means are the same for every such factor; that of Cholesky is the cheapest.
-    """
-    L = cholesky(M.to(accurate_dtype(M)), check=False)
-    inverse = torch.linalg.solve_triangular(L, _identity(L).expand_as(L), upper=False)
-    return L.mH.to(M.dtype), inverse.mH.to(M.dtype)
-
-
-def _identity(like: Tensor) -> Tensor:
-    return torch.eye(like.shape[-1], dtype=like.dtype, device=like.device)
 
 
 def power_of(X: Tensor, power: float, check: bool = False) -> Tensor:

@@ -235,8 +235,8 @@ class SPDBatchNorm(NormalizationLayer):
             M = space.mean(every)
             self.num_batches_tracked.add_(1)
             eta = 1 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
-        moved = space.move(self.running_mean, M, eta, self.bias)
-        deviation = space.deviation(F, moved.frame)
+        moved, frame, shift = space.move(self.running_mean, M, eta, self.bias)
+        deviation = space.deviation(F, frame)
         v = None
         with torch.no_grad():
             if self.running_var is not None:
@@ -246,8 +246,8 @@ class SPDBatchNorm(NormalizationLayer):
                 else:
                     v = self._known_if_zero(self._squared_distances(logs).mean(), self.running_var)
                 _set_statistic(self.running_var, torch.lerp(self.running_var, v, eta))
-            _set_statistic(self.running_mean, moved.mean)
-        return deviation, v, moved.shift
+            _set_statistic(self.running_mean, moved)
+        return deviation, v, shift
 
     def extra_repr(self) -> str:
         """Return the settings for ``repr``."""
