@@ -24,6 +24,8 @@ SETTINGS = [
     {"init": "authors"},
     {"dims": (5,)},
     {"head": "mlp", "hidden": 6},
+    {"norm": "log_euclidean", "eps": 0.9},
+    {"norm": "log_euclidean", "eps": "30%"},
 ]
 #: compilation takes seconds: of these, only those with other operations in the usual tests
 COMPILED = [
