@@ -5,6 +5,7 @@ import torch
 from torch import Tensor
 
 from spdnet.linalg import Clamp, Exp, InvSqrt, Log, Power, ScalarFunction, Sigmoid, Softplus, Sqrt
+from spdnet.linalg.scalar import ClampedExp
 
 mp.mp.dps = 120
 
@@ -24,6 +25,8 @@ def scalar(f: ScalarFunction, x):
             return x ** mp.mpf(p)
         case Clamp(eps):
             return max(x, mp.mpf(eps))
+        case ClampedExp(eps):
+            return max(mp.exp(x), mp.mpf(eps))
         case Softplus(eps, beta):
             return mp.mpf(eps) + mp.log1p(mp.exp(mp.mpf(beta) * (x - mp.mpf(eps)))) / mp.mpf(beta)
         case Sigmoid(beta):

@@ -1,12 +1,14 @@
 """Divided differences compared with 120-digit arithmetic, at ties, near ties and far apart."""
 
 import itertools
+import math
 
 import numpy as np
 import pytest
 import torch
 
 from spdnet.linalg import Clamp, Exp, InvSqrt, Log, Power, ScalarFunction, Sigmoid, Softplus, Sqrt
+from spdnet.linalg.scalar import ClampedExp
 from tests import reference
 
 POINTS = [1e-8, 1e-4, 1e-4 * (1 + 1e-15), 1e-3, 0.5, 1.0, 1 + 2**-50, 1 + 1e-7, 1.3, 2.0, 7.0, 50.0]
@@ -65,12 +67,30 @@ def test_clamp(eps):
     assert f.second(s, s, s).tolist() == [0, 0, 0]
 
 
+@pytest.mark.parametrize("eps", [0.5, 1.2, 2.0, 20.0])
+def test_clamped_exponential(eps):
+    for f in (ClampedExp(eps), ClampedExp(torch.tensor(eps, dtype=torch.float64))):
+        for order, k in ((f.first, 2), (f.second, 3)):
+            sets = list(itertools.permutations(POINTS, k))
+            expected = torch.tensor(
+                [reference.divided_difference(ClampedExp(eps), *t) for t in sets],
+                dtype=torch.float64,
+            )
+            torch.testing.assert_close(order(*tensors(sets)), expected, rtol=1e-14, atol=1e-30)
+    corner = math.log(eps)
+    s = torch.tensor([corner - 1, corner, corner + 1], dtype=torch.float64)
+    torch.testing.assert_close(f.first(s, s), torch.tensor([0, eps, eps * math.e]).double())
+    assert f.second(s, s, s)[0] == 0
+    assert ClampedExp(0.0).first(s, s).tolist() == Exp().first(s, s).tolist()
+
+
 def test_clamp_accepts_a_tensor_threshold():
     s = torch.tensor([0.1, 3.0])
     assert Clamp(torch.tensor(0.5)).value(s).tolist() == [0.5, 3.0]
+    assert ClampedExp(torch.tensor(0.5)).value(s.log()).tolist() == [0.5, 3.0]
 
 
-@pytest.mark.parametrize("f", [*SMOOTH, Clamp(0.5)], ids=str)
+@pytest.mark.parametrize("f", [*SMOOTH, Clamp(0.5), ClampedExp(2.0)], ids=str)
 def test_divided_differences_are_symmetric_in_arguments(f):
     rng = np.random.default_rng(0)
     a, b, c = tensors(rng.choice(POINTS, (50, 3)))
@@ -79,7 +99,7 @@ def test_divided_differences_are_symmetric_in_arguments(f):
         torch.testing.assert_close(f.second(*order), f.second(a, b, c), rtol=1e-15, atol=0)
 
 
-@pytest.mark.parametrize("f", [*SMOOTH, Clamp(0.5)], ids=str)
+@pytest.mark.parametrize("f", [*SMOOTH, Clamp(0.5), ClampedExp(2.0)], ids=str)
 def test_extreme_ratios_stay_finite_in_float32(f):
     s = torch.tensor([1e-37, 1e-20, 1e-3, 1.0, 60.0])
     if isinstance(f, (Power, InvSqrt)):

@@ -25,6 +25,7 @@ from spdnet.linalg import (
     sqrtm,
     symmetrize,
 )
+from spdnet.linalg.scalar import ClampedExp
 from spdnet.testing import assert_spd, assert_symmetric
 from tests import reference
 from tests.cases import (
@@ -46,6 +47,7 @@ FUNCTIONS = [
     Power(0.3),
     Power(-1.0),
     Clamp(0.7),
+    ClampedExp(1.8),
     Softplus(0.7, 2.0),
     Sigmoid(1.5),
 ]

@@ -75,7 +75,7 @@ def test_normalised_matrices_are_always_looked_at(monkeypatch):
     monkeypatch.setattr(
         rectify, "_has_lower", lambda X, eps: (seen.append(X.shape[-1]), real(X, eps))[1]
     )
-    make({"norm": "log_euclidean"})(X)
+    make({"norm": "log_cholesky"})(X)
     assert seen == [5, 4]
 
 

@@ -7,13 +7,13 @@ import torch
 from torch import nn
 
 from spdnet import SPDNet
-from spdnet.linalg import clamp_eig, logm, vech
+from spdnet.linalg import clamp_eig, logm, symmetrize, vech
 from spdnet.manifolds.stiefel import StiefelParameter
 from spdnet.models import Ensemble
 from spdnet.nn import BiMap, LogEig, ReEig, SPDBatchNorm, SpectralActivation
 from spdnet.optim import RiemannianSGD
-from spdnet.testing import assert_on_stiefel, check_layer
-from tests.cases import SPECTRA, random_spd, with_spectrum
+from spdnet.testing import assert_on_stiefel, assert_spd, check_layer
+from tests.cases import ILL_CONDITIONED, SPECTRA, random_matrix, random_spd, with_spectrum
 
 SETTINGS = [
     {},
@@ -24,6 +24,8 @@ SETTINGS = [
     {"init": "authors"},
     {"dims": (5,)},
     {"head": "mlp", "hidden": 6},
+    {"norm": "log_euclidean", "eps": 0.9},
+    {"norm": "log_euclidean", "eps": "30%"},
 ]
 #: compilation takes seconds: of these, only those with other operations in the usual tests
 COMPILED = [
@@ -303,3 +305,59 @@ def test_which_steps_can_be_captured_in_a_cuda_graph():
     assert not model.can_capture()
     assert Ensemble([SPDNet((6, 5), 3)]).can_capture()
     assert not Ensemble([model]).can_capture()
+
+
+def apply_separately(model, X):
+    """Apply the layers one after the other, each to matrices."""
+    for i, (bimap, norm) in enumerate(zip(model.bimaps, model.norms, strict=True)):
+        X = norm(bimap(model.reeigs[i - 1](X) if i else X))
+    return model.classifier(model.vectorize(model.logeig(X)))
+
+
+MATRICES = {
+    **{c: with_spectrum(SPECTRA[c]) for c in SPECTRA if c != "one by one"},
+    "condition 1e8": with_spectrum(ILL_CONDITIONED),
+}
+
+
+@pytest.mark.parametrize("case", MATRICES)
+@pytest.mark.parametrize("eps", [1e-4, 0.9, "30%"])
+@pytest.mark.parametrize("norm", ["log_euclidean", "log_cholesky", "affine_invariant", "brooks"])
+def test_norms_that_pass_logarithms_equal_separate_layers(norm, eps, case):
+    """Compare logits, gradients and running statistics in training and evaluation."""
+    torch.manual_seed(0)
+    model = SPDNet((4, 4, 3, 2), 3, norm=norm, eps=eps, dtype=torch.float64)
+    for layer in model.norms:
+        torch.nn.init.uniform_(layer.bias, -0.5, 0.5)
+    other = copy.deepcopy(model)
+    Q = torch.linalg.qr(random_matrix(12, 4, 4))[0]
+    X = symmetrize(Q @ MATRICES[case] @ Q.mT) * torch.linspace(1, 2, 12)[:, None, None]
+    for _ in range(3):
+        assert_equal_steps(model, other, X)
+    assert_equal_steps(model.eval(), other.eval(), X)
+
+
+def assert_equal_steps(model, other, X):
+    # the gradient of a BiMap through the logarithm multiplies rounding errors by the condition
+    s = torch.linalg.eigvalsh(X)
+    condition = (s[:, -1] / s[:, 0]).max().item()
+    model.zero_grad()
+    other.zero_grad()
+    results = []
+    for network, Y in ((model, model(X)), (other, apply_separately(other, X))):
+        Y.square().sum().backward()
+        gradients = {name: p.grad for name, p in network.named_parameters()}
+        results.append({"Y": Y, **gradients, **dict(network.named_buffers())})
+    for name, expected in results[1].items():
+        bound = max(1e-10, 1e-15 * condition * ("bimaps" in name)) * expected.abs().max().item()
+        torch.testing.assert_close(results[0][name], expected, rtol=0, atol=bound, msg=name)
+
+
+def test_hooks_see_matrices_between_norm_and_reeig():
+    model, X, seen = SPDNet((6, 5, 4), 3, norm="log_euclidean"), random_spd(8, 6).float(), []
+    expected = model.eval()(X)
+    for layer in (*model.norms, model.logeig):
+        layer.register_forward_hook(lambda layer, given, made: seen.append(made))
+    torch.testing.assert_close(model(X), expected)
+    assert_spd(seen[0])
+    torch.testing.assert_close(seen[2], logm(seen[1]))

@@ -5,8 +5,9 @@ import pytest
 import torch
 from torch import multiprocessing
 
-from spdnet.linalg import cholesky, expm, logm, powm, symmetrize
-from spdnet.manifolds import affine_invariant, log_cholesky, log_euclidean
+from spdnet.linalg import cholesky, expm, logm, powm, spectral, symmetrize
+from spdnet.linalg.eigh import constant_eigh as eigh
+from spdnet.manifolds import affine_invariant, log_cholesky, log_euclidean, normalization
 from spdnet.nn import SPDBatchNorm
 from spdnet.testing import assert_spd, check_layer
 from tests.cases import random_spd, random_symmetric
@@ -290,3 +291,37 @@ def test_two_processes_share_statistics(metric):
     torch.testing.assert_close(torch.cat([Y for Y, _ in found]), expected)
     for _, state in found:
         torch.testing.assert_close(state, dict(layer.state_dict()))
+
+
+@pytest.mark.parametrize("root", ["symmetric", "cholesky"])
+@pytest.mark.parametrize("variance", [True, False])
+def test_steps_in_a_cuda_graph_decompose_single_matrices_together(variance, root, monkeypatch):
+    settings = {"metric": "affine_invariant", "karcher_steps": 1}
+    layer = make({**settings, "variance": variance, "root": root})
+    other, calls = copy.deepcopy(layer), []
+    for step in range(3):
+        Z = random_spd(12, 3, seed=step)
+        expected = layer(Z)
+        with monkeypatch.context() as patch:
+            patch.setattr(normalization, "is_capturing", lambda X: True)
+            patch.setattr(
+                spectral, "constant_eigh", lambda X, **k: (calls.append(X.ndim), eigh(X, **k))[1]
+            )
+            Y = other(Z)
+        torch.testing.assert_close(Y, expected, rtol=1e-10, atol=1e-12)
+        # the step to the mean and its exponential, bias and statistics together, the power
+        assert calls == [3, 2, 3] + [3] * variance
+        calls.clear()
+    for loss in (expected.square().sum(), Y.square().sum()):
+        loss.backward()
+    pairs = [*zip(layer.buffers(), other.buffers(), strict=True)]
+    pairs += [(p.grad, q.grad) for p, q in zip(layer.parameters(), other.parameters(), strict=True)]
+    for found, wanted in pairs:
+        torch.testing.assert_close(found, wanted, rtol=1e-10, atol=1e-12)
+
+
+@every_more
+def test_logarithm_of_the_result(settings):
+    layer = make(settings)
+    other = copy.deepcopy(layer)
+    torch.testing.assert_close(layer(X, log=True), logm(other(X)))

@@ -7,7 +7,7 @@ import torch
 from torch.func import grad, jacfwd, jacrev, jvp, vmap
 
 from spdnet import manifolds
-from spdnet.linalg import symmetrize
+from spdnet.linalg import expm, logm, symmetrize
 from spdnet.manifolds.stiefel import StiefelParameter, random_point
 from spdnet.nn import (
     SPDMLR,
@@ -472,3 +472,30 @@ def test_zero_threshold_keeps_spd_matrices():
     torch.testing.assert_close(ReEig(0.0)(X), X, rtol=0, atol=0)
     half = torch.diag(torch.tensor([2.0, -1.0], dtype=torch.float64))
     torch.testing.assert_close(ReEig(0.0)(half), half.clamp(min=0))
+
+
+@pytest.mark.parametrize("eps", [0.7, 1.0, "40%"])
+@pytest.mark.parametrize("case", SPECTRA)
+def test_layers_take_logarithms(case, eps):
+    L = symmetrize(with_spectrum(SPECTRA[case]) - 0.5)
+    L.requires_grad_()
+    layer, other = ReEig(eps, dtype=torch.float64), ReEig(eps, dtype=torch.float64)
+    for training in (True, False):
+        layer.train(training)
+        other.train(training)
+        Y, expected = layer(L, log=True), other(expm(L))
+        torch.testing.assert_close(Y, expected)
+        G = random_symmetric(L.shape[-1], seed=2)
+        results = [torch.autograd.grad(Z, L, G)[0] for Z in (Y, expected)]
+        torch.testing.assert_close(*results)
+    for buffer, wanted in zip(layer.buffers(), other.buffers(), strict=True):
+        torch.testing.assert_close(buffer, wanted)
+    assert LogEig()(L, log=True) is L
+
+
+def test_rectified_exponential_clips_nothing_within_rounding():
+    """A tie at the threshold that rounding breaks keeps the derivative of the eigenvalues above."""
+    X = with_spectrum([0.3, 0.3, 0.3, 2.0])
+    L = logm(X).requires_grad_()
+    (G,) = torch.autograd.grad(ReEig(0.3)(L, log=True).diagonal().sum(), L)
+    torch.testing.assert_close(G, X)

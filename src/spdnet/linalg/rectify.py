@@ -7,6 +7,7 @@ matrix is returned unchanged, with the identity as derivative. A Cholesky decomp
 """
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,7 +15,7 @@ from torch import Tensor
 from spdnet._autograd import can_branch
 from spdnet._checks import require_square
 from spdnet._precision import without_autocast, working_dtype
-from spdnet.linalg.scalar import Clamp
+from spdnet.linalg.scalar import Clamp, ClampedExp, Exp
 from spdnet.linalg.spectral import decompose, map_decomposed
 from spdnet.linalg.validate import (
     fails_cholesky,
@@ -31,6 +32,7 @@ def rectify(
     check: bool = True,
     strict: bool = False,
     copy: bool = True,
+    log: bool = False,
     who: str = "rectify",
 ) -> Tensor:
     """Compute :func:`spdnet.linalg.clamp_eig` with one threshold for all matrices.
@@ -39,11 +41,14 @@ def rectify(
     matrix has an eigenvalue below the threshold. This is for the capture of a CUDA graph, which
     cannot branch: the caller discards the result if ``violated`` is True. ``strict`` raises a
     ValueError if a decomposition finds an eigenvalue that is negative beyond rounding. Without
-    ``copy``, the result may be ``X`` itself.
+    ``copy``, the result may be ``X`` itself. With ``log``, ``X`` is the logarithm of the matrices,
+    and one decomposition serves the exponential and the clamp.
     """
     require_square(who, X)
     if check:
         require_symmetric(who, X)
+    if log:
+        return clamp_exp(X, *decompose(X, Exp(), check=False, who=who), eps)
     if violated is not None:
         violated.logical_or_(_has_lower(X.detach(), eps).any())
         return X
@@ -66,8 +71,16 @@ def _rectify_all(X: Tensor, eps: float, who: str, strict: bool = False) -> Tenso
     s, U = decompose(X, f, check=False, who=who)
     if strict:
         require_semidefinite_eigenvalues(who, s)
-    lowest = eps - _rounding(s.abs().amax(-1, keepdim=True), eps, s.shape[-1])
-    s = torch.where((s < eps) & (s >= lowest), eps, s)
+    return map_decomposed(X, torch.where(_is_tie(s, eps), eps, s), U, f)
+
+
+def clamp_exp(X: Tensor, s: Tensor, U: Tensor, eps: float | Tensor) -> Tensor:
+    """Compute ``max(eps, exp(X))`` from the decomposition of ``X``, with one threshold for all.
+
+    An eigenvalue that is below the threshold only by rounding counts as not below it.
+    """
+    f = ClampedExp(eps)
+    s = torch.where(_is_tie(s.exp(), eps), f.inner(s).threshold(s), s)
     return map_decomposed(X, s, U, f)
 
 
@@ -82,7 +95,13 @@ def _has_lower(X: Tensor, eps: float) -> Tensor:
         return fails_cholesky(A)
 
 
-def _rounding(size: Tensor, eps: float, n: int) -> Tensor:
+def _is_tie(s: Tensor, eps: float | Tensor) -> Tensor:
+    """Return which eigenvalues are equal to ``eps``, or below it only by rounding."""
+    lowest = eps - _rounding(s.abs().amax(-1, keepdim=True), eps, s.shape[-1])
+    return (s <= eps) & (s >= lowest)
+
+
+def _rounding(size: Tensor, eps: Any, n: int) -> Tensor:
     """Bound the rounding error of eigenvalues near ``eps``, given the size of the entries."""
     # a product has an error of about sqrt(n) units in the last digit of the largest entry; the
     # bound is a small part of eps, so that a zero eigenvalue is always below eps

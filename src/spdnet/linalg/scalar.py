@@ -11,6 +11,7 @@ extended to :math:`f'(a)` and :math:`f''(a) / 2` where the arguments coincide. E
 evaluates them without subtracting nearly equal numbers, so ties and near ties need no threshold.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -271,6 +272,49 @@ class Clamp(ScalarFunction):
             return self.eps
         eps = self.eps.to(s)
         return eps.reshape(eps.shape + (1,) * (s.ndim - eps.ndim))
+
+
+@dataclass(frozen=True)
+class ClampedExp(ScalarFunction):
+    """``max(eps, exp(s))`` for ``eps >= 0``: the exponential of a clamp at ``log(eps)``.
+
+    Examples
+    --------
+    >>> import torch
+    >>> from spdnet.linalg.scalar import ClampedExp
+    >>> ClampedExp(0.5).value(torch.tensor([0.0, -2.0]))
+    tensor([1.0000, 0.5000])
+    """
+
+    eps: float | Tensor | None
+
+    @property
+    def parameter(self) -> Tensor | None:
+        return self.eps if isinstance(self.eps, Tensor) else None
+
+    def bind(self, parameter: Tensor | None) -> "ClampedExp":
+        return ClampedExp(parameter)
+
+    def value(self, s: Tensor) -> Tensor:
+        return Clamp(self.eps).value(s.exp())
+
+    def first(self, a: Tensor, b: Tensor) -> Tensor:
+        clamp = self.inner(a)
+        return Exp().first(clamp.value(a), clamp.value(b)) * clamp.first(a, b)
+
+    def second(self, a: Tensor, b: Tensor, c: Tensor) -> Tensor:
+        # the chain rule of divided differences; no term is negative
+        clamp, exp = self.inner(a), Exp()
+        a, b, c = _sort3(a, b, c)
+        x, y, z = clamp.value(a), clamp.value(b), clamp.value(c)
+        slope = exp.first(x, y) * clamp.second(a, b, c)
+        return slope + exp.second(x, y, z) * clamp.first(a, c) * clamp.first(b, c)
+
+    def inner(self, s: Tensor) -> Clamp:
+        """Return the clamp of the exponents ``s``."""
+        if isinstance(self.eps, Tensor):
+            return Clamp(self.eps.to(s).clamp(min=0).log())
+        return Clamp(math.log(self.eps) if self.eps else -math.inf)
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from spdnet._checks import require_same_kind, require_square
 from spdnet._precision import accurate_dtype, real_dtype, without_autocast, working_dtype
 from spdnet.linalg import clamped
 from spdnet.linalg.eigh import constant_eigh
-from spdnet.linalg.scalar import Clamp, ScalarFunction
+from spdnet.linalg.scalar import Clamp, Log, ScalarFunction
 from spdnet.linalg.symmetric import symmetrize
 from spdnet.linalg.validate import require_finite, require_positive_eigenvalues, require_symmetric
 
@@ -120,6 +120,18 @@ def decompose(
 def map_decomposed(X: Tensor, s: Tensor, U: Tensor, f: ScalarFunction) -> Tensor:
     """Compute ``f(X)`` from the result of :func:`decompose`; differentiable in ``X``."""
     return _derivative(X.to(U.dtype), s, U, f).to(X.dtype)
+
+
+def map_together(*pairs: tuple[Tensor, ScalarFunction]) -> list[Tensor]:
+    """Apply a function to each of several single matrices, with one call of the solver.
+
+    On a GPU, it takes about as long for one matrix as for several.
+    """
+    if not pairs:
+        return []
+    together = torch.stack([X.detach() for X, _ in pairs])
+    s, U = decompose(together, Log(), check=False, who="map_together")
+    return [map_decomposed(X, s[i], U[i], f) for i, (X, f) in enumerate(pairs)]
 
 
 class _Derivative(Function):

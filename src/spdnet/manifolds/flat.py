@@ -27,6 +27,8 @@ class FlatMetric(Metric):
     uses_float64 : bool
         Compute in float64 and round to the dtype of the first argument; otherwise compute in the
         dtype of the input.
+    has_logarithms : bool
+        Whether the coordinates are the matrix logarithm.
 
     Examples
     --------
@@ -46,6 +48,7 @@ class FlatMetric(Metric):
     """
 
     uses_float64 = True
+    has_logarithms = False
 
     @in_float64
     def distance(self, X: Tensor, Y: Tensor, *, check: bool = True) -> Tensor:

@@ -23,6 +23,7 @@ class LogEuclidean(FlatMetric):
 
     name = "log_euclidean"
     uses_float64 = False
+    has_logarithms = True
     depends_on_power = False
 
     def coordinates(

@@ -12,19 +12,22 @@ import torch
 from torch import Tensor
 
 from spdnet._autograd import is_capturing
+from spdnet._precision import accurate_dtype
 from spdnet.linalg import (
     Exp,
+    InvSqrt,
     Log,
+    Power,
     cholesky,
     congruence,
-    eigh,
     expm,
     invsqrtm,
     logm,
     powm,
     symmetrize,
 )
-from spdnet.linalg.spectral import decompose, map_decomposed
+from spdnet.linalg.scalar import ScalarFunction
+from spdnet.linalg.spectral import decompose, map_decomposed, map_together
 
 if TYPE_CHECKING:
     from spdnet.manifolds.flat import FlatMetric
@@ -55,6 +58,10 @@ class Groups:
             entries = x[order[chosen[self.index[order]]]]
             values[chosen] = function(entries.unflatten(0, (-1, k)))
         return values
+
+
+#: the running mean moved towards that of the batch, the frame of the batch, and the shift
+Moved: TypeAlias = tuple[Tensor, Tensor, Tensor | None]
 
 
 @dataclass(eq=False)
@@ -88,6 +95,14 @@ class FlatNormalization:
     def frame(self, M: Tensor) -> Tensor:
         """Compute the function of the mean that ``deviation`` needs."""
         return M
+
+    def shift(self, S: Tensor | None) -> Tensor | None:
+        """Compute the function of the bias that ``Deviation.normalized`` needs."""
+        return None if S is None else self.metric.project_coordinates(S)
+
+    def move(self, M: Tensor, target: Tensor, t: float, S: Tensor | None) -> Moved:
+        """Compute ``interpolate``, the frame of the target, and the shift of the bias ``S``."""
+        return self.interpolate(M, target, t), self.frame(target), self.shift(S)
 
     def deviation(self, F: Tensor, frame: Tensor) -> "FlatDeviation":
         """Compute the deviation from the mean."""
@@ -133,24 +148,56 @@ class CongruenceNormalization:
     def _steps(self, F: Tensor, steps: int, groups: Groups | None) -> Tensor:
         M = _mean(F, groups)
         for _ in range(steps):
-            root, inverse = _roots(M.detach())
+            root, inverse = self._factors(M.detach())
             inverse = inverse if groups is None else inverse[groups.index]
             g = _mean(logm(congruence(F, inverse), check=False), groups)
             M = congruence(expm(g, check=False), root)
         return M
 
     def interpolate(self, M: Tensor, target: Tensor, t: float) -> Tensor:
-        if not is_capturing(M):
-            return self.metric.geodesic(M, target, t, check=False)
-        root, inverse = _roots(M)  # by decompositions that a CUDA graph can contain
-        return congruence(powm(congruence(target, inverse), t, check=False), root)
+        return self.metric.geodesic(M, target, t, check=False)
 
     def frame(self, M: Tensor) -> Tensor:
         """Compute ``W`` with ``W^T M W = I``."""
+        return invsqrtm(M, check=False) if self.root == "symmetric" else self._factors(M)[1]
+
+    def shift(self, S: Tensor | None) -> Tensor | None:
+        """Compute ``W`` with ``W^T W`` equal to the power of the bias."""
+        return None if S is None else self._root(expm(self._exponent(S), check=False))
+
+    def move(self, M: Tensor, target: Tensor, t: float, S: Tensor | None) -> Moved:
+        """Compute the results of the separate methods, with one decomposition call."""
+        pairs: dict[str, tuple[Tensor, ScalarFunction]] = {}
         if self.root == "symmetric":
-            return invsqrtm(M, check=False)
-        L = cholesky(M, check=False)
-        return torch.linalg.solve_triangular(L, self.origin(M).expand_as(M), upper=False).mH
+            pairs["frame"] = target, InvSqrt()
+        if S is not None:
+            pairs["shift"] = self._exponent(S), Exp()
+        if is_capturing(M):
+            R, inverse = self._factors(M)  # the geodesic waits for the device
+            pairs["moved"] = congruence(target, inverse), Power(t)
+        found = dict(zip(pairs, map_together(*pairs.values()), strict=True))
+        return (
+            congruence(found["moved"], R) if "moved" in found else self.interpolate(M, target, t),
+            found["frame"] if "frame" in found else self.frame(target),
+            self._root(found["shift"]) if "shift" in found else None,
+        )
+
+    def _factors(self, M: Tensor) -> tuple[Tensor, Tensor]:
+        """Compute ``R`` with ``R^T R = M``, and its inverse.
+
+        Geodesics and means are the same for every such factor; that of Cholesky is the cheapest.
+        """
+        L = cholesky(M.to(accurate_dtype(M)), check=False)
+        inverse = torch.linalg.solve_triangular(L, self.origin(L).expand_as(L), upper=False)
+        return L.mH.to(M.dtype), inverse.mH.to(M.dtype)
+
+    def _exponent(self, S: Tensor) -> Tensor:
+        """Return the matrix whose exponential is the root, or that of which the factor is taken."""
+        half = 2 if self.root == "symmetric" else 1
+        return self.power * symmetrize(S) / half
+
+    def _root(self, E: Tensor) -> Tensor:
+        return E if self.root == "symmetric" else cholesky(E, check=False).mH
 
     def deviation(self, F: Tensor, frame: Tensor) -> "CongruenceDeviation":
         return CongruenceDeviation(self, congruence(F, frame))
@@ -163,10 +210,10 @@ class FlatDeviation:
     space: FlatNormalization
     logs: Tensor  #: tangent vectors at the mean, whose norm is the distance times the power
 
-    def normalized(self, f: Tensor | None, S: Tensor | None) -> Tensor:
-        """Scale the distances from the mean by ``f`` and move the mean to the bias ``S``."""
+    def normalized(self, f: Tensor | None, shift: Tensor | None) -> Tensor:
+        """Scale the distances from the mean by ``f`` and move the mean to the bias."""
         F = self.logs if f is None else f * self.logs
-        return F if S is None else F + self.space.metric.project_coordinates(S)
+        return F if shift is None else F + shift
 
 
 @dataclass(eq=False)
@@ -189,28 +236,17 @@ class CongruenceDeviation:
     def logs(self) -> Tensor:
         return map_decomposed(self.P, *self._decomposed(), Log())
 
-    def normalized(self, f: Tensor | None, S: Tensor | None) -> Tensor:
+    def normalized(self, f: Tensor | None, shift: Tensor | None) -> Tensor:
         P = self.P
         if f is not None:
             s, U = self._decomposed()
             exponents = (f if f.ndim == 0 else f[..., 0]).detach() * s.log()
             P = map_decomposed(f * self.logs, exponents, U, Exp())
-        if S is None:
-            return P
-        S = self.space.power * symmetrize(S)
-        if self.space.root == "symmetric":
-            return congruence(P, expm(S / 2, check=False))
-        return congruence(P, cholesky(expm(S, check=False), check=False).mH)
+        return P if shift is None else congruence(P, shift)
 
 
 def _mean(x: Tensor, groups: Groups | None) -> Tensor:
     return x.mean(0) if groups is None else groups.mean(x)
-
-
-def _roots(M: Tensor) -> tuple[Tensor, Tensor]:
-    """Compute the square root of a constant matrix, and its inverse."""
-    s, U = eigh(M, accurate=True, check=False)
-    return (U * s.sqrt()[..., None, :]) @ U.mH, (U * s.rsqrt()[..., None, :]) @ U.mH
 
 
 def power_of(X: Tensor, power: float, check: bool = False) -> Tensor:

@@ -276,28 +276,40 @@ class SPDNet(CheckedModel, DomainModel):
         if self.uses_domains:
             known = check or (check is None and not X.is_cuda)
             given = (self.norms[0].expand_domain(X, domain, known),)  # (...)
+        log: dict[str, bool] = {}  # for two layers that pass logarithms instead of matrices
         for i in range(len(self.bimaps)):
-            X = self._block(i, X, check)  # (..., d_{i+1}, d_{i+1})
+            X = self._block(i, X, check, **log)  # (..., d_{i+1}, d_{i+1})
             if self.norms:
-                X = self.norms[i](X, *given, check=bool(check) and i == 0)
+                log = {"log": True} if self._passes_log(i) else {}
+                X = self.norms[i](X, *given, check=bool(check) and i == 0, **log)
         if self.logeig is not None:
-            X = self.logeig(X, check=bool(check))  # (..., d, d), flat
+            X = self.logeig(X, check=bool(check), **log)  # (..., d, d), flat
         return self.vectorize(X)  # (..., d * d)
 
     def _prepared(self, X: Tensor, check: bool | None) -> Tensor:
         return self._centered(X, next(self.classifier.parameters()), check)
 
-    def _block(self, i: int, X: Tensor, check: bool | None) -> Tensor:
+    def _passes_log(self, i: int) -> bool:
+        """Return whether norm ``i`` passes logarithms, which saves the next layer a decomposition.
+
+        Hooks see the matrices.
+        """
+        pair: Any = self.norms[i], self.reeigs[i] if i < len(self.reeigs) else self.logeig
+        if not (getattr(pair[0], "gives_log", False) and getattr(pair[1], "takes_log", False)):
+            return False
+        return not any(layer._forward_hooks or layer._forward_pre_hooks for layer in pair)
+
+    def _block(self, i: int, X: Tensor, check: bool | None, **log: bool) -> Tensor:
         """Apply BiMap ``i``, after the ReEig between the BiMaps."""
         if i > 0:
-            if i == 1 and (check or (check is None and not X.is_cuda)):
+            if i == 1 and not log and (check or (check is None and not X.is_cuda)):
                 self._warn_of_scale(X)
             reeig, known = self.reeigs[i - 1], {}
             if i > 1 and self._stays_above(i - 1):
                 known = {"above": True}
             elif isinstance(reeig, ReEig):
                 known = {"strict": check is None, "copy": False}
-            X = reeig(X, check=False, **known)  # (..., d_i, d_i), >= eps
+            X = reeig(X, check=False, **known, **log)  # (..., d_i, d_i), >= eps
         return self.bimaps[i](X, check=False)
 
     def _stages(self) -> list[Any]:

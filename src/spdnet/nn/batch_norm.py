@@ -1,12 +1,13 @@
 """Riemannian batch normalization of SPD matrices."""
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
 from spdnet._checks import require_choice, require_count, require_number
 from spdnet._precision import real_dtype
+from spdnet.linalg import logm
 from spdnet.linalg.symmetric import abs_square
 from spdnet.manifolds import FlatMetric, Metric, get_metric
 from spdnet.manifolds.normalization import Deviation
@@ -63,14 +64,16 @@ class NormalizationLayer(SPDLayer):
                 buffer.fill_(1)
         self.num_batches_tracked.zero_()
 
-    def _normalize(self, deviation: Deviation, factor: Tensor | None) -> Tensor:
-        """Scale the deviation from the mean by the factor and the scale, and add the bias."""
+    def _normalize(
+        self, deviation: Deviation, factor: Tensor | None, shift: Tensor | None
+    ) -> Tensor:
+        """Compute the coordinates of the result: scale the deviation, and shift it."""
         if factor is not None and self.scale is not None:
             scale: Tensor = self.scale
             if scale.ndim and isinstance(self.metric, FlatMetric):
                 scale = self.metric.project_coordinates(scale)
             factor = scale * factor
-        return self._normalization.from_coordinates(deviation.normalized(factor, self.bias))
+        return deviation.normalized(factor, shift)
 
     def _squared_distances(self, logs: Tensor) -> Tensor:
         """Compute the squared distances ``(N,)`` from the mean."""
@@ -178,6 +181,7 @@ class SPDBatchNorm(NormalizationLayer):
                 f"{self.metric.name!r}, which has no flat coordinates, got 'entrywise'"
             )
         self.variance, self.momentum, self.affine = variance, momentum, affine
+        self.gives_log = isinstance(self.metric, FlatMetric) and self.metric.has_logarithms
         where: dict[str, Any] = {"device": device, "dtype": dtype}
         real: dict[str, Any] = {"device": device, "dtype": real_dtype(dtype)}
         shape = (n, n) if variance == "entrywise" else ()
@@ -196,33 +200,45 @@ class SPDBatchNorm(NormalizationLayer):
         """True if a CUDA graph can contain the layer: no iteration depends on values."""
         return self.momentum is not None and self._normalization.has_fixed_steps
 
-    def forward(self, X: Tensor, check: bool | None = None) -> Tensor:
-        """Map ``(..., n, n)`` to ``(..., n, n)``."""
+    def forward(self, X: Tensor, check: bool | None = None, *, log: bool = False) -> Tensor:
+        """Map ``(..., n, n)`` to ``(..., n, n)``.
+
+        With ``log``, return the logarithm of the result, in which the log-Euclidean metric computes
+        it. A layer that follows may then save a decomposition.
+        """
         check = self._require_input(X, check, n=self.n, like=self.running_mean)
         X = X.to(self.running_mean.dtype)  # from half precision
         F = self._normalization.coordinates(X, check=check, who="SPDBatchNorm")
         if self.training and (X.numel() > 0 or is_distributed()):
-            deviation, v = self._update(F)
+            deviation, v, shift = self._update(F)
         else:
-            deviation, v = self._deviation(F, self.running_mean), self.running_var
-        return self._normalize(deviation, None if v is None else (v + self.eps).rsqrt())
+            deviation, v, shift = self._by_running_statistics(F)
+        factor = None if v is None else (v + self.eps).rsqrt()
+        F = self._normalize(deviation, factor, shift)
+        if log and self.gives_log:
+            return F
+        Y = self._normalization.from_coordinates(F)
+        return logm(Y, check=False) if log else Y
 
-    def _deviation(self, F: Tensor, M: Tensor) -> Deviation:
-        """Return the deviations from a constant mean."""
-        return self._normalization.deviation(F, self._normalization.frame(M))
+    def _by_running_statistics(self, F: Tensor) -> "_Statistics":
+        space = self._normalization
+        deviation = space.deviation(F, space.frame(self.running_mean))
+        return deviation, self.running_var, space.shift(self.bias)
 
-    def _update(self, F: Tensor) -> tuple[Deviation, Tensor | None]:
-        """Update the running statistics; return deviations and variance of the batch."""
+    def _update(self, F: Tensor) -> "_Statistics":
+        """Update the running statistics; return those of the batch."""
+        space = self._normalization
         every = gather_rows(F.detach().reshape(-1, self.n, self.n))[0]
         if len(every) < 2:  # the mean of a single matrix is the matrix
-            return self._deviation(F, self.running_mean), self.running_var
+            return self._by_running_statistics(F)
         with torch.no_grad():
-            M = self._normalization.mean(every)
-        deviation = self._deviation(F, M)
-        v = None
-        with torch.no_grad():
+            M = space.mean(every)
             self.num_batches_tracked.add_(1)
             eta = 1 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
+        moved, frame, shift = space.move(self.running_mean, M, eta, self.bias)
+        deviation = space.deviation(F, frame)
+        v = None
+        with torch.no_grad():
             if self.running_var is not None:
                 logs = gather_rows(deviation.logs.reshape(-1, self.n, self.n))[0]
                 if self.variance == "entrywise":
@@ -230,9 +246,8 @@ class SPDBatchNorm(NormalizationLayer):
                 else:
                     v = self._known_if_zero(self._squared_distances(logs).mean(), self.running_var)
                 _set_statistic(self.running_var, torch.lerp(self.running_var, v, eta))
-            moved = self._normalization.interpolate(self.running_mean, M, eta)
             _set_statistic(self.running_mean, moved)
-        return deviation, v
+        return deviation, v, shift
 
     def extra_repr(self) -> str:
         """Return the settings for ``repr``."""
@@ -240,6 +255,10 @@ class SPDBatchNorm(NormalizationLayer):
             f"{self.n}, metric={self.metric.name!r}, variance={self.variance!r}, "
             f"momentum={self.momentum}, affine={self.affine}, power={self.power:g}"
         )
+
+
+#: deviations from the mean, their variance, and the shift to the bias
+_Statistics: TypeAlias = tuple[Deviation, Tensor | None, Tensor | None]
 
 
 def _set_statistic(statistic: Tensor, value: Tensor) -> None:

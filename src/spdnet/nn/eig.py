@@ -9,7 +9,7 @@ from spdnet._autograd import is_concrete
 from spdnet._checks import require_choice, require_number, require_threshold
 from spdnet._precision import real_dtype
 from spdnet.linalg import vech
-from spdnet.linalg.rectify import rectify
+from spdnet.linalg.rectify import clamp_exp, rectify
 from spdnet.linalg.scalar import Clamp, Exp, Log, ScalarFunction, Sigmoid, Softplus
 from spdnet.linalg.spectral import decompose, map_decomposed, spectral_map
 from spdnet.linalg.validate import require_semidefinite_eigenvalues
@@ -60,6 +60,7 @@ class ReEig(SPDLayer):
     num_batches_tracked: Tensor
     violated: Tensor | None = None
     can_capture = True
+    takes_log = True
 
     def __init__(
         self,
@@ -100,33 +101,35 @@ class ReEig(SPDLayer):
         above: bool = False,
         strict: bool = False,
         copy: bool = True,
+        log: bool = False,
     ) -> Tensor:
         """Rectify ``(..., n, n)``.
 
         With ``above``, no eigenvalue is below a fixed threshold. ``strict`` raises a ValueError if
         the decomposition finds an eigenvalue that is negative beyond rounding. Without ``copy``,
-        the result may be ``X`` itself.
+        the result may be ``X`` itself. With ``log``, ``X`` is the logarithm of the matrices.
         """
         check = self._checks(check)
         if self.share is None:
-            if above:
+            if above and not log:
                 return X
             eps = float(self.eps)
-            settings: Any = {"violated": self.violated, "strict": strict, "copy": copy}
+            settings: Any = {"violated": self.violated, "strict": strict, "copy": copy, "log": log}
             return rectify(X, eps, check=check, who="ReEig", **settings)
-        s, U = decompose(X, Clamp(0.0), check=check, who="ReEig")
+        found = decompose(X, Exp() if log else Clamp(0.0), check=check, who="ReEig")
+        s = found[0].exp() if log else found[0]
         if strict and not s.is_cuda:  # a GPU would have to wait
             require_semidefinite_eigenvalues("ReEig", s)
         if self.training and (s.numel() > 0 or is_distributed()):
             seen = gather_rows(s.detach().reshape(-1, s.shape[-1]))[0]
-            return map_decomposed(X, s, U, Clamp(self._track(seen, self.share)))
+            return _clamp_decomposed(X, *found, self._track(seen, self.share), log)
         count = self.num_batches_tracked
         if check and s.numel() > 0 and is_concrete(count) and count == 0:
             raise RuntimeError(
                 f"ReEig: expected a training batch before evaluation with eps={self.eps!r}, got "
                 "none, so there is no threshold yet; call it in training mode, or load a state_dict"
             )
-        return map_decomposed(X, s, U, Clamp(self.threshold.clone()))
+        return _clamp_decomposed(X, *found, self.threshold.clone(), log)
 
     @torch.no_grad()
     def _track(self, s: Tensor, share: float) -> Tensor:
@@ -147,6 +150,10 @@ class ReEig(SPDLayer):
         return f"eps={self.eps!r}" + ("" if self.share is None else f", momentum={self.momentum}")
 
 
+def _clamp_decomposed(X: Tensor, s: Tensor, U: Tensor, eps: Tensor, log: bool) -> Tensor:
+    return clamp_exp(X, s, U, eps) if log else map_decomposed(X, s, U, Clamp(eps))
+
+
 class LogEig(SPDLayer):
     r"""Matrix logarithm :math:`Y = U \log(S) U^\top`: from SPD matrices to a flat space.
 
@@ -162,8 +169,12 @@ class LogEig(SPDLayer):
     tensor([0., 0.])
     """
 
-    def forward(self, X: Tensor, check: bool | None = None) -> Tensor:
-        """Map ``(..., n, n)`` to ``(..., n, n)``."""
+    takes_log = True
+
+    def forward(self, X: Tensor, check: bool | None = None, *, log: bool = False) -> Tensor:
+        """Map ``(..., n, n)`` to ``(..., n, n)``; with ``log``, ``X`` is the logarithm already."""
+        if log:
+            return X
         return spectral_map(X, Log(), check=self._checks(check), who="LogEig")
 
 

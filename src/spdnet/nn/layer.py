@@ -29,6 +29,10 @@ class SPDLayer(torch.nn.Module):
     """
 
     check: bool
+    #: forward has an argument ``log``, with which it takes the logarithm of its input
+    takes_log = False
+    #: forward has an argument ``log``, with which it returns the logarithm of its output
+    gives_log = False
 
     def __init__(self, *, check: bool = True) -> None:
         super().__init__()
