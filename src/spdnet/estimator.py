@@ -46,7 +46,7 @@ from spdnet.training import (
     choose_members,
     make_fabric,
 )
-from spdnet.training.device import resolve_device
+from spdnet.training.device import resolve_device, threads_for
 from spdnet.training.evaluation import run_in_chunks, unchecked
 from spdnet.training.progress import describe_epoch
 from spdnet.training.recipe import NETWORK_OPTIONS, find_recipe, require_taken
@@ -259,7 +259,8 @@ class SPDNetClassifier(
         elif domains is not None and self.domains_ is None:
             raise ValueError("SPDNetClassifier: expected no domains, since fit had none")
         function = getattr(model, method)
-        found = run_in_chunks(function, *inputs, **unchecked(function)).flatten(1).cpu()
+        with threads_for(inputs[0].shape[1], len(inputs[0])):
+            found = run_in_chunks(function, *inputs, **unchecked(function)).flatten(1).cpu()
         bad = (~found.isfinite().all(1)).nonzero()
         if len(bad):
             raise FloatingPointError(

@@ -1,11 +1,14 @@
 """Rank, shrinkage and adaptation to groups in runs, on the command line and in comparisons."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from spdnet.cli.app import app
-from spdnet.data import Dataset, make_split
+from spdnet.data import Dataset, StoredArray, make_split, read
 from spdnet.runs import (
     Comparison,
     ComparisonFolder,
@@ -130,3 +133,84 @@ def test_only_the_training_part_is_fitted():
     again = fit_conditioner("train", data, split, settings)
     np.testing.assert_array_equal(fitted.steps_[-1].means_, again.steps_[-1].means_)
     assert fitted.steps_[-1].domains_.tolist() == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    "more", [{}, {"adapt": "recenter"}, {"adapt": "rescale"}, {"adapt": "auto"}]
+)
+@pytest.mark.parametrize("is_singular", [False, True])
+def test_matrices_on_disk_are_conditioned_as_they_are_read(
+    tmp_path, monkeypatch, more, is_singular
+):
+    reference = np.eye(5) - is_singular / 5
+    X, y, groups = recordings()
+    np.savez(tmp_path / "a.npz", X=reference @ X @ reference, y=y, groups=groups)
+    train(Settings(data=str(tmp_path / "a.npz"), **QUICK, **more), RunFolder(tmp_path / "run"))
+    trained = TrainedModel.load(tmp_path / "run", device="cpu")
+    X, _, groups = recordings("axya", seed=1)  # "a" is known, and its matrices are not together
+    np.savez(tmp_path / "new.npz", X=reference @ X @ reference, groups=groups)
+    monkeypatch.setattr("spdnet.training.evaluation._CHUNK", 7 * 8 * 25)
+    data = read(tmp_path / "new.npz", labeled=False)
+    expected = trained.predict_proba(data)
+    monkeypatch.setattr("spdnet.data.io.readers.IN_MEMORY", 1)
+    stored = read(tmp_path / "new.npz", labeled=False)
+    assert isinstance(stored.X, StoredArray)
+    np.testing.assert_allclose(trained.predict_proba(stored), expected, rtol=0, atol=1e-12)
+    used = groups if more else None
+    np.testing.assert_allclose(
+        trained.predict_proba(stored.X, groups=used), expected, rtol=0, atol=1e-12
+    )
+    few = trained.prepare(stored, "refuse").take(np.array([3, 70]))
+    np.testing.assert_allclose(trained.probabilities(few), expected[[3, 70]], rtol=0, atol=1e-12)
+    if more:
+        monkeypatch.setattr("spdnet.runs.conditioning._LARGEST", 29 * 8 * 25)
+        with pytest.raises(ValueError, match="of matrices of one new group"):
+            trained.predict(stored)
+
+
+def test_errors_of_matrices_on_disk_name_the_matrix_and_leave_no_file(tmp_path, monkeypatch):
+    reference = np.eye(5) - 1 / 5
+    X, y, _ = recordings()
+    np.savez(tmp_path / "a.npz", X=reference @ X @ reference, y=y)
+    train(Settings(data=str(tmp_path / "a.npz"), **QUICK), RunFolder(tmp_path / "run"))
+    monkeypatch.setattr("spdnet.training.evaluation._CHUNK", 7 * 8 * 25)
+    out, errors = tmp_path / "out" / "p.csv", []
+    out.parent.mkdir()
+    lost = reference - np.outer([1, -1, 0, 0, 0], [1, -1, 0, 0, 0]) / 2
+    for place, bad, text in (
+        (101, lost, "is singular in the subspace"),
+        (102, np.full((5, 5), np.inf), "1 not finite: 102"),
+    ):
+        changed = reference @ X @ reference
+        changed[place] = bad @ changed[place] @ bad if place == 101 else bad
+        np.savez(tmp_path / "bad.npz", X=changed)
+        for limit in (2**28, 1):
+            monkeypatch.setattr("spdnet.data.io.readers.IN_MEMORY", limit)
+            command = ["predict", str(tmp_path / "run"), str(tmp_path / "bad.npz"), "--out"]
+            shown = RUN.invoke(app, [*command, str(out), "--device", "cpu"])
+            assert shown.exit_code != 0
+            assert text in " ".join(shown.output.split())
+            errors.append(str(shown.output))
+        assert errors[-1] == errors[-2]
+        assert str(place) in errors[-1]
+        assert list(out.parent.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_memory_does_not_grow_with_the_number_of_matrices(tmp_path):
+    X, y, _ = recordings()
+    wide = np.eye(40) + np.pad(X, ((0, 0), (0, 35), (0, 35)))
+    np.savez(tmp_path / "a.npz", X=wide, y=y)
+    train(Settings(data=str(tmp_path / "a.npz"), **QUICK), RunFolder(tmp_path / "run"))
+    peaks = []
+    for n in (200, 400):  # more than 256 MiB, and twice as much
+        np.savez(tmp_path / "new.npz", X=np.tile(wide, (n, 1, 1)))
+        command = ["predict", str(tmp_path / "run"), str(tmp_path / "new.npz"), "--force", "--out"]
+        code = (
+            "import resource; from spdnet.cli.app import app; "
+            f"app({[*command, str(tmp_path / 'p.csv')]}, standalone_mode=False); "
+            "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+        )
+        shown = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+        peaks.append(int(shown.stdout.split()[-1]) / 1024)
+    assert peaks[1] - peaks[0] < 100  # MiB

@@ -195,7 +195,7 @@ class BalancedRecenter(DomainTransformer):
         t = between / (between + noise) if between > 0 else 0.0
         return affine_invariant.geodesic(towards, center, t)
 
-    def _new_statistic(self, X: Tensor, name: Any) -> Tensor:
+    def new_statistic(self, X: Tensor, name: Any) -> Tensor:
         """Estimate the center of a new domain, with the class proportions of training."""
         self._warn_of_one(X, name)
         center = torch.from_numpy(self.center_).to(X)

@@ -22,6 +22,9 @@ from spdnet.adaptation.subspace import Subspace
 from spdnet.linalg.missing import has_missing
 from spdnet.manifolds import log_euclidean
 
+IntArray = NDArray[numpy.int64]
+#: function from indices of matrices to the matrices ``(k, n, n)``
+Read = Callable[[IntArray], Tensor]
 Step = Completion | DomainTransformer | KnownChannels | Subspace
 
 #: steps of each kind of adaptation to domains
@@ -40,6 +43,8 @@ _MEAN_OF = 2000
 _MEAN_ENTRIES = 2**24
 #: added to the eigenvalues of singular matrices, relative to their mean, for the mean
 _REGULARIZATION = 1e-3
+#: number of matrices that are read together to find those that are singular
+_FEW = 64
 
 
 @dataclass(eq=False)
@@ -151,13 +156,28 @@ class Conditioner:
     def transform(self, X: Tensor, domains: ArrayLike | None = None) -> Tensor:
         """Transform matrices; all of a new domain are given at once."""
         for step in self.steps_:
-            if isinstance(step, Completion):
-                X = step.transform_tensor(X) if has_missing(X) else X
-            elif isinstance(step, (KnownChannels, Subspace)):
-                X = step.transform_tensor(X)
-            else:
+            if isinstance(step, DomainTransformer):
                 X = step.transform_tensor(X, domains)
+            elif not isinstance(step, Completion) or has_missing(X):
+                X = step.transform_tensor(X)
         return X
+
+    def in_parts(self, read: Read, n: int, domains: ArrayLike | None = None) -> Read:
+        """Return a function that reads some of ``n`` matrices by index and transforms them.
+
+        All matrices of a new domain are read at once before, one domain after the other.
+        """
+        for step in self.steps_:
+            if isinstance(step, DomainTransformer):
+                codes, statistics, names = step.known_statistics(domains, n)
+                for code in sorted({*codes.tolist()} - {*statistics}):
+                    X = read(numpy.flatnonzero(codes == code))
+                    statistics[code] = step.new_statistic(X.to(accurate_dtype(X)), names[code])
+                    del X  # before the next domain is read
+                read = partial(_read_moved, read, step, codes, statistics)
+            else:
+                read = partial(_read_conditioned, read, step, n)
+        return read
 
     @property
     def channels(self) -> NDArray[numpy.int64] | slice:
@@ -223,6 +243,32 @@ class Conditioner:
                     setattr(step, name, _restored(name, value))
             made.steps_.append(step)
         return made
+
+
+def _read_conditioned(read: Read, step: Any, n: int, index: IntArray) -> Tensor:
+    X = read(index)
+    if isinstance(step, Completion) and not has_missing(X):
+        return X
+    try:
+        return step.transform_tensor(X)
+    except ValueError:
+        if isinstance(step, Subspace):  # the error of all matrices
+            step.require_definite(map(read, numpy.array_split(numpy.arange(n), -(-n // _FEW))))
+        raise
+
+
+def _read_moved(
+    read: Read,
+    step: DomainTransformer,
+    codes: IntArray,
+    statistics: dict[int, Tensor],
+    index: IntArray,
+) -> Tensor:
+    X = read(index)
+    for code in numpy.unique(codes[index]).tolist():
+        own = torch.from_numpy(codes[index] == code)
+        X[own] = step.move(X[own], statistics[code])
+    return X
 
 
 def _regularized(X: Tensor) -> Tensor:

@@ -27,7 +27,7 @@ class DomainTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     A subclass is a dataclass that defines ``_require_settings``, ``_statistic`` of the matrices of
     one domain, the attribute ``_stored`` for the statistics of the training domains, and
-    ``_moved``, which transforms matrices with the statistic of their domain. ``_new_statistic`` may
+    ``_moved``, which transforms matrices with the statistic of their domain. ``new_statistic`` may
     treat new domains differently.
     """
 
@@ -80,25 +80,34 @@ class DomainTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def transform_tensor(self, X: Tensor, domains: ArrayLike | None) -> Tensor:
         """Transform valid matrices of any floating-point type, on any device."""
+        codes, known, names = self.known_statistics(domains, len(X))
+        moved = torch.empty_like(X)
+        for code, own in zip(numpy.unique(codes), domain_parts(codes), strict=True):
+            statistic = known.get(code)
+            if statistic is None:
+                statistic = self.new_statistic(X[own].to(accurate_dtype(X)), names[code])
+            moved[own] = self.move(X[own], statistic)
+        return moved
+
+    def known_statistics(
+        self, domains: ArrayLike | None, n: int
+    ) -> tuple[NDArray[numpy.int64], dict[int, Tensor], NDArray[Any]]:
+        """Return the index of the domain of each matrix, the statistics of training, and names."""
         known = torch.from_numpy(getattr(self, self._stored))
         if (domains is None) != (self.domains_ is None):  # the domains of fit do not occur
             known = known[:0]
-        if known.is_complex():
-            require_same_kind(type(self).__name__, **{self._stored: known, "X": X})
         codes, names = domain_codes(
-            type(self).__name__, domains, len(X), self.domains_ if len(known) else None
+            type(self).__name__, domains, n, self.domains_ if len(known) else None
         )
-        moved = torch.empty_like(X)
-        for code, own in zip(numpy.unique(codes), domain_parts(codes), strict=True):
-            matrices = X[own].to(accurate_dtype(X))
-            if code < len(known):
-                statistic = known[code].to(X.device)
-            else:
-                statistic = self._new_statistic(matrices, "all" if names is None else names[code])
-            moved[own] = self._moved(matrices, statistic).to(X.dtype)
-        return moved
+        return codes, dict(enumerate(known)), numpy.array(["all"]) if names is None else names
 
-    def _new_statistic(self, X: Tensor, name: Any) -> Tensor:
+    def move(self, X: Tensor, statistic: Tensor) -> Tensor:
+        """Transform matrices of one domain."""
+        if statistic.is_complex():
+            require_same_kind(type(self).__name__, **{self._stored: statistic, "X": X})
+        return self._moved(X.to(accurate_dtype(X)), statistic.to(X.device)).to(X.dtype)
+
+    def new_statistic(self, X: Tensor, name: Any) -> Tensor:
         """Compute the statistic of a new domain without labels."""
         self._warn_of_one(X, name)
         return self._statistic(X)

@@ -1,5 +1,6 @@
 """Common subspace and shrinkage of matrices of deficient rank."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -145,14 +146,22 @@ class Subspace(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def transform_tensor(self, X: Tensor) -> Tensor:
         """Transform valid matrices of any floating-point type, on any device."""
+        self._require_definite(Y := self._transformed(X))
+        return Y
+
+    def require_definite(self, parts: Iterable[Tensor]) -> None:
+        """Raise a ValueError unless all matrices, given in parts, are positive definite after."""
+        ranks = [_definite_rank(self._transformed(X), X.dtype) for X in parts]
+        self._require_ranks(torch.cat(ranks))
+
+    def _transformed(self, X: Tensor) -> Tensor:
         require_positive_trace("Subspace", X)
         Y = X
         if self.basis_ is not None:
             Y = congruence(X.double(), torch.from_numpy(self.basis_).to(X.device))
         if self.shrinkage_ > 0:
             Y = shrink(Y.double(), self.shrinkage_)
-        self._require_definite(Y := Y.to(X.dtype))
-        return Y
+        return Y.to(X.dtype)
 
     def describe(self) -> str:
         """Return one line that states what was done, and why."""
@@ -241,14 +250,17 @@ class Subspace(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def _require_definite(self, Y: Tensor) -> None:
         """Raise a ValueError unless all matrices are positive definite."""
-        singular = (_definite_rank(Y, Y.dtype) < Y.shape[-1]).nonzero().flatten()
+        self._require_ranks(_definite_rank(Y, Y.dtype))
+
+    def _require_ranks(self, ranks: Tensor) -> None:
+        singular = (ranks < self.rank_).nonzero().flatten()
         if len(singular):
             given = "shrinkage=0" if self.shrinkage_ == 0 else f"shrinkage={self.shrinkage_:.2g}"
             raise ValueError(
                 f"Subspace: expected matrices of rank {self.rank_}, but X[{int(singular[0])}] is "
-                f"singular in the subspace, with {given}; {len(singular)} of {len(Y)} matrices are "
-                "affected; set a larger shrinkage, such as 0.1, or fit with shrinkage='auto' to "
-                "matrices some of which are singular"
+                f"singular in the subspace, with {given}; {len(singular)} of {len(ranks)} matrices "
+                "are affected; set a larger shrinkage, such as 0.1, or fit with shrinkage='auto' "
+                "to matrices some of which are singular"
             )
 
     def __sklearn_tags__(self) -> Any:

@@ -3,8 +3,13 @@
 import csv
 import io
 import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, TextIO
 
 import numpy
 import typer
@@ -12,8 +17,8 @@ from rich.table import Table
 from rich.text import Text
 
 from spdnet._checks import require_choice
-from spdnet._files import atomic_write
-from spdnet.cli.display import make_console, read_shown
+from spdnet._files import atomic_writer
+from spdnet.cli.display import Display, make_console, read_shown
 from spdnet.cli.options import find_in_current_folder
 from spdnet.data import Dataset
 from spdnet.data.dataset import SPLITS
@@ -36,7 +41,8 @@ def run_evaluation(*, part: str | None, **given: Any) -> None:
     assert matrices.y is not None  # read with labels
     codes = trained.codes(matrices.y)
     chosen, what = _part(trained, matrices, part)
-    logits, codes = trained.logits(matrices)[chosen], codes[chosen]
+    with _shown() as callbacks:
+        logits, codes = trained.logits(matrices, **callbacks)[chosen], codes[chosen]
     found = score(logits, codes)
     console = make_console()
     console.print(what)
@@ -60,24 +66,52 @@ def run_prediction(*, out: Path, force: bool, **given: Any) -> None:
     """
     _require_target(out, force)
     trained, matrices = _open("predict", labels=None, **given)
-    probabilities = trained.probabilities(matrices)
-    columns: dict[str, list[Any]] = {"index": matrices.index.tolist()}
+    to_stdout = _is_stdout(out)
+    beside = None if to_stdout or _is_stream(out) else Path(os.path.realpath(out)).parent
+    # a file without a name, so that nothing is left of it if the process is killed
+    with tempfile.TemporaryFile(dir=beside) as draft:
+        text = io.TextIOWrapper(draft, encoding="utf-8", errors="replace", newline="")
+        with _shown() as callbacks:
+            _write_rows(text, trained, matrices, callbacks)
+        text.flush()
+        draft.seek(0)
+        _write_target(out, draft)
+    place = "" if to_stdout else f": {printable(str(out))}"
+    typer.echo(f"{len(matrices)} predictions{place}", err=to_stdout)
+
+
+def _write_rows(
+    text: TextIO, trained: TrainedModel, matrices: Dataset, callbacks: dict[str, Any]
+) -> None:
+    """Write the rows of the table as they are predicted."""
+    index = matrices.index.tolist()
+    columns: dict[str, Iterable[Any]] = {"index": index}
     if matrices.names is not None:
-        columns["file"] = [spreadsheet_safe(str(name)) for name in matrices.names]
+        columns["file"] = (spreadsheet_safe(str(name)) for name in matrices.names)
     if _is_own(trained, matrices):
-        part_of = {i: part for part, index in trained.data["parts"].items() for i in index.tolist()}
-        columns["part"] = [part_of.get(i, "") for i in columns["index"]]
-    columns["label"] = [spreadsheet_safe(trained.classes[i]) for i in probabilities.argmax(-1)]
-    text = io.StringIO()
+        part_of = {i: part for part, own in trained.data["parts"].items() for i in own.tolist()}
+        columns["part"] = (part_of.get(i, "") for i in index)
+    labels = [spreadsheet_safe(name) for name in trained.classes]
     # quote all text, since names may contain line breaks
     table = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)
-    table.writerow([*columns, *(f"p({name})" for name in trained.classes)])
-    for row, p in zip(zip(*columns.values(), strict=True), probabilities, strict=True):
-        table.writerow([*row, *(float(f"{value:.6g}") for value in p)])
-    to_stdout = _is_stdout(out)
-    _write_target(out, text.getvalue())
-    place = "" if to_stdout else f": {printable(str(out))}"
-    typer.echo(f"{len(probabilities)} predictions{place}", err=to_stdout)
+    table.writerow([*columns, "label", *(f"p({name})" for name in trained.classes)])
+    rows = zip(*columns.values(), strict=True)
+    for logits in trained.predict_in_parts(matrices, **callbacks):
+        for p, row in zip(logits.double().softmax(-1).numpy(), rows):
+            table.writerow([*row, labels[p.argmax()], *(float(f"{value:.6g}") for value in p)])
+
+
+@contextmanager
+def _shown() -> Iterator[dict[str, Callable[..., None]]]:
+    """Show the progress of a prediction, and its warnings afterwards."""
+    display = Display(make_console(stderr=True))
+    said: list[str] = []
+    try:
+        yield {"on_matrix": partial(display.count, "predicting"), "on_warning": said.append}
+    finally:
+        display.close()
+    for text in said:
+        typer.echo(printable(f"warning: {text}"), err=True)
 
 
 def _is_stdout(out: Path) -> bool:
@@ -98,7 +132,7 @@ def _require_target(out: Path, force: bool) -> None:
         raise FileExistsError(
             f"predict: expected a new file, but {out} exists; use --force to replace it"
         )
-    if out.exists() and not (out.is_file() or out.is_fifo() or out.is_char_device()):
+    if out.exists() and not (out.is_file() or _is_stream(out)):
         what = "folder" if out.is_dir() else "block device or a socket"
         raise ValueError(f"predict: expected a file to write, but {out} is a {what}")
     folder = Path(os.path.realpath(out)).parent
@@ -106,17 +140,22 @@ def _require_target(out: Path, force: bool) -> None:
         raise FileNotFoundError(f"predict: expected a folder {folder}, got none")
 
 
-def _write_target(out: Path, text: str) -> None:
+def _write_target(out: Path, draft: BinaryIO) -> None:
     """Write through pipes and devices; replace files atomically, at the end of symbolic links."""
     if _is_stdout(out):
         stream = typer.get_binary_stream("stdout")
-        stream.write(text.encode("utf-8", errors="replace"))  # as in a file, for any terminal
+        shutil.copyfileobj(draft, stream)
         stream.flush()
-    elif out.is_fifo() or out.is_char_device():
-        with out.open("w", encoding="utf-8", errors="replace") as file:
-            file.write(text)
+    elif _is_stream(out):
+        with out.open("wb") as file:
+            shutil.copyfileobj(draft, file)
     else:
-        atomic_write(Path(os.path.realpath(out)), text)
+        with atomic_writer(Path(os.path.realpath(out))) as file:
+            shutil.copyfileobj(draft, file)
+
+
+def _is_stream(out: Path) -> bool:
+    return out.is_fifo() or out.is_char_device()
 
 
 def run_report(run: Path) -> None:
@@ -147,11 +186,13 @@ def _open(
     said = [f"warning: {warning}; using an earlier one" for warning in trained.warnings]
     arrays = read_shown(data, labels, groups, labeled=who == "evaluate")
     bad = trained.bad if bad is None else bad.lower()
-    matrices = trained.prepare(arrays, bad)
+    display = Display(make_console(stderr=True))
+    try:
+        matrices = trained.prepare(arrays, bad, display.matrix)
+    finally:
+        display.close()
     if matrices.note:
         said.append(matrices.note)
-    if (warning := trained.scale_warning(matrices)) is not None:
-        said.append(f"warning: {warning}")
     if trained.uses_groups and matrices.groups is None:
         said.append(f"note: no groups in {data}: all its samples are treated as one new group")
     for text in said:

@@ -15,7 +15,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -29,6 +29,8 @@ _forked = False
 
 #: operations that are worth a thread: about 50 microseconds
 _MIN_OPERATIONS = 50_000
+#: operations below which a single matrix is not worth several threads
+_ALONE = 500_000
 
 
 def parallel_for(work: Callable[[slice], None], batch: int, cost: float) -> None:
@@ -40,7 +42,9 @@ def parallel_for(work: Callable[[slice], None], batch: int, cost: float) -> None
     """
     threads = min(torch.get_num_threads(), batch, round(batch * cost / _MIN_OPERATIONS))
     if threads <= 1:
-        work(slice(0, batch))
+        # LAPACK would divide a small matrix among threads that wait for each other
+        with one_thread() if batch * cost < _ALONE else nullcontext():
+            work(slice(0, batch))
         return
     # more chunks than threads if there is much work, because chunks and threads differ in speed
     rounds = round(batch * cost / (threads * 20 * _MIN_OPERATIONS))

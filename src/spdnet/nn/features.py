@@ -32,6 +32,8 @@ MOST = 4096
 #: number of centers of Gaussian features at most
 MOST_CENTERS = 1024
 _JITTER = 1e-4
+#: entries of a basis that are converted together, to bound memory
+_BLOCK = 2**22
 
 
 class SpectralFeatures(SPDLayer):
@@ -205,7 +207,7 @@ class SpectralFeatures(SPDLayer):
         W = self.rotation
         Y = self._mapped(X, decomposed, check=check)
         entries = vech(W.mH @ Y @ W) - self.mean
-        return self.scale * (entries if self.basis is None else entries @ self.basis.to(entries))
+        return self.scale * (entries if self.basis is None else _product(entries, self.basis))
 
     def extra_repr(self) -> str:
         """Return the settings for ``repr``."""
@@ -220,6 +222,14 @@ class SpectralFeatures(SPDLayer):
         elif decomposed is not None:
             return map_decomposed(X, *decomposed, MAPS[self.map])
         return spectral_map(X, MAPS[self.map], check=check)
+
+
+def _product(x: Tensor, basis: Tensor) -> Tensor:
+    """Compute ``x @ basis``; a basis of another dtype is converted some columns at a time."""
+    if basis.dtype == x.dtype or basis.numel() <= _BLOCK:
+        return x @ basis.to(x)
+    parts = basis.split(max(1, _BLOCK // len(basis)), -1)
+    return torch.cat([x @ part.to(x) for part in parts], -1)
 
 
 class GaussianFeatures(nn.Module):

@@ -1,11 +1,14 @@
 """Conditioning of the matrices of a data set: missing channels, rank, shrinkage and domains."""
 
 import warnings
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from spdnet.adaptation import Conditioner
 from spdnet.data import Dataset, Split, StoredArray
@@ -64,19 +67,70 @@ def is_incomplete(data: Dataset, conditioner: Conditioner) -> NDArray[numpy.bool
     return missing[:, conditioner.channels].any(-1)
 
 
-def transform(conditioner: Conditioner, data: Dataset) -> tuple[Dataset, list[str]]:
+@dataclass(frozen=True, eq=False)
+class ConditionedArray:
+    """Matrices on disk that are transformed whenever they are read."""
+
+    read: Callable[[NDArray[numpy.int64]], Tensor]
+    rows: NDArray[numpy.int64]  #: of the matrices on disk
+    size: int
+    dtype: numpy.dtype[Any]
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Shape of the transformed matrices."""
+        return len(self.rows), self.size, self.size
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: Any) -> NDArray[Any]:
+        """Read and transform rows by a slice, an array of integers or a mask."""
+        rows = self.rows[index]
+        return (
+            self.read(rows).numpy() if len(rows) else numpy.empty((0, *self.shape[1:]), self.dtype)
+        )
+
+    def take(self, index: NDArray[numpy.int64], axis: int = 0) -> "ConditionedArray":
+        """Select rows without reading them."""
+        return replace(self, rows=self.rows.take(index))
+
+
+def _streamed(
+    conditioner: Conditioner, X: StoredArray, domains: NDArray[numpy.str_] | None
+) -> ConditionedArray:
+    def read(rows: NDArray[numpy.int64]) -> Tensor:
+        if (size := X.nbytes // len(X) * len(rows)) > _LARGEST:
+            raise ValueError(
+                f"predict: expected at most {_LARGEST / 2**30:g} GiB of matrices of one new group, "
+                f"which is adapted to as a whole, got {size / 2**30:.1f} GiB; split the group"
+            )
+        return torch.from_numpy(X[rows])
+
+    found = conditioner.in_parts(read, len(X), domains)
+    return ConditionedArray(found, numpy.arange(len(X)), conditioner.size(X.shape[1]), X.dtype)
+
+
+def transform(
+    conditioner: Conditioner, data: Dataset, *, stream: bool = False
+) -> tuple[Dataset, list[str]]:
     """Transform the matrices, and return notes about new groups.
 
-    ``data`` must contain all matrices of a new group.
+    ``data`` must contain all matrices of a new group. With ``stream``, matrices on disk are
+    transformed whenever they are read, and only those of one new group are in memory at once.
     """
     if not conditioner.changes(stored=isinstance(data.X, StoredArray)):
         return data, []
     domains = _domains(data) if conditioner.uses_domains else None
+    X: Any
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        X = conditioner.transform(torch.from_numpy(numpy.asarray(data.X[:])), domains)
+        if stream and isinstance(data.X, StoredArray):
+            X = _streamed(conditioner, data.X, domains)
+        else:
+            X = conditioner.transform(torch.from_numpy(numpy.asarray(data.X[:])), domains).numpy()
     notes = [str(warning.message).partition(": ")[2] for warning in caught]
-    return replace(data, X=X.numpy(), is_singular=False, channels=None), notes
+    return replace(data, X=X, is_singular=False, channels=None), notes
 
 
 def _is_too_large(data: Dataset) -> bool:

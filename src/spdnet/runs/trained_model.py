@@ -1,7 +1,7 @@
 """Trained networks with their class names and preprocessing."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -24,7 +24,7 @@ from spdnet._checks import (
 from spdnet._inputs import MATRIX_DTYPES, numbers
 from spdnet.adaptation import Conditioner
 from spdnet.covariance import ESTIMATORS
-from spdnet.data import Dataset, Preprocessing, prepare
+from spdnet.data import Dataset, Preprocessing, StoredArray, prepare
 from spdnet.data.dataset import SPLITS, is_integer_valued, require_channel_names
 from spdnet.models.model import dims_of, get_trait, input_dtype
 from spdnet.models.registry import import_model, is_registered
@@ -35,7 +35,8 @@ from spdnet.runs.scores import layer_spectra
 from spdnet.training import InputScale, Recipe, checkpoint, make_network
 from spdnet.training.data import as_tensor
 from spdnet.training.device import resolve_device, threads_for
-from spdnet.training.evaluation import run_in_chunks
+from spdnet.training.evaluation import chunk_rows
+from spdnet.training.scale import log_variance
 
 
 @dataclass(repr=False)
@@ -202,7 +203,7 @@ class TrainedModel:
 
     def predict(
         self,
-        X: ArrayLike,
+        X: ArrayLike | StoredArray | Dataset,
         *,
         groups: ArrayLike | None = None,
         channels: ArrayLike | None = None,
@@ -211,10 +212,11 @@ class TrainedModel:
 
         Parameters
         ----------
-        X : array, shape (N, n, n) or (N, channels, T)
+        X : array, StoredArray or Dataset, shape (N, n, n) or (N, channels, T)
             Matrices or signals as in training; the same preprocessing is applied. Matrices that are
             not SPD are an error, or repaired if the run was trained with ``bad = "repair"``.
-            Missing channels are NaN or zero, in signals NaN or constant.
+            Missing channels are NaN or zero, in signals NaN or constant. Matrices on disk are read
+            in parts, those of a new group as a whole. A Dataset has its own groups and channels.
         groups : array, shape (N,), optional
             Group of each sample, required if the training used domains (``adapt``,
             ``norm="domain"`` or TSMNet). New groups are adapted to without labels: pass all samples
@@ -228,7 +230,7 @@ class TrainedModel:
 
     def predict_proba(
         self,
-        X: ArrayLike,
+        X: ArrayLike | StoredArray | Dataset,
         *,
         groups: ArrayLike | None = None,
         channels: ArrayLike | None = None,
@@ -237,23 +239,32 @@ class TrainedModel:
         matrices = self._matrices(X, groups, channels)
         for note in matrices.notes if self.uses_groups or channels is not None else ():
             warn(f"predict: {note}", stacklevel=2)
-        if (warning := self.scale_warning(matrices)) is not None:
+        said: list[str] = []
+        found = self.probabilities(matrices, on_warning=said.append)
+        for warning in said:
             warn(f"predict: {warning}", stacklevel=2)
-        return self.probabilities(matrices)
+        return found
 
-    def scale_warning(self, matrices: Dataset) -> str | None:
-        """Return a message if the scale of data differs from that of the training data."""
-        return self.scale.warning(as_tensor(matrices.inputs), signals=self.preprocessing.raw)
-
-    def probabilities(self, matrices: Dataset) -> NDArray[numpy.float64]:
+    def probabilities(self, matrices: Dataset, **callbacks: Any) -> NDArray[numpy.float64]:
         """Return probabilities ``(N, n_classes)`` for prepared data."""
-        return self.logits(matrices).double().softmax(-1).numpy()
+        return self.logits(matrices, **callbacks).double().softmax(-1).numpy()
 
     def _matrices(
-        self, X: ArrayLike, groups: ArrayLike | None, channels: ArrayLike | None
+        self,
+        X: ArrayLike | StoredArray | Dataset,
+        groups: ArrayLike | None,
+        channels: ArrayLike | None,
     ) -> Dataset:
+        if isinstance(X, Dataset):
+            groups = X.groups if groups is None and self.uses_groups else groups
+            channels = X.channels if channels is None else channels
+            X = X.X
         kind = "(N, channels, T)" if self.preprocessing.signals else "(N, n, n)"
-        values, _ = numbers("predict", X, kind, allow_complex=input_dtype(self.model).is_complex)
+        on_disk = X if isinstance(X, StoredArray) else None
+        some: Any = X if on_disk is None else on_disk[:1]
+        values: Any
+        values, _ = numbers("predict", some, kind, allow_complex=input_dtype(self.model).is_complex)
+        values = values if on_disk is None else on_disk
         if groups is not None and not self.uses_groups:
             raise ValueError("predict: expected no groups, since the network does not use them")
         if groups is None and self.uses_groups:
@@ -274,13 +285,18 @@ class TrainedModel:
         """Whether the network or its inputs are adapted to groups."""
         return bool(self.domains) or self.conditioner.uses_domains
 
-    def prepare(self, data: Dataset, bad: str) -> Dataset:
-        """Prepare the contents of a file as in training; a new group is given as a whole."""
+    def prepare(
+        self, data: Dataset, bad: str, on_matrix: Callable[[int, int], None] | None = None
+    ) -> Dataset:
+        """Prepare the contents of a file as in training; a new group is given as a whole.
+
+        ``on_matrix`` is called with the number of matrices checked and their total.
+        """
         singular, missing = self.conditioner.makes_definite, self.conditioner.completes
         data = self.preprocessing.arrange(data, missing=missing and bad == "refuse")
         how: dict[str, Any] = {"singular": singular, "missing": missing}
-        prepared = prepare(data, self.preprocessing, bad, self.dtype, **how)
-        made, notes = transform(self.conditioner, prepared)
+        prepared = prepare(data, self.preprocessing, bad, self.dtype, on_matrix=on_matrix, **how)
+        made, notes = transform(self.conditioner, prepared, stream=True)
         return replace(made, notes=(*made.notes, *notes))
 
     def codes(self, y: NDArray[Any]) -> NDArray[numpy.int64]:
@@ -299,19 +315,52 @@ class TrainedModel:
         """Name of the type of the matrices."""
         return str(input_dtype(self.model)).removeprefix("torch.")
 
+    def logits(self, matrices: Dataset, **callbacks: Any) -> Tensor:
+        """Return the logits ``(N, n_classes)`` on the CPU: see :meth:`predict_in_parts`."""
+        found, start = torch.empty(0), 0
+        for logits in self.predict_in_parts(matrices, **callbacks):
+            # allocated first: small results between large temporaries would fragment memory
+            if start == 0:
+                found = logits.new_empty(len(matrices), logits.shape[1])
+            found[start : (start := start + len(logits))] = logits
+        return found
+
     @torch.no_grad()
-    def logits(self, matrices: Dataset) -> Tensor:
-        """Return the logits ``(N, n_classes)`` on the CPU; raise an error if one is not finite."""
-        model, inputs = self._ready(matrices)
-        with threads_for(self.size):
-            logits = run_in_chunks(model, *inputs).cpu()
-        bad = matrices.index[~logits.isfinite().all(-1).numpy()]
-        if len(bad):
+    def predict_in_parts(
+        self,
+        matrices: Dataset,
+        *,
+        on_matrix: Callable[[int, int], None] | None = None,
+        on_warning: Callable[[str], None] | None = None,
+    ) -> Iterator[Tensor]:
+        """Yield the logits of some matrices after the other, on the CPU.
+
+        Only these matrices are in memory, if the others are on disk. After the last ones, raise an
+        error if a result was not finite, or call ``on_warning`` with a message if the scale of the
+        data differs from that of the training data. ``on_matrix`` is called with the number of
+        matrices and their total.
+        """
+        model, (X, *codes) = self._ready(matrices)
+        signals, stop, size = self.preprocessing.raw, 0, chunk_rows(model, X)
+        scales = torch.empty(len(X), dtype=torch.float64)
+        bad = numpy.zeros(len(X), dtype=bool)
+        for chunk, *rest in zip(*(values.split(size) for values in (X, *codes)), strict=True):
+            with threads_for(self.size):
+                logits = model(chunk, *rest).cpu()
+            part = slice(stop, stop := stop + len(chunk))
+            scales[part] = log_variance(chunk, signals)
+            bad[part] = ~logits.isfinite().all(-1).numpy()
+            yield logits
+            if on_matrix is not None:
+                on_matrix(stop, len(X))
+        if bad.any():
             raise FloatingPointError(
-                f"network: expected finite outputs, got others for matrix {bad[0]} and "
-                f"{len(bad) - 1} more; the training diverged, or the matrices are too large"
+                f"network: expected finite outputs, got others for matrix "
+                f"{matrices.index[bad][0]} and {bad.sum() - 1} more; the training diverged, or the "
+                "matrices are too large"
             )
-        return logits
+        if on_warning is not None and (text := self.scale.describe(scales, signals=signals)):
+            on_warning(text)
 
     def spectra(self, matrices: Dataset) -> tuple[LayerSpectrum, ...]:
         """Compute quantiles of the eigenvalues of the output of each layer."""

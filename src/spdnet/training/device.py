@@ -15,16 +15,18 @@ if TYPE_CHECKING:
     from lightning_fabric import Fabric as Fabric  # for the annotations of other modules
 
 _SMALL = 32  # a second thread gains 3 % on smaller matrices, and loses much if others run
+_FEW_ENTRIES = 2**14  # a single matrix of size 128, for which threads mostly wait
 _FEW = 8  # processes that are allowed even on fewer processors
 _PAUSE = 0.1  # seconds before a process leaves its group
 
 
-def threads_for(n: int) -> AbstractContextManager[None]:
-    """Use one thread for matrices of size ``n`` that are too small for several.
+def threads_for(n: int, count: int | None = None) -> AbstractContextManager[None]:
+    """Use one thread for matrices of size ``n`` that are too small, or too few, for several.
 
     On a busy machine, two threads on 17 by 17 matrices were 200 times slower than one.
     """
-    return one_thread() if n < _SMALL else nullcontext()
+    is_little = n < _SMALL if count is None else n * n * count < _FEW_ENTRIES
+    return one_thread() if is_little else nullcontext()
 
 
 def under_torchrun() -> bool:

@@ -1,6 +1,7 @@
 """Losses and evaluation of networks."""
 
 import inspect
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from spdnet.training.data import DiskTensor, Samples
 if TYPE_CHECKING:
     from spdnet.training.device import Fabric
 
+_CHUNK = 2**24  # bytes of input
 #: function of logits ``(B, n_classes)`` and classes ``(B,)`` that returns losses ``(B,)``
 Loss = Callable[[Tensor, Tensor], Tensor]
 
@@ -104,11 +106,36 @@ def mean_loss(logits: Tensor, y: Tensor, weight: Tensor | None = None, **setting
 
 
 def run_in_chunks(
-    function: Callable[..., Tensor], *inputs: Tensor | DiskTensor, size: int = 256, **settings: Any
+    function: Callable[..., Tensor],
+    *inputs: Tensor | DiskTensor,
+    size: int | None = None,
+    **settings: Any,
 ) -> Tensor:
-    """Run a network in chunks to bound memory."""
-    parts = zip(*(values.split(size) for values in inputs), strict=True)
-    return torch.cat([function(*part, **settings) for part in parts])
+    """Run a network in chunks to bound memory, by default of :func:`chunk_rows`."""
+    size = chunk_rows(function, inputs[0]) if size is None else size
+    if len(inputs[0]) <= size:
+        return function(*(values[:] for values in inputs), **settings)
+    stop, parts = 0, zip(*(values.split(size) for values in inputs), strict=True)
+    for part in parts:
+        Y = function(*part, **settings)
+        # allocated first: small results between large temporaries would fragment memory
+        if stop == 0:
+            found = Y.new_empty(len(inputs[0]), *Y.shape[1:])
+        found[stop : (stop := stop + len(Y))] = Y
+    return found
+
+
+def chunk_rows(function: Callable[..., Tensor], values: Tensor | DiskTensor) -> int:
+    """Return the number of samples to run together, at most 256.
+
+    On a CPU, these are at most 16 MiB, or half of the size of the weights, which each chunk reads.
+    """
+    one = max(1, values.dtype.itemsize * math.prod(values.shape[1:]))
+    if values.device.type == "cuda" or min(256, len(values)) * one <= _CHUNK:
+        return 256
+    module = getattr(function, "__self__", function)
+    state = module.state_dict().values() if isinstance(module, torch.nn.Module) else ()
+    return min(256, max(1, max(_CHUNK, sum(v.nbytes for v in state) // 2) // one))
 
 
 def unchecked(function: Any) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """The scale of the training data, to detect new data in another unit."""
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -7,7 +8,7 @@ from torch import Tensor
 
 from spdnet.training.data import DiskTensor
 
-_CHUNK = 4096
+_CHUNK = 2**24  # bytes
 _FAR = 3.0  # decades outside of the training range; centimeters and meters differ by 4
 
 
@@ -43,12 +44,15 @@ class InputScale:
     @classmethod
     def of(cls, X: Tensor | DiskTensor, *, signals: bool = False) -> "InputScale":
         """Measure training samples, which are matrices or signals."""
-        values = _log_variance(X, signals)
+        values = log_variance(X, signals)
         return cls(values.min().item(), values.median().item(), values.max().item())
 
     def warning(self, X: Tensor | DiskTensor, *, signals: bool = False) -> str | None:
         """Return a message if samples lie far outside of the training range, else None."""
-        values = _log_variance(X, signals)
+        return self.describe(log_variance(X, signals), signals=signals)
+
+    def describe(self, values: Tensor, *, signals: bool = False) -> str | None:
+        """Return the message of :meth:`warning` from the result of :func:`log_variance`."""
         far = values[(values < self.low - _FAR) | (values > self.high + _FAR)]
         if len(far) == 0:
             return None
@@ -62,13 +66,13 @@ class InputScale:
         )
 
 
-def _log_variance(X: Tensor | DiskTensor, signals: bool) -> Tensor:
+def log_variance(X: Tensor | DiskTensor, signals: bool) -> Tensor:
     """Compute the base-10 logarithm of the mean variance of each sample.
 
     Zero samples count as the smallest positive number.
     """
-    parts = []
-    for part in X.split(_CHUNK):
+    parts, one = [], X.dtype.itemsize * math.prod(X.shape[1:])
+    for part in X.split(max(1, _CHUNK // max(1, one))):
         part = part.detach()
         squares = (
             part.double().square() if signals else part.diagonal(dim1=-2, dim2=-1).real.double()
