@@ -702,5 +702,5 @@ def test_singular_matrices_that_training_did_not_have():
     expected = r"X\[2\] is singular .* affected: 2, 5; no training matrix was: train with some"
     with pytest.raises(ValueError, match=expected):
         classifier.predict(new)
-    with pytest.raises(ValueError, match="alike with spdnet.covariance.regularize"):
+    with pytest.raises(ValueError, match=r"alike with spdnet\.covariance\.regularize"):
         SPDNetClassifier(recipe="fast").fit(new + 0j, y[:9])

@@ -103,6 +103,25 @@ def test_matrices_of_deficient_rank(tmp_path, rank):
     assert trained.predict(reference @ X[:5] @ reference).shape == (5,)
 
 
+@pytest.mark.parametrize("bad", ["refuse", "drop"])
+def test_singular_test_matrices(tmp_path, bad):
+    """All matrices are shrunk, although no training matrix is singular; indefinite ones are not."""
+    X, y, _ = recordings()
+    test = np.arange(len(X)) % 4 == 3
+    basis = np.linalg.qr(np.random.default_rng(0).normal(size=(5, 3)))[0]
+    X[3] = basis @ np.diag([3.0, 2.0, 1.0]) @ basis.T
+    if bad == "drop":
+        X[8] = -X[8]
+    np.savez(tmp_path / "a.npz", X=X, y=y, split=np.where(test, "test", "train"))
+    settings = Settings(data=str(tmp_path / "a.npz"), bad=bad, **QUICK)
+    found = train(settings, RunFolder(tmp_path / "run"))
+    assert found.parts["test"].n == test.sum()
+    assert found.parts["train"].n == (~test).sum() - (bad == "drop")
+    assert any("rank 5 of 5; shrinkage" in note for note in found.notes)
+    trained = TrainedModel.load(tmp_path / "run", device="cpu")
+    assert len(trained.predict(X[3:4])) == 1
+
+
 def test_singular_matrices_are_refused_if_asked_to(tmp_path):
     X, y, _ = recordings()
     reference = np.eye(5) - 1 / 5

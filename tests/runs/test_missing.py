@@ -262,8 +262,8 @@ def test_names_that_do_not_fit_are_refused(named, tmp_path):
         named.predict(X, channels=["a", "Fz1", *"cdef"])
     with pytest.raises(ValueError, match=r"6 x 6 as in training, got 4 x 4; to arrange .* names"):
         named.predict(X[:, :4, :4])
-    with pytest.raises(DataError, match=r"without Oz; they are estimated only .* 'refuse'"):
-        named.prepare(Dataset(X[:, :5, :5], channels=NAMES[:5]), "drop")
+    with pytest.raises(DataError, match=r"without Oz; they are estimated only .* 'repair'"):
+        named.prepare(Dataset(X[:, :5, :5], channels=NAMES[:5]), "repair")
     np.savez(tmp_path / "c.npz", X=X, y=y, ch_names=NAMES)
     assert "not used: array 'ch_names' (did you mean channels?)" in read(tmp_path / "c.npz").notes
 
@@ -292,19 +292,22 @@ def test_partly_missing_channels_are_refused_by_name(tmp_path):
     S[3] = np.nan
     data = save(tmp_path / "c.npz", X=S, y=y)
     found = train(quick(data, bad="drop"), RunFolder(tmp_path / "run"))
-    assert found.notes[0].startswith("dropped 3 of 80 matrices (3 not finite: 3, 7, 9)")
+    assert found.notes[0].startswith("dropped 2 of 80 matrices (2 not finite: 3, 7); 1 of 78 matri")
 
 
-def test_drop_and_repair_treat_missing_channels_as_faults(tmp_path):
+def test_drop_keeps_matrices_with_missing_channels(tmp_path):
+    """It drops what would be refused."""
     X, y = matrices()
+    X[6] = -X[6]
     data = save(tmp_path / "a.npz", X=hide(X, [4, 5], 1), y=y)
+    with pytest.raises(ValueError, match=r"1 of 80 that are not \(1 indefinite: 6\)"):
+        train(quick(data), RunFolder(tmp_path / "run"))
     found = train(quick(data, bad="drop"), RunFolder(tmp_path / "a"))
-    assert found.notes[0] == "dropped 2 of 80 matrices (2 not finite: 4, 5)"
+    assert found.notes[0].startswith("dropped 1 of 80 matrices (1 indefinite: 6); 2 of 79 matrices")
     with pytest.raises(ValueError, match="2 not finite: 4, 5"):
         train(quick(data, bad="repair"), RunFolder(tmp_path / "b"))
     trained = TrainedModel.load(tmp_path / "a", device="cpu")
-    assert len(trained.prepare(read(data), "drop")) == 78
-    assert len(trained.prepare(read(data), "refuse")) == 80
+    assert len(trained.prepare(read(data), "drop")) == 79
 
 
 def test_networks_of_signals_refuse_nan_and_accept_constant_channels(tmp_path):

@@ -744,8 +744,11 @@ def test_matrices_that_are_singular_in_float32_are_named_by_their_place(tmp_path
     full = {"rank": "full", "shrinkage": "none"}
     with pytest.raises(ValueError, match=r"1 zero: 3; 1 singular: 7\); choose 'drop'"):
         train(quick(data, dtype="float32", **full), RunFolder(tmp_path / "run"))
-    found = train(quick(data, dtype="float32", bad="drop"), RunFolder(tmp_path / "run"))
+    drop = {"dtype": "float32", "bad": "drop"}
+    found = train(quick(data, **drop, **full), RunFolder(tmp_path / "dropped"))
     assert sum(part.n for part in found.parts.values()) == 58
+    found = train(quick(data, **drop), RunFolder(tmp_path / "run"))
+    assert sum(part.n for part in found.parts.values()) == 59  # the singular one is shrunk
     with pytest.raises(ValueError, match=r"\(1 zero: 3\)"):
         train(quick(data), RunFolder(tmp_path / "run2"))
 

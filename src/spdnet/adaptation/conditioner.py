@@ -98,12 +98,14 @@ class Conditioner:
         groups: ArrayLike | None = None,
         singular: bool = False,
         channels: Sequence[str] | None = None,
+        others: Tensor | None = None,
     ) -> Self:
         """Fit to symmetric positive semi-definite matrices ``X (N, n, n)`` with classes ``y (N,)``.
 
         Missing channels are NaN. ``singular`` states whether the observed part of some matrix is
         singular. The choice of the shrinkage keeps ``groups``, by default the domains, together.
-        ``channels`` are names for the notes.
+        ``channels`` are names for the notes. ``others`` are known matrices to transform: if some of
+        them are singular, matrices are shrunk.
         """
         self.steps_, self.notes_ = [], []
         X = self._completed(X, singular, channels)
@@ -114,7 +116,8 @@ class Conditioner:
                     "perhaps singular; regularize them with spdnet.covariance.regularize"
                 )
             by = domains if groups is None else groups
-            subspace = Subspace(self.rank, self.shrinkage).fit_tensor(X, y, by)
+            others = None if others is None else self.transform(others)
+            subspace = Subspace(self.rank, self.shrinkage).fit_tensor(X, y, by, others=others)
             X = subspace.transform_tensor(X)
             self.steps_.append(subspace)
             self.notes_.append(subspace.describe())

@@ -125,9 +125,17 @@ class Subspace(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return values if self.basis_ is None else self.basis_ @ values @ self.basis_.T
 
     def fit_tensor(
-        self, X: Tensor, y: ArrayLike | None = None, groups: ArrayLike | None = None
+        self,
+        X: Tensor,
+        y: ArrayLike | None = None,
+        groups: ArrayLike | None = None,
+        *,
+        others: Tensor | None = None,
     ) -> Self:
-        """Fit to valid matrices of any floating-point type, on any device."""
+        """Fit to valid matrices of any floating-point type, on any device.
+
+        Matrices are also shrunk if no matrix of ``X``, but one of the ``others``, is singular.
+        """
         require_positive_trace("Subspace", X)
         n, (ranks, errors) = X.shape[-1], count_dimensions(X)
         basis = self._find_basis(X.double(), ranks, errors)
@@ -137,8 +145,10 @@ class Subspace(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         ranks = torch.minimum(_definite_rank(Y, X.dtype), ranks)
         self.ranks_ = ranks.cpu().numpy()
         self.shrinkage_curve_: dict[float, float] = {}
+        self.shrinkage_ = 0.0
         if self.shrinkage == "auto":
-            self.shrinkage_ = self._choose(Y, ranks, errors, y, groups)
+            if (ranks < self.rank_).any() or (others is not None and self._leaves_singular(others)):
+                self.shrinkage_ = self._choose(Y, ranks, errors, y, groups)
         else:
             self.shrinkage_ = 0.0 if self.shrinkage == "none" else float(self.shrinkage)
             self._require_definite(shrink(Y, self.shrinkage_).to(X.dtype))
@@ -230,8 +240,6 @@ class Subspace(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     ) -> float:
         """Choose the shrinkage of matrices in the subspace."""
         r, singular = Y.shape[-1], ranks < Y.shape[-1]
-        if not singular.any():
-            return 0.0
         # what is added to the eigenvalues has to exceed their rounding errors
         least = float((2 * r * errors * Y.norm(dim=(-2, -1)) / trace(Y)).max())
         candidates = tuple(rho for rho in GRID if rho > least * (1 - rho)) or GRID[-1:]
@@ -246,7 +254,13 @@ class Subspace(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             self.shrinkage_curve_ = cross_validate(Y, codes, group_of, candidates)
         if self.shrinkage_curve_:
             return max(self.shrinkage_curve_, key=lambda rho: (self.shrinkage_curve_[rho], rho))
+        if not singular.any():
+            return candidates[0]
         return max(candidates[0], oas_shrinkage(Y[singular], ranks[singular] + 1))
+
+    def _leaves_singular(self, X: Tensor) -> bool:
+        """Return whether some matrices are singular after the transformation."""
+        return bool((_definite_rank(self._transformed(X), X.dtype) < self.rank_).any())
 
     def _require_definite(self, Y: Tensor) -> None:
         """Raise a ValueError unless all matrices are positive definite."""

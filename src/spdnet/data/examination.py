@@ -169,8 +169,8 @@ def clean(
     X : array, shape (N, n, n)
         Stored matrices stay on disk and cannot be repaired.
     bad : {"refuse", "drop", "repair"}
-        Raise an error that lists them; drop them; or replace asymmetric and singular ones by their
-        symmetric part plus ``reg`` times the mean eigenvalue on the diagonal. Other faults cannot
+        Raise an error that lists them; drop the same ones; or replace asymmetric and singular ones
+        by their symmetric part plus ``reg`` times the mean eigenvalue on the diagonal. Other faults cannot
         be repaired.
     reg : float
     dtype : str, optional
@@ -181,7 +181,7 @@ def clean(
         File names for messages.
     missing : bool
         Whether real matrices in memory may have missing channels, rows and columns of NaN or zero,
-        which become NaN. Only with ``bad="refuse"``.
+        which become NaN. Not with ``bad="repair"``.
     on_singular : callable, optional
         If given, singular matrices are kept as they are; called if there are some.
     on_matrix : callable, optional
@@ -202,27 +202,28 @@ def clean(
         dtype = COMPLEX_NAMES.get(dtype, dtype)
     if dtype is not None:
         unit, computing = max(unit, rounding_unit(numpy.dtype(dtype))), getattr(torch, dtype)
-    partial = rounding_unit(X.dtype) if missing and bad == "refuse" else None
+    partial = rounding_unit(X.dtype) if missing and bad != "repair" else None
     found = _find(_chunks(X, on_matrix), len(X), missing=partial, unit=unit, dtype=computing)
     if on_singular is not None and len(found.faults["singular"]):
         found.faults["singular"] = found.faults["singular"][:0]
         on_singular()
     X = X if dtype is None else X.astype(dtype)
     everything = numpy.arange(len(X))
-    if len(found.bad) == 0:
-        if not found.missing:
-            return X, everything, ""
-        hidden = numpy.array(X, numpy.result_type(X.dtype, numpy.float32))
+    if found.missing:
+        X = numpy.array(X, numpy.result_type(X.dtype, numpy.float32))
         for channel, indices in found.missing.items():
-            hidden[indices, channel] = hidden[indices, :, channel] = numpy.nan
-        return hidden, everything, describe_missing(torch.from_numpy(hidden))
+            X[indices, channel] = X[indices, :, channel] = numpy.nan
+    if len(found.bad) == 0:
+        return X, everything, describe_missing(torch.from_numpy(X)) if found.missing else ""
     faults = found.describe(names)
     if bad == "drop":
         kept = numpy.setdiff1d(everything, found.bad)
         if len(kept) == 0:
             raise ValueError(f"clean: expected some SPD matrices to keep, got none ({faults})")
         report = f"dropped {len(found.bad)} of {len(X)} matrices ({faults})"
-        return X.take(kept, axis=0), kept, report
+        X = X.take(kept, axis=0)
+        also = describe_missing(torch.from_numpy(X)) if found.missing else ""
+        return X, kept, f"{report}; {also}" if also else report
     repairable = numpy.concatenate([found.faults[name] for name in REPAIRABLE])
     if bad == "repair" and len(repairable) == len(found.bad) and not isinstance(X, StoredArray):
         repaired = X.astype(numpy.result_type(X, numpy.float32), copy=True)

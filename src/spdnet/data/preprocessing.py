@@ -93,7 +93,7 @@ class Preprocessing:
             if len(more) < len(own) and not spelled:
                 why = (
                     "; they are estimated only by a network for real matrices, trained on data in "
-                    f"memory, and with 'refuse' (--bad){why}"
+                    f"memory, and not with 'repair' (--bad){why}"
                 )
             raise DataError(
                 f"data: expected the training channels, {_some(wanted)}, got data without "
@@ -118,10 +118,13 @@ class Preprocessing:
         origin = (data.digest, data.inputs_digest)
         return replace(data, X=X, channels=wanted, notes=tuple(notes), origin=origin)
 
-    def __call__(self, data: Dataset, *, missing: bool = False) -> NDArray[Any] | StoredArray:
+    def __call__(
+        self, data: Dataset, *, missing: bool = False, whole: bool = True
+    ) -> NDArray[Any] | StoredArray:
         """Return matrices ``(N, n, n)``, which are not checked.
 
-        With ``missing``, channels of signals that are constant, or NaN throughout, become NaN.
+        With ``missing``, channels of signals that are constant, or NaN throughout, become NaN. With
+        ``whole``, other channels that are not finite are an error.
         """
         rows, cols = data.X.shape[1:]
         if rows != self.n or not (self.signals or cols == self.n):
@@ -144,7 +147,7 @@ class Preprocessing:
             )
         if cols < 2:
             return numpy.asarray(covariance.estimate(X, self.estimator))  # raises the error
-        if missing:
+        if missing and whole:
             _require_whole_channels(X, data)
         # values that are not finite are reported by index with the other faults
         return covariances_of(X, self.estimator, self.reg, missing=missing)
@@ -182,7 +185,7 @@ def prepare(
     missing : bool
         Whether channels may be missing: rows and columns of NaN or zero, or signals that are
         constant, or NaN throughout. They become NaN. Only of real data in memory for a network of
-        matrices, with ``bad="refuse"``; otherwise, they are faults.
+        matrices, not with ``bad="repair"``; otherwise, they are faults.
     on_matrix : callable, optional
         Called with the number of matrices checked and their total.
 
@@ -200,9 +203,9 @@ def prepare(
     in_memory = not isinstance(data.X, StoredArray) and data.X.dtype.kind != "c"
     if preprocessing.raw and not missing and in_memory and bad == "refuse":
         _require_finite_signals(numpy.asarray(data.X), data)
-    missing = missing and in_memory and bad == "refuse"
+    missing = missing and in_memory and bad != "repair"
     X, kept, note = clean(
-        preprocessing(data, missing=missing),
+        preprocessing(data, missing=missing, whole=bad == "refuse"),
         bad,
         dtype=dtype,
         names=data.names,

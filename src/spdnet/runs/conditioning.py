@@ -49,6 +49,7 @@ def fit_conditioner(who: str, data: Dataset, split: Split, settings: DataOptions
             "--shrinkage and --adapt"
         )
     groups = None if data.groups is None else _domains(data)[train]
+    rest = numpy.setdiff1d(numpy.arange(len(data) if data.is_singular else 0), train)
     return conditioner.fit(
         torch.from_numpy(numpy.asarray(data.X[train])),
         split.codes[train],
@@ -56,6 +57,7 @@ def fit_conditioner(who: str, data: Dataset, split: Split, settings: DataOptions
         groups=groups,
         singular=data.is_singular,
         channels=data.channels,
+        others=torch.from_numpy(numpy.asarray(data.X[rest])) if len(rest) else None,
     )
 
 

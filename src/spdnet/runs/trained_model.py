@@ -293,7 +293,7 @@ class TrainedModel:
         ``on_matrix`` is called with the number of matrices checked and their total.
         """
         singular, missing = self.conditioner.makes_definite, self.conditioner.completes
-        data = self.preprocessing.arrange(data, missing=missing and bad == "refuse")
+        data = self.preprocessing.arrange(data, missing=missing and bad != "repair")
         how: dict[str, Any] = {"singular": singular, "missing": missing}
         prepared = prepare(data, self.preprocessing, bad, self.dtype, on_matrix=on_matrix, **how)
         made, notes = transform(self.conditioner, prepared, stream=True)
