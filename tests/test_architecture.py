@@ -13,7 +13,7 @@ import spdnet
 SOURCE = Path(spdnet.__file__).parent
 #: lowest layer first; a package may import itself and packages in lower layers
 LAYERS = [
-    {"_autograd", "_files", "_precision", "_lock"},
+    {"_autograd", "_files", "_lock", "_precision", "_warnings"},
     {"_checks"},
     {"linalg"},
     {"_inputs"},

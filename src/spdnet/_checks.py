@@ -146,8 +146,10 @@ def require_choice(who: str, name: str, got: Any, choices: Iterable[str]) -> Non
 
 def did_you_mean(got: Any, choices: Iterable[str]) -> str:
     """Return the closest choice as the end of a message, or an empty string."""
-    near = difflib.get_close_matches(got, choices, n=1) if isinstance(got, str) else []
-    return f"; did you mean {near[0]!r}?" if near else ""
+    folded = {choice.casefold(): choice for choice in choices}
+    name = got.casefold() if isinstance(got, str) else ""
+    near = difflib.get_close_matches(name, folded, n=1, cutoff=0.67)
+    return f"; did you mean {folded[near[0]]!r}?" if near else ""
 
 
 def require_number(

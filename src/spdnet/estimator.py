@@ -3,7 +3,6 @@
 import copy
 from dataclasses import dataclass
 from typing import Any
-from warnings import warn
 
 import numpy
 import torch
@@ -28,6 +27,7 @@ from spdnet._inputs import (
     examine_matrices,
 )
 from spdnet._precision import real_dtype
+from spdnet._warnings import warn_user
 from spdnet.adaptation import Conditioner
 from spdnet.data.split import hold_out
 from spdnet.linalg.missing import describe_missing
@@ -250,7 +250,7 @@ class SPDNetClassifier(
         where = inputs[0].device
         warning = self.scale_.warning(inputs[0], signals=takes == "signals")
         if warning is not None:
-            warn(f"SPDNetClassifier: {warning}", stacklevel=3)
+            warn_user(f"SPDNetClassifier: {warning}", UserWarning)
         model = self.model_ if where.type == "cpu" else copy.deepcopy(self.model_).to(where)
         if self.recipe_.uses_domains and self.domains_ is not None:
             codes, _ = encode_domains(WHO, domains, len(inputs[0]), self.domains_)

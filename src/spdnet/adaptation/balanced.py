@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
-from warnings import warn
 
 import numpy
 import torch
@@ -14,6 +13,7 @@ from torch import Tensor
 
 from spdnet._inputs import encode_labels
 from spdnet._precision import accurate_dtype
+from spdnet._warnings import warn_user
 from spdnet.adaptation.class_shift import ClassScores, fit_scores
 from spdnet.adaptation.domains import (
     DomainTransformer,
@@ -133,11 +133,9 @@ class BalancedRecenter(DomainTransformer):
         if _count_components(counts) == 1:
             centers, means = self._fit_centers(X, codes, labels, counts)
         else:
-            warn(
+            warn_user(
                 "BalancedRecenter: the training domains do not share classes, so that domains and "
                 "classes cannot be told apart; the domains are not recentered",
-                RuntimeWarning,
-                stacklevel=3,
             )
             one = numpy.zeros_like(codes)
             total = counts.sum(0, keepdims=True)
@@ -205,11 +203,9 @@ class BalancedRecenter(DomainTransformer):
             proportions, statistic = self.scores_.estimate(_vectors(X, mean), _vectors(X, center))
             if proportions is None:
                 self.proportions_[name] = numpy.full_like(self.prior_, numpy.nan)
-                warn(
+                warn_user(
                     f"BalancedRecenter: the domain {name} seems to contain a single class, and it "
                     "is not clear which one; it is not recentered",
-                    RuntimeWarning,
-                    stacklevel=4,
                 )
                 return center
             self.proportions_[name] = proportions
@@ -225,13 +221,11 @@ class BalancedRecenter(DomainTransformer):
         variation = numpy.abs(proportions - self.prior_).sum() / 2
         if p_value < _SIGNIFICANT and variation > _NOTABLE:
             most = int((proportions - self.prior_).argmax())
-            warn(
+            warn_user(
                 f"BalancedRecenter: the classes of the domain {name} are not as frequent as in "
                 f"training (p = {p_value:.1g}): class {self.classes_[most]} has an estimated share "
                 f"of {100 * proportions[most]:.0f} % instead of {100 * self.prior_[most]:.0f} %; "
                 "recentering accounts for it",
-                RuntimeWarning,
-                stacklevel=5,
             )
 
     def _moved(self, X: Tensor, statistic: Tensor) -> Tensor:

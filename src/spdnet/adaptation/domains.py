@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
-from warnings import warn
 
 import numpy
 import torch
@@ -14,6 +13,7 @@ from torch import Tensor
 from spdnet._checks import require_number, require_same_kind
 from spdnet._inputs import checked_matrices, encode_domains
 from spdnet._precision import accurate_dtype
+from spdnet._warnings import warn_user
 from spdnet.linalg import congruence, invsqrtm, logm, powm
 from spdnet.linalg.symmetric import abs_square
 from spdnet.manifolds import Metric, get_metric
@@ -114,11 +114,8 @@ class DomainTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def _warn_of_one(self, X: Tensor, name: Any) -> None:
         if len(X) == 1:
-            warn(
-                f"{type(self).__name__}: expected several matrices of the new domain {name}, got "
-                f"one, {self._of_one}",
-                RuntimeWarning,
-                stacklevel=5,
+            warn_user(
+                f"{type(self).__name__}: the new domain {name} has a single matrix, {self._of_one}",
             )
 
     def _require_settings(self) -> None:

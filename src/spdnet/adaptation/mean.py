@@ -16,7 +16,6 @@ channels are padded with the identity, so that all matrices have one size: their
 """
 
 import math
-import warnings
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -25,6 +24,7 @@ from torch import Tensor
 
 from spdnet._checks import require_count, require_number
 from spdnet._precision import accurate_dtype
+from spdnet._warnings import warn_user
 from spdnet.adaptation.missing import require_some
 from spdnet.covariance.arrays import accept_arrays
 from spdnet.linalg import Log, cholesky, expm, logm, symmetrize
@@ -250,13 +250,11 @@ def _minimize(data: _Data, L: Tensor, scarce: float, tol: float, max_iter: int) 
         else:
             radius = norm / 4
     if current.error > max(tol, current.rounding):
-        warnings.warn(
+        warn_user(
             f"masked_mean: not converged after at most {max_iter} iterations: the gradient is "
             f"{current.error:.3g}, expected at most tol={tol:g}; raise max_iter or tol, or drop "
             "channels that are often missing, if entries that few matrices share contradict each "
             "other",
-            RuntimeWarning,
-            stacklevel=4,  # the caller of masked_mean
         )
     return symmetrize(current.L @ current.L.mT)
 

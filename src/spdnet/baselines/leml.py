@@ -6,7 +6,6 @@ onto one constraint at a time and corrects for its earlier projections; slack va
 bounds that cannot all be met.
 """
 
-import warnings
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
@@ -20,6 +19,7 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor
 
 from spdnet._inputs import seed_of
+from spdnet._warnings import warn_user
 from spdnet.baselines.estimator import (
     IntArray,
     SPDClassifier,
@@ -220,11 +220,10 @@ def cyclic_projections(
             progress(sweep, model.max_sweeps)
             if change < model.tol:
                 return sweep
-    warnings.warn(
+    warn_user(
         f"{type(model).__name__}: not converged after {model.max_sweeps} sweeps (change "
         f"{change:.1e}, tol {model.tol:g}); a metric before convergence can be worse than none: "
         "increase max_sweeps, or decrease slack",
         ConvergenceWarning,
-        stacklevel=5,
     )
     return model.max_sweeps

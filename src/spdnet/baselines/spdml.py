@@ -1,6 +1,5 @@
 r"""Dimensionality reduction of SPD matrices by :math:`X \mapsto U^\top X U`."""
 
-import warnings
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
@@ -14,6 +13,7 @@ from torch import Tensor
 
 from spdnet._checks import require_number
 from spdnet._inputs import seed_of
+from spdnet._warnings import warn_user
 from spdnet.baselines.estimator import (
     IntArray,
     SubsetClassifier,
@@ -207,11 +207,10 @@ class SPDML(TransformerMixin, SubsetClassifier):  # type: ignore[misc]
             )
         self.n_iter_ = int(found.nit)
         if not found.success:
-            warnings.warn(
+            warn_user(
                 f"SPDML: not converged to tol={self.tol:g} after "
                 f"{self.n_iter_} iterations ({found.message}); increase max_iter or tol",
                 ConvergenceWarning,
-                stacklevel=4,
             )
         return torch.linalg.qr(torch.from_numpy(found.x).to(U).reshape(n, r))[0]
 

@@ -16,6 +16,7 @@ from sklearn.linear_model import Lasso
 from sklearn.svm import SVC
 from torch import Tensor
 
+from spdnet._warnings import warn_user
 from spdnet.baselines.estimator import (
     IntArray,
     ScoresMixin,
@@ -198,18 +199,15 @@ class RSR(ScoresMixin, _SteinKernel):
             warnings.simplefilter("always", ConvergenceWarning)
             codes = numpy.atleast_2d(lasso.fit(A, B.T).coef_)
         if any(issubclass(w.category, ConvergenceWarning) for w in caught):
-            warnings.warn(
+            warn_user(
                 f"RSR: some codes have not converged after {self.max_iter} iterations; increase "
                 "max_iter or alpha",
                 ConvergenceWarning,
-                stacklevel=3,
             )
         n_zero = int((codes == 0).all(1).sum())
         if n_zero:
-            warnings.warn(
+            warn_user(
                 f"RSR: {n_zero} of {len(codes)} codes are zero, so their classes are arbitrary; "
                 "decrease alpha, or beta if few training matrices are near",
-                RuntimeWarning,
-                stacklevel=3,
             )
         return codes

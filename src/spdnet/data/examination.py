@@ -170,8 +170,8 @@ def clean(
         Stored matrices stay on disk and cannot be repaired.
     bad : {"refuse", "drop", "repair"}
         Raise an error that lists them; drop the same ones; or replace asymmetric and singular ones
-        by their symmetric part plus ``reg`` times the mean eigenvalue on the diagonal. Other faults cannot
-        be repaired.
+        by their symmetric part plus ``reg`` times the mean eigenvalue on the diagonal. Other faults
+        cannot be repaired.
     reg : float
     dtype : str, optional
         Type of the result; that of ``X`` by default. Complex matrices have the complex type of the

@@ -359,8 +359,10 @@ def raise_fault(
         return
     index = tuple(bad.nonzero()[0].tolist()) if bad.ndim else ()
     place = f"{name}[{', '.join(map(str, index))}]" if index else name
-    count = f"; {int(bad.sum())} of {bad.numel()} matrices are affected" if index else ""
-    if len(index) == 1 and bad.sum() > 1:
+    faulty = int(bad.sum())
+    are = "is" if faulty == 1 else "are"
+    count = f"; {faulty} of {bad.numel()} matrices {are} affected" if index else ""
+    if len(index) == 1 and faulty > 1:
         listed = bad.nonzero().flatten().tolist()
         count += ": " + ", ".join(map(str, listed[:_LISTED])) + ", ..." * (len(listed) > _LISTED)
     text = _TEXTS[fault].format(

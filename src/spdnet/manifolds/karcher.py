@@ -12,7 +12,6 @@ derivative. The data and :math:`M` are stored as Cholesky factors, so that the e
 :math:`Y_i` are squared singular values, which stay accurate for ill-conditioned matrices.
 """
 
-import warnings
 from typing import Any, NamedTuple
 
 import torch
@@ -21,6 +20,7 @@ from torch import Tensor
 from spdnet._autograd import batch_first, is_differentiated
 from spdnet._checks import require_count, require_number
 from spdnet._precision import accurate_dtype, real_dtype
+from spdnet._warnings import warn_user
 from spdnet.linalg import Log, cholesky, congruence, expm, symmetrize
 from spdnet.linalg.cholesky import diagonal_signs, whiten
 from spdnet.linalg.pencil import MAX_GRAM_RATIO, accurate_svd
@@ -103,11 +103,9 @@ class _Newton(torch.autograd.Function):
         valid = valid.all(-3)
         error = torch.where(valid, current.error, torch.nan)[~(finished & valid)]
         if error.numel() > 0:
-            warnings.warn(
+            warn_user(
                 f"affine_invariant.mean: not converged after {max_iter} iterations: the gradient "
                 f"is {error.max().item():.3g}, expected at most tol={tol:g}; raise max_iter or tol",
-                RuntimeWarning,
-                stacklevel=6,  # the caller of mean
             )
         L = torch.where(valid, current.L, torch.nan)
         if (w == 0).any():  # the derivative with respect to these weights needs them

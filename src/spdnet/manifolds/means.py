@@ -1,6 +1,5 @@
 """Weighted means: validation of the weights, and means by fixed-point iteration."""
 
-import warnings
 from collections.abc import Callable, Sequence
 
 import torch
@@ -9,6 +8,7 @@ from torch import Tensor
 from spdnet._autograd import is_concrete, is_differentiated
 from spdnet._checks import require_real, require_square, require_tensor
 from spdnet._precision import real_dtype
+from spdnet._warnings import warn_user
 from spdnet.linalg import cholesky
 
 #: iterations where values are not available, as under vmap
@@ -87,11 +87,9 @@ def fixed_point_mean(
             if not moving.any():
                 break
     if moving.any():
-        warnings.warn(
+        warn_user(
             f"{who}: not converged after {max_iter} iterations, the last of which changed the "
             f"matrix by {change.max():.1e} of its size; raise max_iter or tol",
-            RuntimeWarning,
-            stacklevel=4,  # the caller of mean
         )
     for i in range(int(steps.max()) if differentiated else 0):
         M = torch.where(i < steps, step(M, w), M)
