@@ -11,9 +11,9 @@ from torch import Tensor
 from spdnet._checks import require_square
 from spdnet._precision import accurate_dtype
 from spdnet.adaptation.mean import masked_mean
-from spdnet.adaptation.missing import checked_partial, require_some
-from spdnet.linalg import cholesky, congruence, symmetrize
-from spdnet.linalg.missing import observed
+from spdnet.adaptation.missing import checked_partial
+from spdnet.linalg import cholesky
+from spdnet.linalg.missing import fill_in, observed, regression, require_some
 
 
 def complete(X: Tensor, mask: Tensor, M: Tensor) -> Tensor:
@@ -65,29 +65,13 @@ def complete(X: Tensor, mask: Tensor, M: Tensor) -> Tensor:
         )
     require_some("complete", mask)
     M = M.to(X.device, accurate_dtype(X))
+    cholesky(M, who="complete", name="M")
     found = X.clone()
     patterns, which = torch.unique(mask, dim=0, return_inverse=True)
     for i, pattern in enumerate(patterns):
         if not pattern.all():
             own = (which == i).nonzero()[:, 0]
-            found[own] = _complete(X[own], pattern, M)
-    return found
-
-
-def _complete(X: Tensor, observed: Tensor, M: Tensor) -> Tensor:
-    """Complete matrices with the same missing channels."""
-    o, h = observed.nonzero()[:, 0], (~observed).nonzero()[:, 0]
-    order = torch.cat([o, h])
-    L = cholesky(M[order[:, None], order], who="complete", name="M")
-    k = len(o)
-    B = torch.linalg.solve_triangular(L[:k, :k], L[k:, :k], upper=False, left=False)
-    known = X[:, o[:, None], o].to(M.dtype)
-    found = X.clone()
-    across = B @ known
-    found[:, h[:, None], o] = across.to(X.dtype)
-    found[:, o[:, None], h] = across.mT.to(X.dtype)
-    rest = L[k:, k:] @ L[k:, k:].mT
-    found[:, h[:, None], h] = symmetrize(rest + congruence(known, B.mT)).to(X.dtype)
+            found[own] = fill_in(X[own], pattern, *regression(pattern, M))
     return found
 
 

@@ -25,10 +25,9 @@ from torch import Tensor
 from spdnet._checks import require_count, require_number
 from spdnet._precision import accurate_dtype
 from spdnet._warnings import warn_user
-from spdnet.adaptation.missing import require_some
 from spdnet.covariance.arrays import accept_arrays
 from spdnet.linalg import Log, cholesky, expm, logm, symmetrize
-from spdnet.linalg.missing import either, fill_diagonal, observed
+from spdnet.linalg.missing import either, fill_diagonal, observed, require_some
 from spdnet.linalg.pencil import accurate_svd
 from spdnet.manifolds import affine_invariant
 from spdnet.manifolds.means import normalized_weights

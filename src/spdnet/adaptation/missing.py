@@ -12,7 +12,7 @@ from torch import Tensor
 from spdnet._checks import did_you_mean, require_square
 from spdnet._inputs import examine_matrices, numbers
 from spdnet.covariance.arrays import accept_arrays
-from spdnet.linalg.missing import observed
+from spdnet.linalg.missing import observed, require_some
 from spdnet.linalg.validate import as_float64
 
 
@@ -52,17 +52,6 @@ def checked_partial(who: str, X: Any, *, n: int | None = None, device: torch.dev
     examined = examine_matrices(who, X, n=n, device=device, partial=True)
     examined.require(definite=True)
     return examined.X
-
-
-def require_some(who: str, mask: Tensor) -> None:
-    """Raise a ValueError unless every matrix has an observed channel."""
-    empty = (~mask.any(-1)).nonzero()
-    if len(empty):
-        raise ValueError(
-            f"{who}: expected at least one observed channel in every matrix, but all of "
-            f"X[{int(empty[0])}] are missing; {len(empty)} of {len(mask)} matrices are affected; "
-            "drop them"
-        )
 
 
 class KnownChannels(BaseEstimator):  # type: ignore[misc]

@@ -9,7 +9,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from spdnet.linalg.symmetric import trace
+from spdnet._autograd import is_concrete
+from spdnet.linalg.cholesky import cholesky
+from spdnet.linalg.symmetric import symmetrize, trace
 
 #: covariances are not computed in lower precision
 _FLOAT32_UNIT = torch.finfo(torch.float32).eps
@@ -43,6 +45,20 @@ def _masks(X: Tensor, unit: float) -> tuple[Tensor, Tensor]:
     row, variance = known.amax(-1), known.diagonal(dim1=-2, dim2=-1)
     size = variance.amax(-1, keepdim=True)
     return ((row > unit * size) | (variance > unit**2 * size)) & ~gone, other
+
+
+def require_some(who: str, mask: Tensor) -> None:
+    """Raise a ValueError unless every mask ``(..., n)`` has an observed channel."""
+    if not is_concrete(mask):
+        return
+    empty = (~mask.any(-1)).nonzero()
+    if len(empty):
+        index = ", ".join(map(str, empty[0].tolist()))
+        raise ValueError(
+            f"{who}: expected at least one observed channel in every matrix, but all of "
+            f"X[{index}] are missing; {len(empty)} of {mask[..., 0].numel()} matrices are affected;"
+            " drop them"
+        )
 
 
 class Filled(NamedTuple):
@@ -107,3 +123,38 @@ def describe_missing(X: Tensor) -> str:
     removed = ", or removed if no training matrix has them" if gone.all(0).any() else ""
     what = f"{int(gone.any(-1).sum())} of {len(X)} matrices have missing channels"
     return f"{what}, which are estimated from the others{removed}"
+
+
+def regression(mask: Tensor, M: Tensor) -> tuple[Tensor, Tensor]:
+    r"""Return the regression on the observed channels, and the covariance of its residuals.
+
+    For Gaussian signals of covariance ``M (n, n)`` with observed channels ``mask (..., n)``. The
+    rows of :math:`B = M_{ho} M_{oo}^{-1}` are those of the missing channels; the other rows are
+    those of the identity. Both have the shape ``(..., n, n)``.
+    """
+    order = mask.int().argsort(dim=-1, descending=True, stable=True)  # the observed channels first
+    o, back = mask.gather(-1, order), order.argsort(-1)
+    L = cholesky(M[order[..., :, None], order[..., None, :]], check=False)
+    L_oo = torch.where(_pairs(o, o), L, 0) + torch.diag_embed((~o).to(L.dtype))
+    B = torch.linalg.solve_triangular(
+        L_oo, torch.where(_pairs(~o, o), L, 0), upper=False, left=False
+    )
+    L_hh = torch.where(_pairs(~o, ~o), L, 0)
+    B = B + torch.diag_embed(o.to(L.dtype))
+    return _rearranged(B, back), _rearranged(L_hh @ L_hh.mH, back)
+
+
+def fill_in(X: Tensor, mask: Tensor, B: Tensor, residual: Tensor) -> Tensor:
+    """Estimate the missing part of ``X (..., n, n)`` by :func:`regression`; the rest is kept."""
+    known = _pairs(mask, mask)
+    found = B @ torch.where(known, X, 0).to(B.dtype) @ B.mH + residual
+    return torch.where(known, X, symmetrize(found).to(X.dtype))
+
+
+def _pairs(a: Tensor, b: Tensor) -> Tensor:
+    return a[..., :, None] & b[..., None, :]
+
+
+def _rearranged(A: Tensor, order: Tensor) -> Tensor:
+    rows = A.gather(-2, order[..., :, None].expand(A.shape))
+    return rows.gather(-1, order[..., None, :].expand(A.shape))

@@ -4,6 +4,7 @@ from spdnet.nn.batch_norm import SPDBatchNorm
 from spdnet.nn.bimap import BiMap
 from spdnet.nn.center import Center
 from spdnet.nn.classifiers import SPDMLR, MinimumDistance
+from spdnet.nn.complete import CompleteChannels
 from spdnet.nn.domain_batch_norm import SPDDomainBatchNorm
 from spdnet.nn.eig import ExpEig, LogEig, ReEig, SpectralActivation, Vech
 from spdnet.nn.features import GaussianFeatures, SpectralFeatures
@@ -15,6 +16,7 @@ __all__ = [
     "SPDMLR",
     "BiMap",
     "Center",
+    "CompleteChannels",
     "CovPool",
     "ExpEig",
     "GaussianFeatures",
