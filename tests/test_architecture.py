@@ -48,7 +48,7 @@ ALLOWED = {
     "filelock": {"_lock"},
     "jinja2": {"runs"},
     "pooch": {"data", "paper"},
-    "joblib": {"runs"},
+    "joblib": {"runs", "estimator", "training"},
     "threadpoolctl": {"baselines"},
     "requests": {"data"},
     "h5py": {"data"},

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy
 import torch
+from joblib import effective_n_jobs
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import (
     BaseEstimator,
@@ -160,7 +161,13 @@ class SPDNetClassifier(
             recipe = recipe.changed(members=members, n_samples=last.n_samples)
         elif recipe.needs_choice:
             choice = choose_members(
-                recipe, train, len(classes), groups=codes, seed=seed, fabric=fabric
+                recipe,
+                train,
+                len(classes),
+                groups=codes,
+                seed=seed,
+                fabric=fabric,
+                jobs=effective_n_jobs(self.n_jobs),
             )
             recipe = recipe.changed(members=choice.members, n_samples=len(train))
             if self.verbose:

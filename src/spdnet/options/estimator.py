@@ -79,6 +79,12 @@ _PARAMETERS = {
         "device",
         detail="The fitted network is kept on the CPU, so that it can be unpickled on any machine.",
     ),
+    "n_jobs": _run(
+        AnyOf("int"),
+        "Number of processes that compare networks by cross-validation, on a CPU",
+        detail="None is one process, unless in a :func:`joblib.parallel_config` context; -1 is all "
+        "processors.",
+    ),
     "dtype": same(RunOptions, "dtype"),
     "verbose": _run(Count(), "Number of epochs between printed lines; 0 prints nothing", default=0),
 }

@@ -186,9 +186,9 @@ class RunOptions(_Settings):  # type: ignore[misc]
     )
     jobs: int | None = _run(
         Count(),
-        "Number of processes that train repeats side by side",
+        "Number of processes that train repeats, or the folds of a comparison, side by side",
         detail="Each has one thread.",
-        unset="one for each processor, at most 8; 1 on a GPU and for data of more than 1 GiB",
+        unset="one for each processor, at most 8; 1 on a GPU, and for repeats on more than 1 GiB",
     )
     baseline: bool = _run(Flag(), "Log-Euclidean linear baseline on the same split", default=True)
 

@@ -16,10 +16,11 @@ from spdnet.runs.comparison import ComparisonFolder, ComparisonResults, MethodRo
 from spdnet.runs.conditioning import accepts_singular, fit_conditioner, transform
 from spdnet.runs.methods import METHODS, Where
 from spdnet.runs.pace import Pace
-from spdnet.runs.parallel import default_jobs, run_parallel
+from spdnet.runs.parallel import run_parallel
 from spdnet.runs.settings import Settings
 from spdnet.runs.watch import Watch
 from spdnet.training import make_fabric
+from spdnet.training.many import default_jobs
 
 
 @document

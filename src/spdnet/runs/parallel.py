@@ -4,15 +4,9 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from joblib import Parallel, cpu_count, delayed, parallel_config
+from joblib import Parallel, delayed, parallel_config
 
 _SHORT = 5.0  # seconds: starting the processes takes about as long
-_MOST = 8  # each process needs memory for its libraries
-
-
-def default_jobs() -> int:
-    """Return the number of processors that this process may use, at most 8."""
-    return min(_MOST, cpu_count())
 
 
 def run_parallel(

@@ -3,7 +3,7 @@
 import math
 
 from spdnet.models.registry import import_model
-from spdnet.runs.parallel import default_jobs, run_parallel
+from spdnet.runs.parallel import run_parallel
 from spdnet.runs.results import PART_TITLES, RepeatResults
 from spdnet.runs.run_folder import RunFolder
 from spdnet.runs.session import Session
@@ -23,6 +23,7 @@ def run_repeats(
     folders = [folder.of_seed(seed) for seed in seeds]
     found = session.look(lambda: [(one.finished, one.exists) for one in folders])
     n_jobs = _count_jobs(jobs, trainings[0], session)
+    session.jobs = 1  # the repeats are side by side instead
     unfinished: list[tuple[Training, RunFolder]] = []
     for one, (finished, exists) in zip(folders, found, strict=True):
         training = trainings.pop(0)
@@ -61,7 +62,7 @@ def _count_jobs(jobs: int | None, training: Training, session: Session) -> int:
     if session.fabric.world_size > 1:
         return 1
     is_large = 8 * math.prod(training.data.inputs.shape) > _LARGE
-    return jobs or (1 if is_large or session.fabric.device.type != "cpu" else default_jobs())
+    return jobs or (1 if is_large else session.jobs)
 
 
 def _run_one(training: Training, folder: RunFolder) -> RunFolder:

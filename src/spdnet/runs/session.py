@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 from spdnet.runs.run_folder import RunFolder
 from spdnet.runs.watch import Watch
 from spdnet.training import make_fabric
+from spdnet.training.many import default_jobs
 
 if TYPE_CHECKING:
     from spdnet.training.device import Fabric
@@ -26,8 +27,12 @@ class Session:
         watch: Watch | None = None,
         on_finished: Callable[[RunFolder], object] = lambda folder: None,
         fabric: "Fabric | None" = None,
+        jobs: int | None = 1,
     ) -> None:
         self.fabric = make_fabric(device) if fabric is None else fabric
+        on_cpu = self.fabric.device.type == "cpu" and self.fabric.world_size == 1
+        #: number of processes that share the comparison of networks
+        self.jobs = jobs or (default_jobs() if on_cpu else 1)
         self.is_first: bool = self.fabric.is_global_zero
         self.barrier = self.fabric.barrier
         self.watch = watch = Watch() if watch is None else watch

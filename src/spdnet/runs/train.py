@@ -64,7 +64,9 @@ def train(
     >>> found.parts["test"].n
     359
     """
-    session = Session(settings.device, watch=watch, on_finished=on_finished, fabric=fabric)
+    session = Session(
+        settings.device, watch=watch, on_finished=on_finished, fabric=fabric, jobs=settings.jobs
+    )
     if not (resume or folder.numbered):
         session.first(folder.require_free)
     import_model(settings.make_recipe().model)

@@ -154,6 +154,7 @@ class Training:
                 groups=None if groups is None else groups[self.split.parts["train"]],
                 seed=self.settings.seed,
                 fabric=session.fabric,
+                jobs=session.jobs,
                 on_batch=lambda done, total: watch.count("comparing", done, total),
             )
             text = (found := StoredChoice(**asdict(choice))).to_text()

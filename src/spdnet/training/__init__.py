@@ -7,6 +7,7 @@ from spdnet.training.data import DiskTensor, Samples
 from spdnet.training.device import make_fabric
 from spdnet.training.evaluation import evaluate
 from spdnet.training.loop import Trainer
+from spdnet.training.many import train_many
 from spdnet.training.network import build, make_network
 from spdnet.training.progress import Progress
 from spdnet.training.recipe import RECIPES, Recipe
@@ -28,4 +29,5 @@ __all__ = [
     "evaluate",
     "make_fabric",
     "make_network",
+    "train_many",
 ]

@@ -15,6 +15,7 @@ from spdnet.models.members import MEMBERS
 from spdnet.training.data import Samples
 from spdnet.training.evaluation import run_in_chunks
 from spdnet.training.loop import Trainer
+from spdnet.training.many import train_each
 from spdnet.training.network import build
 from spdnet.training.recipe import Recipe
 
@@ -89,6 +90,7 @@ def choose_members(
     groups: Sequence[Any] | NDArray[Any] | None = None,
     seed: int = 0,
     fabric: "Fabric | None" = None,
+    jobs: int = 1,
     on_batch: Callable[[int, int], None] = lambda done, total: None,
 ) -> Choice:
     """Compare the members of a portfolio by cross-validation, and keep the best ones.
@@ -109,6 +111,8 @@ def choose_members(
     groups : array, shape (N,), optional
     seed : int
     fabric : Fabric, optional
+    jobs : int
+        Number of folds that are trained at a time: see :func:`train_many`.
     on_batch : callable, optional
         Called with the number of batches done and their total.
 
@@ -129,32 +133,12 @@ def choose_members(
     losses = numpy.zeros((len(fold), len(MEMBERS)))
     if len(fold) < _FEW or len(set(fold.tolist())) < 2:
         held = []
-    for i, k in enumerate(held):
-        inner = train.take(torch.from_numpy(numpy.flatnonzero(fold != k)).to(train.y.device))
-        outer = train.take(torch.from_numpy(numpy.flatnonzero(fold == k)).to(train.y.device))
-        per_epoch = math.ceil(len(inner) / recipe.batch_size)
-        epochs = math.ceil(max(_STEPS / per_epoch, _LEAST * recipe.epochs))
-        all_members = recipe.changed(
-            members=tuple(MEMBERS),
-            ensemble=1,
-            n_samples=len(inner),
-            epochs=(epochs := min(epochs, recipe.epochs)),
-        )
-        model: Any = build(all_members, (), n_classes, inner, seed=seed + k)
-        trainer = Trainer(model, inner, all_members, seed=seed + k, fabric=fabric)
-        total, before = per_epoch * epochs * len(held), per_epoch * epochs * i
-
-        def count(trainer: Trainer, *_: int, before: int = before, total: int = total) -> None:
-            on_batch(before + trainer.progress.step, total)
-
-        trainer.run(on_batch=count)
-        model.eval()
-        with torch.no_grad():
-            outputs = run_in_chunks(model.outputs, outer.to(trainer.fabric.device).X, check=False)
-        y = outer.y.to(outputs.device)[:, None]
-        right[fold == k] = (outputs.argmax(1) == y).cpu().numpy()
-        probability = outputs.double().softmax(1).gather(1, y[:, None].expand(-1, 1, len(MEMBERS)))
-        losses[fold == k] = -(probability[:, 0] + _SMALL).log().cpu().numpy()
+    trainers = (
+        _trainer(recipe, _select(train, fold != k), n_classes, seed + k, fabric) for k in held
+    )
+    for i, trainer in train_each(trainers, jobs, on_batch):
+        outer = fold == held[i]
+        right[outer], losses[outer] = _score(trainer, _select(train, outer))
     if not held:
         return Choice(FALLBACK, {}, {}, 0, False, 0.0)
     used = numpy.isin(fold, held)
@@ -170,3 +154,34 @@ def choose_members(
         by_groups,
         time.perf_counter() - started,
     )
+
+
+def _select(samples: Samples, mask: NDArray[Any]) -> Samples:
+    return samples.take(torch.from_numpy(numpy.flatnonzero(mask)).to(samples.y.device))
+
+
+def _trainer(
+    recipe: Recipe, inner: Samples, n_classes: int, seed: int, fabric: "Fabric | None"
+) -> Trainer:
+    """Return the trainer of all members on the folds that are not held out."""
+    per_epoch = math.ceil(len(inner) / recipe.batch_size)
+    epochs = math.ceil(max(_STEPS / per_epoch, _LEAST * recipe.epochs))
+    recipe = recipe.changed(
+        members=tuple(MEMBERS),
+        ensemble=1,
+        n_samples=len(inner),
+        epochs=min(epochs, recipe.epochs),
+    )
+    model = build(recipe, (), n_classes, inner, seed=seed)
+    return Trainer(model, inner, recipe, seed=seed, fabric=fabric)
+
+
+def _score(trainer: Trainer, outer: Samples) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return whether each member is right, and its log loss, for each sample."""
+    model: Any = trainer.model.eval()
+    with torch.no_grad():
+        outputs = run_in_chunks(model.outputs, outer.to(trainer.fabric.device).X, check=False)
+    y = outer.y.to(outputs.device)[:, None]
+    probability = outputs.double().softmax(1).gather(1, y[:, None].expand(-1, 1, len(MEMBERS)))
+    loss = -(probability[:, 0] + _SMALL).log()
+    return (outputs.argmax(1) == y).cpu().numpy(), loss.cpu().numpy()

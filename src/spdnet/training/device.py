@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _SMALL = 32  # a second thread gains 3 % on smaller matrices, and loses much if others run
 _FEW_ENTRIES = 2**14  # a single matrix of size 128, for which threads mostly wait
+_SHORT = 1500  # a second thread gains little on shorter vectors: 2 to 7 ms for a step
 _FEW = 8  # processes that are allowed even on fewer processors
 _PAUSE = 0.1  # seconds before a process leaves its group
 
@@ -27,6 +28,11 @@ def threads_for(n: int, count: int | None = None) -> AbstractContextManager[None
     """
     is_little = n < _SMALL if count is None else n * n * count < _FEW_ENTRIES
     return one_thread() if is_little else nullcontext()
+
+
+def threads_for_vectors(width: int) -> AbstractContextManager[None]:
+    """Use one thread for networks on vectors that are too short for several."""
+    return one_thread() if width < _SHORT else nullcontext()
 
 
 def under_torchrun() -> bool:

@@ -15,7 +15,7 @@ from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 
 from spdnet.models.model import average, dims_of, get_trait
 from spdnet.training.data import DiskTensor, Samples, read_ahead
-from spdnet.training.device import make_fabric, threads_for
+from spdnet.training.device import make_fabric, threads_for, threads_for_vectors
 from spdnet.training.evaluation import (
     Loss,
     evaluate,
@@ -98,31 +98,48 @@ class Trainer:
         fabric: "Fabric | None" = None,
         index: Tensor | None = None,
     ) -> None:
-        self.fabric = make_fabric("cpu") if fabric is None else fabric
-        self._sum = partial(sum_over, self.fabric)  # over the processes
+        fabric = make_fabric("cpu") if fabric is None else fabric
         self.model = model
-        self.train = train.to(self.fabric.device)
-        self.val = None if val is None else val.to(self.fabric.device)
-        self.test = None if test is None else test.to(self.fabric.device)
+        self.train = train.to(fabric.device)
+        self.val = None if val is None else val.to(fabric.device)
+        self.test = None if test is None else test.to(fabric.device)
         self.recipe, self.loss, self.patience, self.seed = recipe, loss, patience, seed
         self.index = torch.arange(len(train)) if index is None else index
         self.progress = Progress()
         self._n_classes = int(train.y.max()) + 1
         self._settings = unchecked(model)  # arguments of the model
         self._random_state = torch.get_rng_state()
-        on_cuda = self.fabric.device.type == "cuda"
-        optimizer = recipe.make_optimizer(
-            get_trait(model, "parameter_groups")(), capturable=on_cuda
-        )
-        self._net, self._optimizer = self.fabric.setup(model, optimizer)
+        self._set_up(fabric)
         self._run_stem()
+
+    def _set_up(self, fabric: "Fabric") -> None:
+        """Create what belongs to a device and a process."""
+        self.fabric, self._sum = fabric, partial(sum_over, fabric)  # over the processes
+        on_cuda = fabric.device.type == "cuda"
+        optimizer = self.recipe.make_optimizer(
+            get_trait(self.model, "parameter_groups")(), capturable=on_cuda
+        )
+        self._net, self._optimizer = fabric.setup(self.model, optimizer)
         # the launches of kernels dominate small batches on a GPU, unless the step is a graph
         self._graphed = None
-        is_alone = train.domain is None and self.fabric.world_size == 1
-        if on_cuda and is_alone and get_trait(model, "can_capture")():
-            shown = partial(mean_loss, loss=loss)
-            training_loss = partial(shown, label_smoothing=self._smoothing)
-            self._graphed = GraphedStep(model, optimizer, training_loss, shown, self._settings)
+        is_alone = self.train.domain is None and fabric.world_size == 1
+        if on_cuda and is_alone and get_trait(self.model, "can_capture")():
+            shown = partial(mean_loss, loss=self.loss)
+            loss = partial(shown, label_smoothing=self._smoothing)
+            self._graphed = GraphedStep(self.model, optimizer, loss, shown, self._settings)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state for ``pickle``, without what belongs to a device and a process."""
+        own = ("fabric", "_sum", "_net", "_optimizer", "_graphed")
+        state = {name: value for name, value in vars(self).items() if name not in own}
+        return {**state, "optimizer": self._optimizer.state_dict()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore a trainer on the same kind of device."""
+        optimizer = state.pop("optimizer")
+        vars(self).update(state)
+        self._set_up(make_fabric(str(self.train.y.device)))
+        self._optimizer.load_state_dict(optimizer)
 
     @torch.no_grad()
     def _run_stem(self) -> None:
@@ -164,9 +181,10 @@ class Trainer:
             used afterwards.
         """
         self._stopping = False
-        size = (*dims_of(self.model), self.train.X.shape[1])[0]
+        shape = self.train.X.shape[1:]
+        size = (*dims_of(self.model), *shape)[0]
         while not self.finished:
-            with threads_for(size):
+            with threads_for(size) if len(shape) > 1 else threads_for_vectors(*shape):
                 is_complete = self._run_epoch(on_batch, should_stop)
             if is_complete:
                 on_epoch(self)
@@ -175,6 +193,15 @@ class Trainer:
         if self.progress.best_state is not None:
             self.model.load_state_dict(self.progress.best_state)
         return self.progress
+
+    @property
+    def n_steps(self) -> int:
+        """Number of batches of the training, unless ``patience`` ends it."""
+        return self.recipe.epochs * self._per_epoch
+
+    @property
+    def _per_epoch(self) -> int:
+        return math.ceil(len(self.train) / self.recipe.batch_size)
 
     @property
     def finished(self) -> bool:
@@ -219,7 +246,7 @@ class Trainer:
         started, total = time.perf_counter() - before.seconds, before.loss
         # the first process counts the samples of all processes before the stop
         correct = before.correct if self.fabric.is_global_zero else 0
-        per_epoch = math.ceil(len(train) / recipe.batch_size)
+        per_epoch = self._per_epoch
         self._net.train()
         get_trait(self.model, "begin_epoch")(epoch + 1, recipe.epochs)
         order = list(batches(len(train), recipe.batch_size, self.seed, epoch))[before.batches :]
