@@ -133,10 +133,14 @@ def choose_members(
     losses = numpy.zeros((len(fold), len(MEMBERS)))
     if len(fold) < _FEW or len(set(fold.tolist())) < 2:
         held = []
+    n_inner = [int((fold != k).sum()) for k in held]
+    epochs = [_epochs(recipe, n) for n in n_inner]
     trainers = (
-        _trainer(recipe, _select(train, fold != k), n_classes, seed + k, fabric) for k in held
+        _trainer(recipe.changed(epochs=e), _select(train, fold != k), n_classes, seed + k, fabric)
+        for e, k in zip(epochs, held, strict=True)
     )
-    for i, trainer in train_each(trainers, jobs, on_batch):
+    steps = [e * math.ceil(n / recipe.batch_size) for e, n in zip(epochs, n_inner, strict=True)]
+    for i, trainer in train_each(trainers, steps, jobs, on_batch):
         outer = fold == held[i]
         right[outer], losses[outer] = _score(trainer, _select(train, outer))
     if not held:
@@ -156,6 +160,12 @@ def choose_members(
     )
 
 
+def _epochs(recipe: Recipe, n: int) -> int:
+    """Return the number of epochs after which networks are compared, for ``n`` samples."""
+    per_epoch = math.ceil(n / recipe.batch_size)
+    return min(recipe.epochs, math.ceil(max(_STEPS / per_epoch, _LEAST * recipe.epochs)))
+
+
 def _select(samples: Samples, mask: NDArray[Any]) -> Samples:
     return samples.take(torch.from_numpy(numpy.flatnonzero(mask)).to(samples.y.device))
 
@@ -164,14 +174,7 @@ def _trainer(
     recipe: Recipe, inner: Samples, n_classes: int, seed: int, fabric: "Fabric | None"
 ) -> Trainer:
     """Return the trainer of all members on the folds that are not held out."""
-    per_epoch = math.ceil(len(inner) / recipe.batch_size)
-    epochs = math.ceil(max(_STEPS / per_epoch, _LEAST * recipe.epochs))
-    recipe = recipe.changed(
-        members=tuple(MEMBERS),
-        ensemble=1,
-        n_samples=len(inner),
-        epochs=min(epochs, recipe.epochs),
-    )
+    recipe = recipe.changed(members=tuple(MEMBERS), ensemble=1, n_samples=len(inner))
     model = build(recipe, (), n_classes, inner, seed=seed)
     return Trainer(model, inner, recipe, seed=seed, fabric=fabric)
 

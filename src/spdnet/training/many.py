@@ -1,13 +1,13 @@
 """Independent trainings, several at a time."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import nullcontext
 from typing import Any
 
 from joblib import cpu_count
-from joblib.externals.loky import get_reusable_executor
+from joblib.externals.loky import ProcessPoolExecutor
 
 from spdnet._checks import require_count
 from spdnet.linalg.threads import one_thread
@@ -65,59 +65,69 @@ def train_many(
     """
     if jobs is not None:
         require_count("train_many", "jobs", jobs)
-    finished = dict(train_each(trainers, default_jobs() if jobs is None else jobs, on_batch))
-    return [finished[i].progress for i in range(len(finished))]
+    trainers = list(trainers)
+    steps = [trainer.n_steps for trainer in trainers]
+    for _ in train_each(trainers, steps, default_jobs() if jobs is None else jobs, on_batch):
+        pass
+    return [trainer.progress for trainer in trainers]
 
 
 def train_each(
     trainers: Iterable[Trainer],
+    steps: Sequence[int],
     jobs: int,
     on_batch: Callable[[int, int], None] = lambda done, total: None,
 ) -> Iterator[tuple[int, Trainer]]:
     """Train as :func:`train_many` does; yield position and trainer when one is finished.
 
-    Finished trainers are not kept.
+    ``steps`` are the numbers of batches. A trainer is requested when it is its turn, and not kept
+    afterwards.
     """
-    waiting = dict(enumerate(trainers))
-    if any(t.fabric.device.type != "cpu" or t.fabric.world_size > 1 for t in waiting.values()):
-        jobs = 1
-    started, total = time.monotonic(), sum(trainer.n_steps for trainer in waiting.values())
-    first = sum(trainer.progress.step for trainer in waiting.values())
-    finished, executor = 0, None
+    waiting, n_waiting, total = enumerate(trainers), len(steps), sum(steps)
+    finished, before, executor = 0, 0, None
+    started = time.monotonic()
     running: dict[Future[dict[str, Any]], tuple[int, Trainer]] = {}
+
+    def take() -> tuple[int, Trainer]:
+        nonlocal n_waiting
+        n_waiting -= 1
+        return next(waiting)
 
     def on_step(trainer: Trainer, *_: int) -> None:
         """Show the progress, and keep the other processes busy."""
         nonlocal executor
         done = finished + trainer.progress.step
         on_batch(done, total)
-        elapsed = time.monotonic() - started
-        is_long = elapsed * (total - done) > _SHORT * (done - first)
-        if executor is None and jobs > 1 and waiting and elapsed > _MEASURED and is_long:
-            executor = get_reusable_executor(min(jobs - 1, len(waiting)))
-        while executor and waiting and sum(not one.done() for one in running) < jobs - 1:
-            i, other = waiting.popitem()  # the last one
+        if executor is None and jobs > 1 and n_waiting:
+            elapsed = time.monotonic() - started
+            is_long = elapsed * (total - done) > _SHORT * (done - before)
+            if elapsed > _MEASURED and is_long:
+                executor = ProcessPoolExecutor(min(jobs - 1, n_waiting))
+        while executor and n_waiting and sum(not one.done() for one in running) < jobs - 1:
+            i, other = take()
             running[executor.submit(_finish, other)] = i, other
 
     try:
-        while waiting or running:
-            if waiting:
-                i = next(iter(waiting))
-                trainer = waiting.pop(i)
+        while n_waiting or running:
+            if n_waiting:
+                i, trainer = take()
+                if trainer.fabric.device.type != "cpu" or trainer.fabric.world_size > 1:
+                    jobs = 1
+                if executor is None:
+                    started, before = time.monotonic(), finished + trainer.progress.step
                 with one_thread() if jobs > 1 else nullcontext():
                     trainer.run(on_batch=on_step)
-                finished += trainer.n_steps
+                finished += steps[i]
                 yield i, trainer
-            for future in wait(running, 0.0 if waiting else None, FIRST_COMPLETED).done:
+            for future in wait(running, 0.0 if n_waiting else None, FIRST_COMPLETED).done:
                 i, trainer = running.pop(future)
                 trainer.load_state_dict(future.result())
-                finished += trainer.n_steps
+                finished += steps[i]
                 on_batch(finished, total)
                 yield i, trainer
-    except BaseException:
+    finally:
         if executor is not None:
-            executor.shutdown(kill_workers=True)
-        raise
+            executor.shutdown(kill_workers=bool(running))
 
 
 def _finish(trainer: Trainer) -> dict[str, Any]:
