@@ -103,14 +103,16 @@ def coherence(
     """
     S = _cross_spectrum("coherence", X, bands, fs, window, overlap)
     power = S.diagonal(dim1=-2, dim2=-1).real
+    varies = X.amin(-1) < X.amax(-1)  # the power of a constant is a rounding error
+    power = torch.where(varies[..., None, :], power, 0)
     if is_concrete(X) and not (power > 0).all():
         *_, band, channel = (power <= 0).nonzero()[0].tolist()
         raise ValueError(
             f"coherence: expected power of every channel in every band, got none of channel "
             f"{channel} in {tuple(bands[band])}; drop that channel"
         )
-    K = (S.real.square() + S.imag.square()) / (power[..., :, None] * power[..., None, :])
-    return K.to(X.dtype)
+    by_row, by_column = S / power[..., :, None], S / power[..., None, :]  # products underflow
+    return (by_row * by_column.conj()).real.to(X.dtype)
 
 
 def _cross_spectrum(
@@ -134,7 +136,8 @@ def _cross_spectrum(
     X = X - X.mean(-1, keepdim=True)
     taper = torch.hann_window(window, dtype=X.dtype, device=X.device)
     windows = X.unfold(-1, window, max(1, round((1 - overlap) * window))) * taper
-    F = torch.fft.rfft(windows) / (math.sqrt(windows.shape[-2] * window) * taper.norm())
+    windows = windows / (math.sqrt(windows.shape[-2] * window) * taper.norm())
+    F = torch.fft.rfft(windows) if windows.numel() else windows[..., : window // 2 + 1] + 0j
     frequencies = torch.arange(F.shape[-1], dtype=torch.float64) * (fs / window)
     weight = torch.full_like(frequencies, 2.0)
     weight[0] = 1.0
