@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from spdnet._checks import require_count, require_same_dtype, require_square
+from spdnet._checks import require_count, require_same_dtype, require_same_kind, require_square
 from spdnet._precision import accurate_dtype
 from spdnet.linalg import cholesky
 from spdnet.linalg.missing import either, fill_in, regression, require_some
@@ -68,8 +68,10 @@ class CompleteChannels(SPDLayer):
     @torch.no_grad()
     def set_mean(self, M: Tensor) -> "CompleteChannels":
         """Set the reference to an SPD matrix ``(n, n)`` and return the layer."""
-        require_square("CompleteChannels.set_mean", M, "M", n=self.n)
-        cholesky(M, who="CompleteChannels.set_mean", name="M")
+        who = "CompleteChannels.set_mean"
+        require_square(who, M, "M", n=self.n)
+        require_same_kind(who, mean=self.mean, M=M)
+        cholesky(M, who=who, name="M")
         self.mean.copy_(M)
         return self
 
