@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from spdnet._checks import as_array, require_choice, require_count, require_number
-from spdnet._inputs import encode_labels
+from spdnet._inputs import TakesMatrices, encode_labels
 from spdnet.adaptation.rank import checked_semidefinite, count_dimensions, range_basis
 from spdnet.adaptation.shrinkage import GRID, cross_validate, oas_shrinkage, shrink
 from spdnet.linalg import congruence
@@ -25,7 +25,7 @@ from spdnet.linalg.validate import (
 
 
 @dataclass(eq=False, repr=False)
-class Subspace(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class Subspace(TakesMatrices, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     r"""Make matrices of deficient rank positive definite: common subspace and shrinkage.
 
     Directions without variance in all training matrices, such as the mean of the channels after an
@@ -103,7 +103,7 @@ class Subspace(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         The cross-validation for the classes ``y (N,)`` keeps the matrices of each of the
         ``groups (N,)`` together.
         """
-        self._require_settings()
+        self.require_settings()
         return self.fit_tensor(checked_semidefinite("Subspace", X), y, groups)
 
     def transform(self, X: ArrayLike) -> NDArray[Any]:
@@ -204,7 +204,8 @@ class Subspace(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             )
         return text + (" estimated from the eigenvalues" if self.shrinkage == "auto" else " as set")
 
-    def _require_settings(self) -> None:
+    def require_settings(self) -> None:
+        """Raise an error for invalid parameters."""
         if isinstance(self.rank, str):
             require_choice("Subspace", "rank", self.rank, ("auto", "full"))
         else:
@@ -276,12 +277,6 @@ class Subspace(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 "are affected; set a larger shrinkage, such as 0.1, or fit with shrinkage='auto' "
                 "to matrices some of which are singular"
             )
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.three_d_array = True
-        tags.input_tags.two_d_array = False
-        return tags
 
 
 def _definite_rank(X: Tensor, dtype: torch.dtype) -> Tensor:
