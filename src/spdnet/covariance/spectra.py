@@ -10,6 +10,7 @@ from spdnet._autograd import is_concrete
 from spdnet._checks import require_count, require_number
 from spdnet._precision import working_dtype
 from spdnet.covariance.arrays import accept_arrays, require_signals
+from spdnet.linalg import symmetrize
 
 
 @accept_arrays
@@ -153,8 +154,7 @@ def _cross_spectrum(
                 f"{fs / 2:g}, got none in ({low}, {high}); use a longer window or a wider band"
             )
         Y = F[..., inside.to(F.device)].flatten(-2)
-        spectra.append(Y @ Y.mH)
+        spectra.append(symmetrize(Y @ Y.mH))
     if not spectra:
         raise ValueError(f"{who}: expected at least one band (low, high), got none")
-    S = torch.stack(spectra, -3)
-    return (S + S.mH) / 2  # exactly Hermitian
+    return torch.stack(spectra, -3)
