@@ -195,15 +195,14 @@ class Potato(TakesMatrices, OutlierMixin, BaseEstimator):  # type: ignore[misc]
         return metric.vectors(X) if isinstance(metric, FlatMetric) else X
 
     def _center(self, points: Tensor) -> Tensor:
-        metric = get_metric(self.metric, who="Potato")
-        is_flat = isinstance(metric, FlatMetric)
-        return points.mean(0) if is_flat else metric.mean(points, check=False)
+        if points.ndim == 2:
+            return points.mean(0)
+        return get_metric(self.metric).mean(points, check=False)
 
     def _log_distances(self, points: Tensor, centers: Tensor) -> Tensor:
         """Compute the logarithm of the distance of each point to the nearest center."""
-        metric = get_metric(self.metric, who="Potato")
-        if isinstance(metric, FlatMetric):
+        if points.ndim == 2:
             near = centers[0]  # cdist loses digits far from zero
             return torch.cdist(points - near, centers - near).amin(-1).log()
-        distances = [metric.distance(center, points, check=False) for center in centers]
-        return torch.stack(distances).amin(0).log()
+        distance = get_metric(self.metric).distance
+        return torch.stack([distance(M, points, check=False) for M in centers]).amin(0).log()

@@ -14,7 +14,7 @@ from torch import Tensor, broadcast_shapes
 from torch.autograd import Function
 
 from spdnet._autograd import batch_first, constant, is_exporting
-from spdnet._checks import require_same_kind, require_square
+from spdnet._checks import require_pair
 from spdnet._precision import without_autocast, working_dtype
 from spdnet.linalg.eigh import constant_eigh
 from spdnet.linalg.symmetric import symmetrize
@@ -40,9 +40,7 @@ def lyapunov(X: Tensor, V: Tensor, *, check: bool = True, who: str = "lyapunov")
     >>> lyapunov(2 * torch.eye(2), torch.eye(2)).diagonal()
     tensor([0.2500, 0.2500])
     """
-    require_square(who, X)
-    require_square(who, V, "V", n=X.shape[-1])
-    require_same_kind(who, X=X, V=V)
+    require_pair(who, X, V, "V")
     if check:
         require_symmetric(who, X)
         require_finite(who, V, "V")

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from spdnet._checks import require_same_kind, require_square
+from spdnet._checks import require_pair
 from spdnet._precision import in_float64
 from spdnet.linalg import cholesky, congruence, expm, lyapunov, sqrtm, symmetrize
 from spdnet.linalg.symmetric import abs_square, frobenius
@@ -119,9 +119,7 @@ bures_wasserstein = register_metric(BuresWasserstein())
 
 def _transport_map(who: str, X: Tensor, Y: Tensor, check: bool) -> tuple[Tensor, Tensor]:
     """Compute the factor ``L`` of ``X``, and ``T L``."""
-    require_square(who, X)
-    require_square(who, Y, "Y", n=X.shape[-1])
-    require_same_kind(who, X=X, Y=Y)
+    require_pair(who, X, Y)
     L = cholesky(X, check=check, who=who)
     if check:
         cholesky(Y.detach(), who=who, name="Y")

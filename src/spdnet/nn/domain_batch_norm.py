@@ -218,9 +218,9 @@ class SPDDomainBatchNorm(NormalizationLayer):
             frame = self._normalization.frame(self.eval_mean)[domain]  # (..., n, n)
             deviation = self._normalization.deviation(F, frame)
             v = None if self.eval_var is None else self.eval_var[domain]
-        factor = None if v is None else (v + self.eps).rsqrt()[..., None, None]
+        v = None if v is None else v[..., None, None]
         shift = self._normalization.shift(self.bias)
-        return self._normalization.from_coordinates(self._normalize(deviation, factor, shift))
+        return self._normalization.from_coordinates(self._normalize(deviation, v, shift))
 
     def _update(self, F: Tensor, domain: Tensor) -> tuple[Deviation, Tensor | None]:
         """Update the statistics of all domains in the batch at once.
