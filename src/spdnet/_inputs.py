@@ -52,6 +52,11 @@ class TakesMatrices:
         return tags
 
 
+def as_tensor(fitted: NDArray[Any]) -> Tensor:
+    """Return a fitted array as a tensor; a read-only one, as of a memory-mapped file, is copied."""
+    return torch.from_numpy(numpy.require(fitted, requirements="W"))
+
+
 def checked_matrices(
     who: str, X: Any, *, wanted: str = "positive definite", **settings: Any
 ) -> Tensor:

@@ -3,13 +3,22 @@
 import pickle
 import warnings
 
+import joblib
 import numpy as np
 import pytest
 import torch
 from sklearn.base import clone
 from torch.testing import assert_close
 
-from spdnet.adaptation import BalancedRecenter, Conditioner, Recenter, Rescale
+from spdnet.adaptation import (
+    BalancedRecenter,
+    Completion,
+    Conditioner,
+    Recenter,
+    Rescale,
+    Subspace,
+)
+from spdnet.covariance import ERPCovariances
 from spdnet.linalg import congruence, invsqrtm
 from spdnet.manifolds import affine_invariant, log_euclidean
 
@@ -263,6 +272,24 @@ def test_conditioner_is_restored_from_its_state(adapt, tmp_path):
     for names in (domains, np.full(len(X), 9)):
         with warnings.catch_warnings(action="ignore"):
             assert_close(again.transform(tensor(X), names), conditioner.transform(tensor(X), names))
+
+
+@pytest.mark.parametrize(
+    "transformer",
+    [Recenter(), BalancedRecenter(), Rescale(), Completion(), Subspace(rank=3), ERPCovariances()],
+    ids=repr,
+)
+def test_memory_mapped_transformers(transformer, tmp_path):
+    X, y, _ = several(2)
+    X = X[:, :, :3] if isinstance(transformer, ERPCovariances) else X
+    expected = transformer.fit(X, y).transform(X)
+    joblib.dump(transformer, tmp_path / "fitted")
+    torch.set_warn_always(True)
+    try:
+        found = joblib.load(tmp_path / "fitted", mmap_mode="r").transform(X)
+    finally:
+        torch.set_warn_always(False)
+    np.testing.assert_array_equal(found, expected)
 
 
 def test_conditioner_rejects_invalid_settings():

@@ -11,7 +11,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.stats import chi2
 from torch import Tensor
 
-from spdnet._inputs import encode_labels
+from spdnet._inputs import as_tensor, encode_labels
 from spdnet._precision import accurate_dtype
 from spdnet._warnings import warn_user
 from spdnet.adaptation.class_shift import ClassScores, fit_scores
@@ -194,7 +194,7 @@ class BalancedRecenter(DomainTransformer):
 
     def _new_statistic(self, X: Tensor, name: Any) -> Tensor:
         """Estimate the center of a new domain, with the class proportions of training."""
-        center = torch.from_numpy(self.center_).to(X)
+        center = as_tensor(self.center_).to(X)
         mean = affine_invariant.mean(X, check=False)
         self.proportions_[name] = self.prior_
         if self.scores_ is not None and len(X) > 1:

@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from spdnet._checks import require_square
-from spdnet._inputs import TakesMatrices
+from spdnet._inputs import TakesMatrices, as_tensor
 from spdnet._precision import accurate_dtype
 from spdnet.adaptation.mean import masked_mean
 from spdnet.adaptation.missing import checked_partial
@@ -126,7 +126,7 @@ class Completion(TakesMatrices, TransformerMixin, BaseEstimator):  # type: ignor
     def transform_tensor(self, X: Tensor) -> Tensor:
         """Transform valid matrices, on any device, whose missing channels are NaN."""
         mask = ~X.diagonal(dim1=-2, dim2=-1).isnan()
-        return X if mask.all() else complete(X, mask, torch.from_numpy(self.mean_))
+        return X if mask.all() else complete(X, mask, as_tensor(self.mean_))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from spdnet._checks import require_number, require_same_kind
-from spdnet._inputs import TakesMatrices, checked_matrices, encode_domains
+from spdnet._inputs import TakesMatrices, as_tensor, checked_matrices, encode_domains
 from spdnet._precision import accurate_dtype
 from spdnet._warnings import warn_user
 from spdnet.linalg import congruence, invsqrtm, logm, powm
@@ -93,7 +93,7 @@ class DomainTransformer(TakesMatrices, TransformerMixin, BaseEstimator):  # type
 
         All matrices of a new domain are read at once, one domain after the other.
         """
-        stored = torch.from_numpy(getattr(self, self._stored))
+        stored = as_tensor(getattr(self, self._stored))
         known = self.domains_
         if (domains is None) != (known is None):  # the domains of fit do not occur
             stored, known = stored[:0], None
@@ -228,7 +228,7 @@ class Recenter(DomainTransformer):
                 "Recenter: expected domains in partial_fit if, and only if, fit had domains"
             )
         codes, names = domain_codes("Recenter", domains, len(matrices), self.domains_)
-        means, counts = [*torch.from_numpy(getattr(self, self._stored))], self.counts_.tolist()
+        means, counts = [*as_tensor(getattr(self, self._stored))], self.counts_.tolist()
         n_new = 0 if names is None else len(names) - len(means)
         if n_new:
             means += [metric.mean(torch.stack(means), check=False)] * n_new

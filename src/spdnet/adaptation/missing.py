@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator
 from torch import Tensor
 
 from spdnet._checks import did_you_mean, require_square
-from spdnet._inputs import CPU, examine_matrices, numbers
+from spdnet._inputs import CPU, as_tensor, examine_matrices, numbers
 from spdnet.covariance.arrays import accept_arrays
 from spdnet.linalg.missing import observed, require_some
 from spdnet.linalg.validate import as_float64
@@ -68,7 +68,7 @@ class KnownChannels(BaseEstimator):  # type: ignore[misc]
 
     def transform_tensor(self, X: Tensor) -> Tensor:
         """Remove their rows and columns from matrices ``(N, n, n)``."""
-        kept = torch.from_numpy(self.kept_).to(X.device)
+        kept = as_tensor(self.kept_).to(X.device)
         return X[:, kept[:, None], kept]
 
     @property

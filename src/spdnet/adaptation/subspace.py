@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from spdnet._checks import as_array, require_choice, require_count, require_number
-from spdnet._inputs import TakesMatrices, encode_labels
+from spdnet._inputs import TakesMatrices, as_tensor, encode_labels
 from spdnet.adaptation.rank import checked_semidefinite, count_dimensions, range_basis
 from spdnet.adaptation.shrinkage import GRID, cross_validate, shrink
 from spdnet.covariance.estimators import oas_shrinkage
@@ -170,7 +170,7 @@ class Subspace(TakesMatrices, TransformerMixin, BaseEstimator):  # type: ignore[
         require_positive_trace("Subspace", X)
         Y = X
         if self.basis_ is not None:
-            Y = congruence(X.double(), torch.from_numpy(self.basis_).to(X.device))
+            Y = congruence(X.double(), as_tensor(self.basis_).to(X.device))
         if self.shrinkage_ > 0:
             Y = shrink(Y.double(), self.shrinkage_)
         return Y.to(X.dtype)

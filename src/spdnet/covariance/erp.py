@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from spdnet._checks import require_count
-from spdnet._inputs import encode_labels
+from spdnet._inputs import as_tensor, encode_labels
 from spdnet.covariance.estimators import sample_covariance
 from spdnet.covariance.transformers import SignalTransformer
 from spdnet.linalg import cholesky
@@ -75,7 +75,7 @@ class ERPCovariances(SignalTransformer):
     def transform(self, X: ArrayLike) -> NDArray[numpy.float64]:
         """Return the matrices of signals ``(N, channels, time)``, as long as those of ``fit``."""
         signals = self._signals(X)
-        return self._super_trials(torch.from_numpy(self.averages_), signals).numpy()
+        return self._super_trials(as_tensor(self.averages_), signals).numpy()
 
     def _fit_averages(self, X: ArrayLike, y: ArrayLike) -> Tensor:
         who = type(self).__name__
@@ -170,7 +170,7 @@ class XdawnCovariances(ERPCovariances):
                 f"XdawnCovariances: expected n_filters <= {n}, the number of channels, got "
                 f"{self.n_filters}"
             )
-        evoked = sample_covariance(torch.from_numpy(self.averages_))
+        evoked = sample_covariance(as_tensor(self.averages_))
         noise = self._estimate(signals.transpose(0, 1).flatten(1))
         faults = find_faults([noise[None]], 1, unit=UNIT, dtype=noise.dtype)
         raise_first_fault("XdawnCovariances", faults, UNIT, "cov(X)", shape=())
@@ -185,6 +185,6 @@ class XdawnCovariances(ERPCovariances):
     def transform(self, X: ArrayLike) -> NDArray[numpy.float64]:
         """Return the matrices of signals ``(N, channels, time)``, as long as those of ``fit``."""
         signals = self._signals(X)
-        W = torch.from_numpy(self.filters_)
-        averages = W @ torch.from_numpy(self.averages_)
+        W = as_tensor(self.filters_)
+        averages = W @ as_tensor(self.averages_)
         return self._super_trials(averages, W.flatten(0, 1) @ signals).numpy()
