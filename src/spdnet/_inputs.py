@@ -76,6 +76,11 @@ class ExaminedMatrices(NamedTuple):
     unit: float = UNIT
 
     @property
+    def are_faulty(self) -> bool:
+        """Whether some matrices have a fault."""
+        return self.faults is not None and bool((self.faults.code >= 0).any())
+
+    @property
     def are_singular(self) -> bool:
         """Whether some matrices are singular."""
         return self.faults is not None and bool((self.faults.code == _SINGULAR).any())

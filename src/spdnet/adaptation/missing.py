@@ -45,12 +45,11 @@ def observed_channels(X: Tensor) -> Tensor:
 
 def checked_partial(who: str, X: Any, n: int | None = None) -> Tensor:
     """Return matrices with NaN in missing channels, SPD and exactly symmetric in the others."""
-    values, unit = numbers(who, X, "(n_matrices, n, n)")
-    as_given = as_float64(values, CPU)
-    require_square(who, as_given, n=n)
-    require_some(who, observed(who, as_given, unit))  # they name the entry
     examined = examine_matrices(who, X, n=n, partial=True)
-    examined.require(definite=True)
+    if examined.are_faulty:
+        values, unit = numbers(who, X, "(n_matrices, n, n)")
+        require_some(who, observed(who, as_float64(values, CPU), unit))  # they name the entry
+        examined.require(definite=True)
     return examined.X
 
 
