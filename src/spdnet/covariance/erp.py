@@ -81,13 +81,14 @@ class ERPCovariances(SignalTransformer):
         who = type(self).__name__
         signals = self._fit(X)
         names, codes = encode_labels(who, y, len(signals))
-        self.classes_ = names if self.classes is None else numpy.asarray(self.classes)
-        found = [numpy.flatnonzero(names == name) for name in self.classes_.tolist()]
-        if not found or any(len(code) == 0 for code in found):
+        self.classes_ = names if self.classes is None else numpy.atleast_1d(self.classes)
+        chosen = [code for name in self.classes_ for code in numpy.flatnonzero(names == name)]
+        if not chosen or len({*chosen}) < len(self.classes_):
             raise ValueError(
-                f"{who}: expected classes among those of y, {names.tolist()}, got {self.classes!r}"
+                f"{who}: expected distinct classes among those of y, {names.tolist()}, got "
+                f"{self.classes!r}"
             )
-        parts = [torch.from_numpy(codes == code[0]) for code in found]
+        parts = [torch.from_numpy(codes == code) for code in chosen]
         self.averages_ = torch.stack([signals[part].mean(0) for part in parts]).numpy()
         return signals
 
