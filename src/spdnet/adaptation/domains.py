@@ -100,10 +100,8 @@ class DomainTransformer(TakesMatrices, TransformerMixin, BaseEstimator):  # type
         codes, names = domain_codes(type(self).__name__, domains, n, known)
         found = dict(enumerate(stored))
         for code in sorted({*codes.tolist()} - {*found}):
-            X, name = (
-                read(numpy.flatnonzero(codes == code)),
-                "all" if names is None else names[code],
-            )
+            X = read(numpy.flatnonzero(codes == code))
+            name = "all" if names is None else names[code]
             if len(X) == 1:
                 warn_user(
                     f"{type(self).__name__}: the new domain {name} has a single matrix, "
