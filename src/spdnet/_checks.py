@@ -121,6 +121,13 @@ def require_same_kind(who: str, **tensors: Tensor) -> None:
             )
 
 
+def require_pair(who: str, X: Tensor, Y: Tensor, name: str = "Y") -> None:
+    """Raise an error unless both are square, of one size, and both real or both complex."""
+    require_square(who, X)
+    require_square(who, Y, name, n=X.shape[-1])
+    require_same_kind(who, X=X, **{name: Y})
+
+
 def require_same_dtype(who: str, X: Tensor, dtype: torch.dtype) -> None:
     """Raise a TypeError unless ``X`` has the dtype of the weights, or half precision."""
     if X.dtype != dtype and X.dtype not in HALF:

@@ -38,36 +38,30 @@ DTYPES = {"float64": torch.float64, "float32": torch.float32}
 MATRIX_DTYPES = {**DTYPES, "complex128": torch.complex128, "complex64": torch.complex64}
 
 
+#: where matrices are examined unless a device is given
+CPU = torch.device("cpu")
+
+
+class TakesMatrices:
+    """Base class of scikit-learn estimators that declares three-dimensional input."""
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags.input_tags.three_d_array = True
+        tags.input_tags.two_d_array = False
+        return tags
+
+
+def as_tensor(fitted: NDArray[Any]) -> Tensor:
+    """Return a fitted array as a tensor; a read-only one, as of a memory-mapped file, is copied."""
+    return torch.from_numpy(numpy.require(fitted, requirements="W"))
+
+
 def checked_matrices(
-    who: str,
-    X: Any,
-    *,
-    n: int | None = None,
-    dtype: torch.dtype = torch.float64,
-    device: torch.device,
-    wanted: str = "positive definite",
-    instead: str = "",
-    allow_complex: bool = False,
+    who: str, X: Any, *, wanted: str = "positive definite", **settings: Any
 ) -> Tensor:
-    """Return SPD matrices as a tensor, exactly symmetric.
-
-    With ``allow_complex``, complex Hermitian matrices are accepted and have the complex dtype of
-    the same precision. A complex ``dtype`` also converts real matrices.
-
-    A matrix is singular if its smallest eigenvalue may be a rounding error of the largest one, in
-    float64, in the dtype of the input or in ``dtype``. ``wanted="positive semi-definite"`` accepts
-    singular matrices. ``instead`` is advice about signals.
-    """
-    found = examine_matrices(
-        who,
-        X,
-        n=n,
-        dtype=dtype,
-        device=device,
-        wanted=wanted,
-        instead=instead,
-        allow_complex=allow_complex,
-    )
+    """Return SPD matrices as a tensor, exactly symmetric; see :func:`examine_matrices`."""
+    found = examine_matrices(who, X, wanted=wanted, **settings)
     assert found.faults is not None
     raise_first_fault(who, found.faults, found.unit, wanted=wanted)
     return found.X
@@ -80,6 +74,11 @@ class ExaminedMatrices(NamedTuple):
     X: Tensor
     faults: Faults | None = None
     unit: float = UNIT
+
+    @property
+    def are_faulty(self) -> bool:
+        """Whether some matrices have a fault."""
+        return self.faults is not None and bool((self.faults.code >= 0).any())
 
     @property
     def are_singular(self) -> bool:
@@ -108,13 +107,20 @@ def examine_matrices(
     *,
     n: int | None = None,
     dtype: torch.dtype = torch.float64,
-    device: torch.device,
+    device: torch.device = CPU,
     wanted: str = "positive definite",
     instead: str = "",
     allow_complex: bool = False,
     partial: bool = False,
 ) -> ExaminedMatrices:
-    """Convert matrices to a tensor and find their faults: see :func:`checked_matrices`.
+    """Convert matrices to a tensor, exactly symmetric, and find their faults.
+
+    With ``allow_complex``, complex Hermitian matrices are accepted and have the complex dtype of
+    the same precision. A complex ``dtype`` also converts real matrices.
+
+    A matrix is singular if its smallest eigenvalue may be a rounding error of the largest one, in
+    float64, in the dtype of the input or in ``dtype``. ``wanted="positive semi-definite"`` accepts
+    singular matrices. ``instead`` is advice about signals.
 
     With ``partial``, real matrices may have missing channels, which become NaN; the faults are
     those of the observed part.
@@ -130,7 +136,7 @@ def examine_matrices(
         )
     found = torch.empty(values.shape, dtype=dtype, device=device)
     require_square(who, found, n=n)
-    where = device if device.type == "cuda" else torch.device("cpu")
+    where = device if device.type == "cuda" else CPU
     own_unit, unit = unit, max(unit, torch.finfo(dtype).eps)
     size = chunk_size(values.shape[-1], where)
 
@@ -152,7 +158,7 @@ def checked_signals(
     *,
     n: int | None = None,
     dtype: torch.dtype = torch.float64,
-    device: torch.device,
+    device: torch.device = CPU,
 ) -> Tensor:
     """Return finite signals ``(n_signals, channels, T)`` as a tensor."""
     values, _ = numbers(who, X, "(n_signals, channels, T)")
@@ -160,7 +166,7 @@ def checked_signals(
         raise ValueError(
             f"{who}: expected signals of {n} channels as in fit, got {values.shape[1]}"
         )
-    signals = as_float64(values, torch.device("cpu")).to(device, dtype)
+    signals = as_float64(values, CPU).to(device, dtype)
     if signals.shape[1] == signals.shape[2] and torch.equal(signals, signals.mT):
         raise ValueError(
             f"{who}: expected signals (n_signals, channels, T), got symmetric matrices "

@@ -3,13 +3,22 @@
 import pickle
 import warnings
 
+import joblib
 import numpy as np
 import pytest
 import torch
 from sklearn.base import clone
 from torch.testing import assert_close
 
-from spdnet.adaptation import BalancedRecenter, Conditioner, Recenter, Rescale
+from spdnet.adaptation import (
+    BalancedRecenter,
+    Completion,
+    Conditioner,
+    Recenter,
+    Rescale,
+    Subspace,
+)
+from spdnet.covariance import ERPCovariances
 from spdnet.linalg import congruence, invsqrtm
 from spdnet.manifolds import affine_invariant, log_euclidean
 
@@ -74,6 +83,16 @@ def test_rescaled_domains_have_equal_dispersion():
             torch.from_numpy(Z[domains == d]), torch.eye(N).double()
         )
         assert_close(logs.mean().item(), 1.5)
+
+
+def test_dispersion_of_equal_matrices_is_not_rescaled():
+    X, _, domains = several(2)
+    X = np.concatenate([X, np.repeat(X[:1], 3, 0)])
+    domains = np.r_[domains, 2, 3, 3]  # a single matrix, and two equal ones
+    Z = Recenter().fit_transform(X, domains=domains)
+    rescale = Rescale(dispersion=2.0).fit(Z, domains=domains)
+    np.testing.assert_array_equal(rescale.transform(Z, domains=domains)[-3:], Z[-3:])
+    np.testing.assert_array_equal(quietly(rescale, Z[-3:-2], domains=["new"]), Z[-3:-2])
 
 
 def test_stream_approaches_the_mean():
@@ -175,6 +194,15 @@ def test_domains_that_do_not_differ_are_not_moved_apart():
     assert near.max() < 0.3 * affine_invariant.distance(expected, torch.eye(N).double()).max()
 
 
+@pytest.mark.parametrize("copies", ["all", "class"])
+def test_equal_matrices_are_accepted(copies):
+    X, y, domains = several(3)
+    X = X[np.zeros_like(y) if copies == "all" else 60 * domains + 30 * y]
+    balanced = BalancedRecenter().fit(X, y, domains=domains)
+    assert (balanced.scores_ is None) == (copies == "all")
+    assert np.isfinite(quietly(balanced, X[:9], domains=["new"] * 9)).all()
+
+
 def test_a_single_matrix_and_a_single_class_are_accepted():
     X, y, domains = several(2)
     balanced = BalancedRecenter().fit(X, y, domains=domains)
@@ -244,6 +272,30 @@ def test_conditioner_is_restored_from_its_state(adapt, tmp_path):
     for names in (domains, np.full(len(X), 9)):
         with warnings.catch_warnings(action="ignore"):
             assert_close(again.transform(tensor(X), names), conditioner.transform(tensor(X), names))
+
+
+@pytest.mark.parametrize(
+    "transformer",
+    [Recenter(), BalancedRecenter(), Rescale(), Completion(), Subspace(rank=3), ERPCovariances()],
+    ids=repr,
+)
+def test_memory_mapped_transformers(transformer, tmp_path):
+    X, y, _ = several(2)
+    X = X[:, :, :3] if isinstance(transformer, ERPCovariances) else X
+    expected = transformer.fit(X, y).transform(X)
+    joblib.dump(transformer, tmp_path / "fitted")
+    torch.set_warn_always(True)
+    try:
+        found = joblib.load(tmp_path / "fitted", mmap_mode="r").transform(X)
+    finally:
+        torch.set_warn_always(False)
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_conditioner_rejects_invalid_settings():
+    for settings in ({"adapt": "always"}, {"rank": "half"}, {"shrinkage": 1.5}):
+        with pytest.raises(ValueError, match=next(iter(settings))):
+            Conditioner(**settings)
 
 
 def test_conditioner_completes_missing_channels():

@@ -91,7 +91,7 @@ def test_determinant_at_condition_1e8_equals_that_of_exact_arithmetic(seed):
 
 def test_float32_stays_float32():
     X = partial(6, 4, most=2)
-    model = Completion().fit_tensor(X.float())
+    model = Completion().fit(X.float())
     Z = model.transform_tensor(X.float())
     assert Z.dtype == torch.float32
     torch.testing.assert_close(

@@ -124,6 +124,16 @@ def test_a_rare_class_is_not_an_outlier():
     assert (Potato().fit_predict(X)[190:] == 1).sum() >= 9  # unless the classes are close
 
 
+@pytest.mark.parametrize("metric", METRICS)
+def test_classes_of_one_matrix_do_not_decide_what_is_far(metric):
+    X = trials(60, bad=[59])
+    y = np.minimum(np.arange(60), 30)  # 30 classes of one matrix, and one of 30
+    found = flagged(Potato(metric).fit(X, y).predict(X))
+    assert 59 in found
+    assert len(found) < 8
+    assert not flagged(Potato(metric).fit(X[:48], y[:48]).predict(X[:48]))  # too few to tell
+
+
 def test_domains_that_are_not_screened_have_no_outliers():
     few = trials(MIN_MATRICES - 1, bad=[0])
     potato = Potato().fit(few)

@@ -84,6 +84,24 @@ def test_coherence_is_positive_semidefinite_and_has_no_units(X):
     np.testing.assert_allclose(scaled, K, atol=1e-12)
 
 
+@pytest.mark.parametrize("unit", [1e-13, 1e12])
+def test_coherence_in_single_precision_has_no_units(X, unit):
+    found = coherence((unit * X).astype("float32"), [(5, 20)], FS)
+    np.testing.assert_allclose(found, coherence(X, [(5, 20)], FS), rtol=0, atol=1e-5)
+    np.testing.assert_array_equal(found[:, 0].diagonal(axis1=-2, axis2=-1), 1)
+
+
+def test_batch_may_be_empty(X):
+    assert cross_spectrum(X[:0], [(5, 20), (20, 30)], FS).shape == (0, 2, 3, 3)
+    assert coherence(X[:0], [(5, 20)], FS).shape == (0, 1, 3, 3)
+
+
+def test_coherence_of_a_constant_channel_raises_message(X):
+    X[1, 2] = 0.1  # its mean has a rounding error
+    with pytest.raises(ValueError, match=r"none of channel 2 in \(5, 20\)"):
+        coherence(X, [(5, 20)], FS)
+
+
 def test_dtypes_and_derivative(X):
     bands = [(5, 15)]
     assert cross_spectrum(X.astype(np.float32), bands, FS).dtype == np.complex64

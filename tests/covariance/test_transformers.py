@@ -91,6 +91,13 @@ def test_xdawn_equals_pyriemann(classes, n_filters, X):
     np.testing.assert_allclose(ours.transform(X[:7]), sign[:, None] * expected * sign, atol=1e-9)
 
 
+def test_one_class_may_be_a_string(X):
+    ours = ERPCovariances(classes="target").fit(X, Y)
+    assert ours.classes_.tolist() == ["target"]
+    expected = ERPCovariances(classes=["target"]).fit_transform(X, Y)
+    np.testing.assert_array_equal(ours.transform(X), expected)
+
+
 def test_xdawn_filters_solve_the_eigenproblem(X):
     found = XdawnCovariances(n_filters=3, mode="none").fit(X, Y)
     noise = np.cov(np.concatenate(list(X), axis=1))
@@ -152,9 +159,11 @@ def test_invalid_settings_raise_message(kind, X):
     [
         (
             lambda X: ERPCovariances(classes=["odd"]).fit(X, Y),
-            r"ERPCovariances: expected classes among those of y, \['other', 'target'\], got \['odd",
+            r"ERPCovariances: expected distinct classes .* y, \['other', 'target'\], got \['odd",
         ),
-        (lambda X: ERPCovariances(classes=[]).fit(X, Y), r"expected classes among.*got \[\]"),
+        (lambda X: ERPCovariances(classes=[]).fit(X, Y), r"distinct classes among.*got \[\]"),
+        (lambda X: ERPCovariances(classes=["odd", "target", "target"]).fit(X, Y), "distinct"),
+        (lambda X: ERPCovariances(classes=["target", "target"]).fit(X, Y), "distinct"),
         (lambda X: ERPCovariances().fit(X, Y[:9]), "one label for each of 30 samples, got 9"),
         (
             lambda X: ERPCovariances().fit(X, Y).transform(X[..., 1:]),

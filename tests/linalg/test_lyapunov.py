@@ -42,3 +42,12 @@ def test_invalid_input_is_refused():
         lyapunov(X, X[:2, :2])
     with pytest.raises(TypeError, match="X and V both real or both complex"):
         lyapunov(X, X.to(torch.complex128))
+
+
+def test_compiles():
+    X, V = random_spd(3, 4), random_symmetric(3, 4, seed=1)
+    gradients = []
+    for solve in (lyapunov, torch.compile(lyapunov, fullgraph=True, backend="aot_eager")):
+        points = X.clone().requires_grad_(), V.clone().requires_grad_()
+        gradients.append(torch.autograd.grad(solve(*points).square().sum(), points))
+    torch.testing.assert_close(*gradients)

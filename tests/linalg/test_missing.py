@@ -2,7 +2,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spdnet.linalg.missing import describe_missing, either, fill, has_missing, observed
+from spdnet.linalg.missing import both, describe_missing, fill, has_missing, observed
 from tests.cases import random_spd
 
 UNIT = torch.finfo(torch.float64).eps
@@ -15,7 +15,7 @@ def test_fill_agrees_with_observed_and_keeps_extreme_eigenvalues(n, seed, as_zer
     C = random_spd(5, n, seed=seed)
     mask = torch.rand(5, n, generator=generator) < 0.6
     mask[~mask.any(-1)] = True
-    X = C.masked_fill(either(~mask), 0.0 if as_zero else torch.nan)
+    X = C.masked_fill(~both(mask), 0.0 if as_zero else torch.nan)
     filled = fill(X, UNIT)
     found = torch.ones_like(mask) if filled.mask is None else filled.mask
     torch.testing.assert_close(found, mask)
@@ -24,7 +24,7 @@ def test_fill_agrees_with_observed_and_keeps_extreme_eigenvalues(n, seed, as_zer
         ends = torch.linalg.eigvalsh(whole[own][:, own])[[0, -1]]
         torch.testing.assert_close(torch.linalg.eigvalsh(made)[[0, -1]], ends)
     hidden = filled.hide(filled.X.clone())
-    torch.testing.assert_close(hidden.isnan(), either(~mask))
+    torch.testing.assert_close(hidden.isnan(), ~both(mask))
     assert has_missing(hidden) == bool((~mask).any())
 
 

@@ -93,6 +93,14 @@ def test_a_new_domain_is_adapted_to_without_labels(trained):
     trained.eval()
 
 
+def test_layers_keep_their_mode(trained):
+    model = copy.deepcopy(trained).train()
+    model.norms[0].eval()
+    model.refit(problem(2)[0], 2)
+    assert model.training
+    assert [norm.training for norm in model.norms] == [False, True]
+
+
 def test_domains_do_not_depend_on_each_other(trained):
     X, _, domain = problem(0, 1, 3, 4)
     together = trained.adapt(X, domain)(X, domain)

@@ -155,5 +155,7 @@ def test_errors():
         layer(some)
     with pytest.raises(ValueError, match="set_mean"):
         layer.set_mean(-torch.eye(5).double())
+    with pytest.raises(TypeError, match="both real or both complex"):
+        layer.set_mean(torch.eye(5, dtype=torch.complex128))
     with pytest.raises(ValueError, match="at least one observed channel"):
         layer(X, torch.zeros_like(mask))

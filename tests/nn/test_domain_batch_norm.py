@@ -9,7 +9,7 @@ from spdnet.linalg import congruence, expm, invsqrtm, powm, sqrtm, symmetrize
 from spdnet.manifolds import MetricNames, affine_invariant, get_metric
 from spdnet.nn import SPDDomainBatchNorm
 from spdnet.testing import assert_spd, check_layer
-from tests.cases import every_dtype, random_spd
+from tests.cases import every_dtype, random_spd, with_spectrum
 
 METRICS = tuple(MetricNames("normalization"))
 every_metric = pytest.mark.parametrize("metric", METRICS)
@@ -168,6 +168,22 @@ def test_single_matrix_domain_uses_dispersion_of_other_domains(metric):
     alone = make(metric, n_domains=1)  # nothing is known of any
     assert alone(X[:1]).isfinite().all()
     assert alone.eval_var.item() == 1.0
+
+
+@pytest.mark.parametrize("settings", [{}, {"karcher_steps": 1, "dispersion": "tangent"}])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_ill_conditioned_single_matrix_has_no_variance_of_its_own(settings, dtype):
+    A = with_spectrum([1.0, 1e-2, 1e-4, 1e-6]).to(dtype)
+    layer = SPDDomainBatchNorm(4, 2, dtype=dtype, **settings)
+    layer(torch.stack([A, A, 4 * A]), torch.tensor([0, 1, 1]))
+    assert layer.running_var[0] == layer.eval_var[0] == 1
+    with pytest.warns(RuntimeWarning, match="several matrices of domain 0"):
+        layer.refit(A[None], 0)
+    assert layer.eval_var[0] == 1
+    if not settings:
+        layer.momentum = 1.0  # as in the first epoch of annealing
+        layer(torch.stack([A, A, 4 * A]), torch.tensor([0, 1, 1]))
+        assert layer.running_var[0] == 1
 
 
 def test_training_continues_after_refit():

@@ -11,7 +11,7 @@ from scipy.sparse.csgraph import connected_components
 from scipy.stats import chi2
 from torch import Tensor
 
-from spdnet._inputs import encode_labels
+from spdnet._inputs import as_tensor, encode_labels
 from spdnet._precision import accurate_dtype
 from spdnet._warnings import warn_user
 from spdnet.adaptation.class_shift import ClassScores, fit_scores
@@ -30,6 +30,8 @@ _STEPS, _SMALL = 20, 1e-4
 _PRIOR = 2
 #: p-value below which, and total variation above which, a shift of the classes is reported
 _SIGNIFICANT, _NOTABLE = 0.01, 0.2
+#: size of the squares of rounding errors of tangent vectors, relative to 1 and to the vectors
+_ROUNDING = 1e-12
 
 
 @dataclass(eq=False, repr=False)
@@ -70,11 +72,12 @@ class BalancedRecenter(DomainTransformer):
         Mean squared distance of the matrices from the mean of their class in their domain, and of
         the domains from their center. For a single training domain, ``between_`` is NaN.
     scores_ : ClassScores or None
-        Model of the scores; None if there are too few training samples to fit it. Then the
-        proportions of new domains are assumed to be those of training.
+        Model of the scores; None if there are too few training samples to fit it, or if they do not
+        differ within classes. Then the proportions of new domains are assumed to be those of
+        training.
     proportions_ : dict
-        Estimated class proportions of the new domains of the last transformation; NaN for a domain
-        that seems to contain a single class, and it is not clear which one.
+        Estimated class proportions of the new domains that were transformed; NaN for a domain that
+        seems to contain a single class, and it is not clear which one.
     n_features_in_ : int
         Size of the matrices.
 
@@ -124,12 +127,13 @@ class BalancedRecenter(DomainTransformer):
         if y is None:
             raise ValueError("BalancedRecenter: expected the classes y of the matrices, got none")
         self.classes_, labels = encode_labels("BalancedRecenter", y, len(X))
-        codes, names = domain_codes("BalancedRecenter", domains, len(X))
+        codes, self.domains_ = domain_codes("BalancedRecenter", domains, len(X))
         require_several("BalancedRecenter", codes)
-        X, parts = X.to(accurate_dtype(X)), domain_parts(codes)
-        counts = numpy.zeros((len(parts), len(self.classes_)))
+        X = X.to(accurate_dtype(X))
+        counts = numpy.zeros((codes.max() + 1, len(self.classes_)))
         numpy.add.at(counts, (codes, labels), 1)
-        self.prior_ = (counts / counts.sum(1, keepdims=True)).mean(0)
+        sizes = counts.sum(1)
+        self.prior_ = (counts / sizes[:, None]).mean(0)
         if _count_components(counts) == 1:
             centers, means = self._fit_centers(X, codes, labels, counts)
         else:
@@ -137,25 +141,24 @@ class BalancedRecenter(DomainTransformer):
                 "BalancedRecenter: the training domains do not share classes, so that domains and "
                 "classes cannot be told apart; the domains are not recentered",
             )
-            one = numpy.zeros_like(codes)
-            total = counts.sum(0, keepdims=True)
+            one, total = numpy.zeros_like(codes), counts.sum(0, keepdims=True)
             centers, means = self._fit_centers(X, one, labels, total)
-            centers = centers.expand(len(parts), -1, -1)
-        V = self._tangent(X, codes, centers)
+            centers = centers.expand(len(sizes), -1, -1)
+        V = _vectors(X, centers, codes)
         center = affine_invariant.mean(centers, check=False)
-        center_vectors = _vectors(centers, center)
         self._n_samples = len(X)
         self.within_ = float(((V - means[labels]) ** 2).sum(1).mean())
         self.between_ = numpy.nan
-        if len(parts) > 1:
-            total = float((center_vectors**2).sum()) / (len(parts) - 1)
-            self.between_ = max(0.0, total - self.within_ * float((1 / counts.sum(1)).mean()))
+        if len(sizes) > 1:
+            total = float((_vectors(centers, center) ** 2).sum()) / (len(sizes) - 1)
+            self.between_ = max(0.0, total - self.within_ * float((1 / sizes).mean()))
         centers = torch.stack(
-            [self._shrunk(c, center, int(k)) for c, k in zip(centers, counts.sum(1))]
+            [self._shrunk(c, center, int(k)) for c, k in zip(centers, sizes, strict=True)]
         )
-        V, raw = self._tangent(X, codes, centers), _vectors(X, center)
-        self.scores_: ClassScores | None = fit_scores(V, raw, labels, codes, self.prior_)
-        self.domains_ = None if domains is None else names
+        V, raw = _vectors(X, centers, codes), _vectors(X, center)
+        self.scores_: ClassScores | None = None
+        if self.within_ > _ROUNDING * (1 + (raw**2).sum(1).mean()):
+            self.scores_ = fit_scores(V, raw, labels, codes, self.prior_)
         self.n_features_in_ = int(X.shape[-1])
         self.center_, self.centers_ = center.cpu().numpy(), centers.cpu().numpy()
         self.class_means_ = means
@@ -166,19 +169,15 @@ class BalancedRecenter(DomainTransformer):
         self, X: Tensor, codes: NDArray[Any], labels: NDArray[Any], counts: NDArray[Any]
     ) -> tuple[Tensor, NDArray[Any]]:
         """Return the centers for the class proportions of training, and the class means."""
-        centers = torch.stack(
-            [log_euclidean.mean(X[own], check=False) for own in domain_parts(codes)]
-        )
+        parts = domain_parts(codes).values()
+        centers = torch.stack([log_euclidean.mean(X[own], check=False) for own in parts])
         for _ in range(_STEPS):
-            V = self._tangent(X, codes, centers)
+            V = _vectors(X, centers, codes)
             shifts, means = _fit_two_way(V, codes, labels, counts, self.prior_)
             centers = _shift_centers(centers, shifts)
             if numpy.abs(shifts).max() < _SMALL:
                 break
         return centers, means
-
-    def _tangent(self, X: Tensor, codes: NDArray[Any], centers: Tensor) -> NDArray[Any]:
-        return _vectors(X, centers[torch.from_numpy(codes).to(X.device)])
 
     def _shrunk(self, center: Tensor, towards: Tensor, count: int) -> Tensor:
         """Shrink the center of a domain toward that of training.
@@ -193,10 +192,9 @@ class BalancedRecenter(DomainTransformer):
         t = between / (between + noise) if between > 0 else 0.0
         return affine_invariant.geodesic(towards, center, t)
 
-    def new_statistic(self, X: Tensor, name: Any) -> Tensor:
+    def _new_statistic(self, X: Tensor, name: Any) -> Tensor:
         """Estimate the center of a new domain, with the class proportions of training."""
-        self._warn_of_one(X, name)
-        center = torch.from_numpy(self.center_).to(X)
+        center = as_tensor(self.center_).to(X)
         mean = affine_invariant.mean(X, check=False)
         self.proportions_[name] = self.prior_
         if self.scores_ is not None and len(X) > 1:
@@ -228,13 +226,11 @@ class BalancedRecenter(DomainTransformer):
                 "recentering accounts for it",
             )
 
-    def _moved(self, X: Tensor, statistic: Tensor) -> Tensor:
-        return congruence(X, invsqrtm(statistic))
 
-
-def _vectors(X: Tensor, center: Tensor) -> NDArray[Any]:
-    """Return tangent vectors of matrices after a center is moved to the identity."""
-    return vech(logm(congruence(X, invsqrtm(center)), check=False)).cpu().numpy()
+def _vectors(X: Tensor, centers: Tensor, codes: NDArray[Any] | None = None) -> NDArray[Any]:
+    """Return tangent vectors of matrices after a center, or that of a domain, is the identity."""
+    W = invsqrtm(centers)
+    return vech(logm(congruence(X, W if codes is None else W[codes]), check=False)).cpu().numpy()
 
 
 def _shift_centers(centers: Tensor, shift: NDArray[Any]) -> Tensor:

@@ -9,11 +9,12 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from spdnet._checks import require_square
+from spdnet._inputs import TakesMatrices, as_tensor
 from spdnet._precision import accurate_dtype
 from spdnet.adaptation.mean import masked_mean
 from spdnet.adaptation.missing import checked_partial
 from spdnet.linalg import cholesky
-from spdnet.linalg.missing import fill_in, observed, regression, require_some
+from spdnet.linalg.missing import fill_in, regression, require_some
 
 
 def complete(X: Tensor, mask: Tensor, M: Tensor) -> Tensor:
@@ -75,7 +76,7 @@ def complete(X: Tensor, mask: Tensor, M: Tensor) -> Tensor:
     return found
 
 
-class Completion(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class Completion(TakesMatrices, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Estimate missing channels from the observed ones and the mean of the training set.
 
     The mean is :func:`masked_mean`, so training matrices may have missing channels, too. Each
@@ -110,19 +111,12 @@ class Completion(TransformerMixin, BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: ArrayLike, y: Any = None) -> Self:
         """Compute the mean of SPD matrices ``X (N, n, n)``. ``y`` is ignored."""
-        return self.fit_tensor(checked_partial("Completion", X, device=torch.device("cpu")))
+        return self.set_mean(masked_mean(checked_partial("Completion", X)))
 
     def transform(self, X: ArrayLike) -> NDArray[Any]:
         """Estimate the missing channels of SPD matrices ``(N, n, n)``."""
         check_is_fitted(self)
-        n, device = self.n_features_in_, torch.device("cpu")
-        return self.transform_tensor(checked_partial("Completion", X, n=n, device=device)).numpy()
-
-    def fit_tensor(self, X: Tensor) -> Self:
-        """Fit to valid matrices of any floating-point type, on any device."""
-        self.mean_ = masked_mean(X.to(accurate_dtype(X))).cpu().numpy()
-        self.n_features_in_ = int(X.shape[-1])
-        return self
+        return self.transform_tensor(checked_partial("Completion", X, self.n_features_in_)).numpy()
 
     def set_mean(self, M: Tensor) -> Self:
         """Set the mean instead of fitting it."""
@@ -130,13 +124,11 @@ class Completion(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def transform_tensor(self, X: Tensor) -> Tensor:
-        """Transform valid matrices of any floating-point type, on any device."""
-        mask = observed("Completion", X, torch.finfo(X.dtype).eps)
-        return complete(X, mask, torch.from_numpy(self.mean_))
+        """Transform valid matrices, on any device, whose missing channels are NaN."""
+        mask = ~X.diagonal(dim1=-2, dim2=-1).isnan()
+        return X if mask.all() else complete(X, mask, as_tensor(self.mean_))
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.three_d_array = True
-        tags.input_tags.two_d_array = False
         tags.input_tags.allow_nan = True
         return tags

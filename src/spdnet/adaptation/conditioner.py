@@ -11,20 +11,18 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
+from spdnet._checks import require_choice
 from spdnet._precision import accurate_dtype
 from spdnet.adaptation.balanced import BalancedRecenter
 from spdnet.adaptation.class_shift import ClassScores
 from spdnet.adaptation.completion import Completion
-from spdnet.adaptation.domains import DomainTransformer, Recenter, Rescale
+from spdnet.adaptation.domains import DomainTransformer, IntArray, Read, Recenter, Rescale
 from spdnet.adaptation.mean import masked_mean
 from spdnet.adaptation.missing import KnownChannels
 from spdnet.adaptation.subspace import Subspace
 from spdnet.linalg.missing import has_missing
 from spdnet.manifolds import log_euclidean
 
-IntArray = NDArray[numpy.int64]
-#: function from indices of matrices to the matrices ``(k, n, n)``
-Read = Callable[[IntArray], Tensor]
 Step = Completion | DomainTransformer | KnownChannels | Subspace
 
 #: steps of each kind of adaptation to domains
@@ -86,6 +84,8 @@ class Conditioner:
     adapt: str = "auto"
 
     def __post_init__(self) -> None:
+        Subspace(self.rank, self.shrinkage).require_settings()
+        require_choice("Conditioner", "adapt", self.adapt, _ADAPTATIONS)
         self.steps_: list[Step] = []
         self.notes_: list[str] = []
 
@@ -154,14 +154,14 @@ class Conditioner:
                 "missing"
             )
         self.steps_.append(completion)
-        return completion.transform_tensor(X) if is_partial else X
+        return completion.transform_tensor(X)
 
     def transform(self, X: Tensor, domains: ArrayLike | None = None) -> Tensor:
         """Transform matrices; all of a new domain are given at once."""
         for step in self.steps_:
             if isinstance(step, DomainTransformer):
                 X = step.transform_tensor(X, domains)
-            elif not isinstance(step, Completion) or has_missing(X):
+            else:
                 X = step.transform_tensor(X)
         return X
 
@@ -172,12 +172,7 @@ class Conditioner:
         """
         for step in self.steps_:
             if isinstance(step, DomainTransformer):
-                codes, statistics, names = step.known_statistics(domains, n)
-                for code in sorted({*codes.tolist()} - {*statistics}):
-                    X = read(numpy.flatnonzero(codes == code))
-                    statistics[code] = step.new_statistic(X.to(accurate_dtype(X)), names[code])
-                    del X  # before the next domain is read
-                read = partial(_read_moved, read, step, codes, statistics)
+                read = partial(_read_moved, read, step, *step.statistics(read, n, domains))
             else:
                 read = partial(_read_conditioned, read, step, n)
         return read
@@ -249,11 +244,8 @@ class Conditioner:
 
 
 def _read_conditioned(read: Read, step: Any, n: int, index: IntArray) -> Tensor:
-    X = read(index)
-    if isinstance(step, Completion) and not has_missing(X):
-        return X
     try:
-        return step.transform_tensor(X)
+        return step.transform_tensor(read(index))
     except ValueError:
         if isinstance(step, Subspace):  # the error of all matrices
             step.require_definite(map(read, numpy.array_split(numpy.arange(n), -(-n // _FEW))))
@@ -267,11 +259,7 @@ def _read_moved(
     statistics: dict[int, Tensor],
     index: IntArray,
 ) -> Tensor:
-    X = read(index)
-    for code in numpy.unique(codes[index]).tolist():
-        own = torch.from_numpy(codes[index] == code)
-        X[own] = step.move(X[own], statistics[code])
-    return X
+    return step.move(read(index), codes[index], statistics)
 
 
 def _regularized(X: Tensor) -> Tensor:

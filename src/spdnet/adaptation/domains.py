@@ -1,5 +1,6 @@
 """Statistics of domains: recentering and rescaling."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -11,24 +12,31 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from spdnet._checks import require_number, require_same_kind
-from spdnet._inputs import checked_matrices, encode_domains
+from spdnet._inputs import TakesMatrices, as_tensor, checked_matrices, encode_domains
 from spdnet._precision import accurate_dtype
 from spdnet._warnings import warn_user
 from spdnet.linalg import congruence, invsqrtm, logm, powm
 from spdnet.linalg.symmetric import abs_square
 from spdnet.manifolds import Metric, get_metric
 
+IntArray = NDArray[numpy.int64]
+#: function from indices of matrices to the matrices ``(k, n, n)``
+Read = Callable[[IntArray], Tensor]
+
 #: number of matrices that the center of the known domains counts as for a new one
-WORTH = 10
+_WORTH = 10
+#: share of the usual dispersion up to which matrices are equal, except for rounding errors
+_EQUAL = 1e-6
 
 
-class DomainTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class DomainTransformer(TakesMatrices, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Base class of transformers that use one statistic of each domain.
 
-    A subclass is a dataclass that defines ``_require_settings``, ``_statistic`` of the matrices of
-    one domain, the attribute ``_stored`` for the statistics of the training domains, and
-    ``_moved``, which transforms matrices with the statistic of their domain. ``new_statistic`` may
-    treat new domains differently.
+    A subclass is a dataclass that defines ``_statistic`` of the matrices of one domain and the
+    attribute ``_stored`` for the statistics of the training domains. ``_moved`` transforms matrices
+    with the statistic of their domain; by default, it moves that matrix to the identity.
+    ``_new_statistic`` may treat new domains differently, and ``_require_settings`` validates the
+    parameters.
     """
 
     _stored: ClassVar[str]
@@ -44,9 +52,7 @@ class DomainTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         one domain. ``y (N,)`` are the classes, for a transformer that uses them.
         """
         self._require_settings()
-        cpu = torch.device("cpu")
-        matrices = checked_matrices(type(self).__name__, X, device=cpu, allow_complex=True)
-        return self.fit_tensor(matrices, domains, y)
+        return self.fit_tensor(self._checked(X), domains, y)
 
     def transform(self, X: ArrayLike, *, domains: ArrayLike | None = None) -> NDArray[Any]:
         """Transform SPD matrices ``(N, n, n)``.
@@ -56,10 +62,7 @@ class DomainTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         matrices are of one domain, which is new if :meth:`fit` had domains.
         """
         check_is_fitted(self)
-        who, n = type(self).__name__, self.n_features_in_
-        cpu = torch.device("cpu")
-        matrices = checked_matrices(who, X, n=n, device=cpu, allow_complex=True)
-        return self.transform_tensor(matrices, domains).numpy()
+        return self.transform_tensor(self._checked(X, self.n_features_in_), domains).numpy()
 
     def fit_transform(
         self, X: ArrayLike, y: Any = None, *, domains: ArrayLike | None = None
@@ -72,51 +75,54 @@ class DomainTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         codes, names = domain_codes(type(self).__name__, domains, len(X))
         require_several(type(self).__name__, codes)
         dtype = accurate_dtype(X)
-        statistics = [self._statistic(X[own].to(dtype)) for own in domain_parts(codes)]
-        self.domains_ = None if domains is None else names
+        statistics = [self._statistic(X[own].to(dtype)) for own in domain_parts(codes).values()]
+        self.domains_, self.counts_ = names, numpy.bincount(codes)
         self.n_features_in_ = int(X.shape[-1])
         setattr(self, self._stored, torch.stack(statistics).cpu().numpy())
         return self
 
     def transform_tensor(self, X: Tensor, domains: ArrayLike | None) -> Tensor:
         """Transform valid matrices of any floating-point type, on any device."""
-        codes, known, names = self.known_statistics(domains, len(X))
+        codes, statistics = self.statistics(lambda index: X[index], len(X), domains)
+        return self.move(X, codes, statistics)
+
+    def statistics(
+        self, read: Read, n: int, domains: ArrayLike | None
+    ) -> tuple[IntArray, dict[int, Tensor]]:
+        """Return the index of the domain of each of ``n`` matrices, and the statistics.
+
+        All matrices of a new domain are read at once, one domain after the other.
+        """
+        stored = as_tensor(getattr(self, self._stored))
+        known = self.domains_
+        if (domains is None) != (known is None):  # the domains of fit do not occur
+            stored, known = stored[:0], None
+        codes, names = domain_codes(type(self).__name__, domains, n, known)
+        found = dict(enumerate(stored))
+        for code in sorted({*codes.tolist()} - {*found}):
+            X = read(numpy.flatnonzero(codes == code))
+            name = "all" if names is None else names[code]
+            if len(X) == 1:
+                warn_user(
+                    f"{type(self).__name__}: the new domain {name} has a single matrix, "
+                    f"{self._of_one}",
+                )
+            found[code] = self._new_statistic(X.to(accurate_dtype(X)), name)
+            del X  # before the next domain is read
+        return codes, found
+
+    def move(self, X: Tensor, codes: IntArray, statistics: dict[int, Tensor]) -> Tensor:
+        """Transform matrices with the statistics of their domains."""
         moved = torch.empty_like(X)
-        for code, own in zip(numpy.unique(codes), domain_parts(codes), strict=True):
-            statistic = known.get(code)
-            if statistic is None:
-                statistic = self.new_statistic(X[own].to(accurate_dtype(X)), names[code])
-            moved[own] = self.move(X[own], statistic)
+        for code, own in domain_parts(codes).items():
+            statistic, part = statistics[code].to(X.device), X[own]
+            if statistic.is_complex():
+                require_same_kind(type(self).__name__, **{self._stored: statistic, "X": X})
+            moved[own] = self._moved(part.to(accurate_dtype(X)), statistic).to(X.dtype)
         return moved
 
-    def known_statistics(
-        self, domains: ArrayLike | None, n: int
-    ) -> tuple[NDArray[numpy.int64], dict[int, Tensor], NDArray[Any]]:
-        """Return the index of the domain of each matrix, the statistics of training, and names."""
-        known = torch.from_numpy(getattr(self, self._stored))
-        if (domains is None) != (self.domains_ is None):  # the domains of fit do not occur
-            known = known[:0]
-        codes, names = domain_codes(
-            type(self).__name__, domains, n, self.domains_ if len(known) else None
-        )
-        return codes, dict(enumerate(known)), numpy.array(["all"]) if names is None else names
-
-    def move(self, X: Tensor, statistic: Tensor) -> Tensor:
-        """Transform matrices of one domain."""
-        if statistic.is_complex():
-            require_same_kind(type(self).__name__, **{self._stored: statistic, "X": X})
-        return self._moved(X.to(accurate_dtype(X)), statistic.to(X.device)).to(X.dtype)
-
-    def new_statistic(self, X: Tensor, name: Any) -> Tensor:
-        """Compute the statistic of a new domain without labels."""
-        self._warn_of_one(X, name)
-        return self._statistic(X)
-
-    def _warn_of_one(self, X: Tensor, name: Any) -> None:
-        if len(X) == 1:
-            warn_user(
-                f"{type(self).__name__}: the new domain {name} has a single matrix, {self._of_one}",
-            )
+    def _checked(self, X: ArrayLike, n: int | None = None) -> Tensor:
+        return checked_matrices(type(self).__name__, X, n=n, allow_complex=True)
 
     def _require_settings(self) -> None:
         pass
@@ -124,14 +130,11 @@ class DomainTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
     def _statistic(self, X: Tensor) -> Tensor:
         raise NotImplementedError
 
-    def _moved(self, X: Tensor, statistic: Tensor) -> Tensor:
-        raise NotImplementedError
+    def _new_statistic(self, X: Tensor, name: Any) -> Tensor:
+        return self._statistic(X)
 
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.three_d_array = True
-        tags.input_tags.two_d_array = False
-        return tags
+    def _moved(self, X: Tensor, statistic: Tensor) -> Tensor:
+        return congruence(X, invsqrtm(statistic))
 
 
 def require_several(who: str, codes: NDArray[Any]) -> None:
@@ -145,16 +148,17 @@ def require_several(who: str, codes: NDArray[Any]) -> None:
 
 def domain_codes(
     who: str, domains: ArrayLike | None, n: int, known: NDArray[Any] | None = None
-) -> tuple[NDArray[numpy.int64], NDArray[Any] | None]:
+) -> tuple[IntArray, NDArray[Any] | None]:
     """Encode the domains of ``n`` samples as integers; without domains, all are of one."""
     if domains is None:
         return numpy.zeros(n, dtype=numpy.int64), None
     return encode_domains(who, domains, n, known)
 
 
-def domain_parts(codes: NDArray[numpy.int64]) -> list[Tensor]:
+def domain_parts(codes: IntArray) -> dict[int, Tensor]:
     """Return the indices of the matrices of each domain."""
-    return [torch.from_numpy(numpy.flatnonzero(codes == code)) for code in numpy.unique(codes)]
+    present = numpy.unique(codes).tolist()
+    return {code: torch.from_numpy(numpy.flatnonzero(codes == code)) for code in present}
 
 
 @dataclass(eq=False, repr=False)
@@ -206,13 +210,6 @@ class Recenter(DomainTransformer):
     def _require_settings(self) -> None:
         get_metric(self.metric, who="Recenter")
 
-    def fit_tensor(self, X: Tensor, domains: ArrayLike | None, y: ArrayLike | None = None) -> Self:
-        """Fit to valid matrices of any floating-point type, on any device."""
-        super().fit_tensor(X, domains)
-        codes, _ = domain_codes(type(self).__name__, domains, len(X))
-        self.counts_ = numpy.bincount(codes)
-        return self
-
     def partial_fit(self, X: ArrayLike, y: Any = None, *, domains: ArrayLike | None = None) -> Self:
         r"""Update the means by matrices in the order in which they arrive.
 
@@ -223,20 +220,17 @@ class Recenter(DomainTransformer):
         if not hasattr(self, "means_"):
             return self.fit(X, domains=domains)
         metric = get_metric(self.metric, who="Recenter")
-        matrices = checked_matrices(
-            "Recenter", X, n=self.n_features_in_, device=torch.device("cpu"), allow_complex=True
-        )
+        matrices = self._checked(X, self.n_features_in_)
         if (domains is None) != (self.domains_ is None):
             raise ValueError(
                 "Recenter: expected domains in partial_fit if, and only if, fit had domains"
             )
-        codes, names = domain_codes(type(self).__name__, domains, len(matrices), self.domains_)
-        means = [*torch.from_numpy(getattr(self, self._stored))]
-        counts = self.counts_.tolist()
+        codes, names = domain_codes("Recenter", domains, len(matrices), self.domains_)
+        means, counts = [*as_tensor(getattr(self, self._stored))], self.counts_.tolist()
         n_new = 0 if names is None else len(names) - len(means)
         if n_new:
             means += [metric.mean(torch.stack(means), check=False)] * n_new
-            counts += [WORTH] * n_new
+            counts += [_WORTH] * n_new
         for matrix, code in zip(matrices, codes.tolist()):
             counts[code] += 1
             means[code] = metric.geodesic(means[code], matrix, 1 / counts[code])
@@ -247,16 +241,14 @@ class Recenter(DomainTransformer):
     def _statistic(self, X: Tensor) -> Tensor:
         return get_metric(self.metric, who="Recenter").mean(X, check=False)
 
-    def _moved(self, X: Tensor, statistic: Tensor) -> Tensor:
-        return congruence(X, invsqrtm(statistic))
-
 
 @dataclass(eq=False, repr=False)
 class Rescale(DomainTransformer):
     r"""Give recentered domains the same dispersion: :math:`X^{\sqrt{d^* / d}}`.
 
     The dispersion :math:`d` of a domain is the mean squared affine-invariant distance of its
-    matrices from the identity, where :class:`Recenter` moves their mean.
+    matrices from the identity, where :class:`Recenter` moves their mean. Matrices of a domain whose
+    dispersion is zero up to rounding errors, such as a single matrix, are not changed.
 
     Parameters
     ----------
@@ -270,6 +262,8 @@ class Rescale(DomainTransformer):
         Domains of the training set.
     dispersions_ : array, shape (n_domains,)
         Their dispersions.
+    counts_ : array, shape (n_domains,)
+        Number of matrices of each domain.
     n_features_in_ : int
         Size of the matrices.
 
@@ -294,6 +288,6 @@ class Rescale(DomainTransformer):
         return abs_square(logm(X, check=False)).sum((-2, -1)).mean()
 
     def _moved(self, X: Tensor, statistic: Tensor) -> Tensor:
-        target = self.dispersions_.mean() if self.dispersion is None else self.dispersion
-        power = 1.0 if statistic == 0 else float((target / statistic).sqrt())
-        return powm(X, power)
+        usual = self.dispersions_.mean()
+        target = usual if self.dispersion is None else self.dispersion
+        return X if statistic <= _EQUAL * usual else powm(X, float((target / statistic).sqrt()))

@@ -27,7 +27,7 @@ from spdnet._precision import accurate_dtype
 from spdnet._warnings import warn_user
 from spdnet.covariance.arrays import accept_arrays
 from spdnet.linalg import Log, cholesky, expm, logm, symmetrize
-from spdnet.linalg.missing import either, fill_diagonal, observed, require_some
+from spdnet.linalg.missing import both, fill_diagonal, observed, require_some
 from spdnet.linalg.pencil import accurate_svd
 from spdnet.manifolds import affine_invariant
 from spdnet.manifolds.means import normalized_weights
@@ -199,7 +199,7 @@ def masked_mean(X: Tensor, *, tol: float = 1e-9, max_iter: int = 100) -> Tensor:
             f"{who}: expected every channel to be observed in a matrix, but channels {never} are "
             "missing in all of them; drop these channels"
         )
-    padded = torch.where(either(~mask), 0.0, A) + torch.diag_embed((~mask).to(A.dtype))
+    padded = torch.where(both(mask), A, 0.0) + torch.diag_embed((~mask).to(A.dtype))
     data = _Data(cholesky(padded, check=False), *torch.unique(mask, dim=0, return_inverse=True))
     scarce = float(together[together > 0].min()) / len(A)
     M = _minimize(data, _start(A, mask, together), scarce, tol, max_iter)
@@ -213,7 +213,7 @@ def _start(A: Tensor, mask: Tensor, together: Tensor) -> Tensor:
     """
     variances = A.diagonal(dim1=-2, dim2=-1).log()
     scale = (torch.where(mask, variances, 0.0).sum(0) / together.diagonal() / 2).exp()
-    Z = torch.where(either(~mask), 0.0, A / (scale[:, None] * scale))
+    Z = torch.where(both(mask), A / (scale[:, None] * scale), 0.0)
     logs = logm(Z + torch.diag_embed((~mask).to(A.dtype)), check=False)
     mean = logs.sum(0) / together.clamp(min=1)
     return scale[:, None] * expm(mean / 2, check=False)

@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator
 from torch import Tensor
 
 from spdnet._checks import did_you_mean, require_square
-from spdnet._inputs import examine_matrices, numbers
+from spdnet._inputs import CPU, as_tensor, examine_matrices, numbers
 from spdnet.covariance.arrays import accept_arrays
 from spdnet.linalg.missing import observed, require_some
 from spdnet.linalg.validate import as_float64
@@ -43,14 +43,13 @@ def observed_channels(X: Tensor) -> Tensor:
     return observed("observed_channels", X, torch.finfo(X.dtype).eps)
 
 
-def checked_partial(who: str, X: Any, *, n: int | None = None, device: torch.device) -> Tensor:
+def checked_partial(who: str, X: Any, n: int | None = None) -> Tensor:
     """Return matrices with NaN in missing channels, SPD and exactly symmetric in the others."""
-    values, unit = numbers(who, X, "(n_matrices, n, n)")
-    as_given = as_float64(values, torch.device("cpu"))
-    require_square(who, as_given, n=n)
-    require_some(who, observed(who, as_given, unit))  # they name the entry
-    examined = examine_matrices(who, X, n=n, device=device, partial=True)
-    examined.require(definite=True)
+    examined = examine_matrices(who, X, n=n, partial=True)
+    if examined.are_faulty:
+        values, unit = numbers(who, X, "(n_matrices, n, n)")
+        require_some(who, observed(who, as_float64(values, CPU), unit))  # they name the entry
+        examined.require(definite=True)
     return examined.X
 
 
@@ -68,7 +67,7 @@ class KnownChannels(BaseEstimator):  # type: ignore[misc]
 
     def transform_tensor(self, X: Tensor) -> Tensor:
         """Remove their rows and columns from matrices ``(N, n, n)``."""
-        kept = torch.from_numpy(self.kept_).to(X.device)
+        kept = as_tensor(self.kept_).to(X.device)
         return X[:, kept[:, None], kept]
 
     @property

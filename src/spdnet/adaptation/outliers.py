@@ -1,7 +1,7 @@
 """Outlier detection for SPD matrices, such as those of trials with artifacts."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy
 import torch
@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from spdnet._checks import as_array, require_number
-from spdnet._inputs import checked_matrices
+from spdnet._inputs import TakesMatrices, checked_matrices
 from spdnet._precision import accurate_dtype
 from spdnet.adaptation.domains import domain_codes, domain_parts
 from spdnet.manifolds import FlatMetric, Metric, get_metric
@@ -31,7 +31,7 @@ class _Clean(NamedTuple):
 
 
 @dataclass(eq=False, repr=False)
-class Potato(OutlierMixin, BaseEstimator):  # type: ignore[misc]
+class Potato(TakesMatrices, OutlierMixin, BaseEstimator):  # type: ignore[misc]
     r"""Find outliers by their distance from the mean: the Riemannian potato.
 
     With the distance :math:`d_i` of matrix :math:`X_i` from the mean of the clean matrices,
@@ -45,7 +45,8 @@ class Potato(OutlierMixin, BaseEstimator):  # type: ignore[misc]
 
     Each domain, such as a subject, is screened separately. Domains of fewer than 20 matrices, or
     whose matrices are all equally far from the mean, get scores of zero. With classes ``y``, the
-    distance to the nearest class mean is used, so that rare classes are not outliers.
+    distance to the nearest class mean is used, so that rare classes are not outliers. A matrix that
+    is alone in its class is not one either, and does not count for the 20 or the median.
 
     Parameters
     ----------
@@ -96,15 +97,7 @@ class Potato(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         """
         get_metric(self.metric, who="Potato")
         require_number("Potato", "threshold", self.threshold, above=0)
-        cpu = torch.device("cpu")
-        matrices = checked_matrices("Potato", X, device=cpu, allow_complex=True)
-        return self.fit_tensor(matrices, y, domains)
-
-    def fit_tensor(
-        self, X: Tensor, y: ArrayLike | None = None, domains: ArrayLike | None = None
-    ) -> Self:
-        """Fit to valid matrices of any floating-point type."""
-        self.fit_score_tensor(X, y, domains)
+        self.fit_score_tensor(checked_matrices("Potato", X, allow_complex=True), y, domains)
         return self
 
     def fit_score_tensor(
@@ -120,7 +113,7 @@ class Potato(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         codes, self.domains_ = domain_codes("Potato", domains, len(X))
         of_class = torch.from_numpy(numpy.unique(classes, return_inverse=True)[1])
         self._clean, scores = [], numpy.zeros(len(X))
-        for own in domain_parts(codes):
+        for own in domain_parts(codes).values():
             points = self._points(X[own])
             self._clean.append(self._fit_one(points, of_class[own]))
             scores[own.numpy()] = self._score(points, self._clean[-1])
@@ -140,15 +133,14 @@ class Potato(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         matrices are of one domain, which is new if :meth:`fit` had domains.
         """
         check_is_fitted(self)
-        n, cpu = self.n_features_in_, torch.device("cpu")
-        matrices = checked_matrices("Potato", X, n=n, device=cpu, allow_complex=True)
+        matrices = checked_matrices("Potato", X, n=self.n_features_in_, allow_complex=True)
         is_same = (domains is None) == (self.domains_ is None)
         known = self._clean if is_same else []  # otherwise the domains of fit do not occur
         codes, _ = domain_codes(
             "Potato", domains, len(matrices), self.domains_ if is_same else None
         )
         scores = numpy.zeros(len(matrices))
-        for code, own in zip(numpy.unique(codes), domain_parts(codes), strict=True):
+        for code, own in domain_parts(codes).items():
             points = self._points(matrices[own])
             one_class = torch.zeros(len(own), dtype=torch.int64)
             clean = known[code] if code < len(known) else self._fit_one(points, one_class)
@@ -175,20 +167,21 @@ class Potato(OutlierMixin, BaseEstimator):  # type: ignore[misc]
     def _fit_one(self, points: Tensor, classes: Tensor) -> _Clean:
         """Find the clean matrices of one domain."""
         kept = torch.ones(len(points), dtype=torch.bool)
-        while True:
+        shared = classes.bincount()[classes] > 1  # others are the means of their classes
+        while shared.sum() >= MIN_MATRICES:
             of = [kept & (classes == code) for code in classes[kept].unique()]
             centers = torch.stack([self._center(points[own]) for own in of])
-            if len(points) < MIN_MATRICES:
-                return _Clean(centers, 0.0, numpy.inf)
             distances = self._log_distances(points, centers)
-            location = distances[kept].quantile(0.5).item()
-            scale = _MAD_TO_STD * (distances[kept] - location).abs().quantile(0.5).item()
+            known = distances[kept & shared]
+            location = known.quantile(0.5).item()
+            scale = _MAD_TO_STD * (known - location).abs().quantile(0.5).item()
             if not _MIN_SCALE < scale < numpy.inf:  # infinite or NaN if most are zero
-                return _Clean(centers, 0.0, numpy.inf)
+                break
             outside = kept & ((distances - location) / scale >= self.threshold)
             if not outside.any():
                 return _Clean(centers, location, scale)
             kept &= ~outside
+        return _Clean(points[:0], 0.0, numpy.inf)
 
     def _score(self, points: Tensor, clean: _Clean) -> NDArray[numpy.float64]:
         if not numpy.isfinite(clean.scale):
@@ -202,21 +195,14 @@ class Potato(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         return metric.vectors(X) if isinstance(metric, FlatMetric) else X
 
     def _center(self, points: Tensor) -> Tensor:
-        metric = get_metric(self.metric, who="Potato")
-        is_flat = isinstance(metric, FlatMetric)
-        return points.mean(0) if is_flat else metric.mean(points, check=False)
+        if points.ndim == 2:
+            return points.mean(0)
+        return get_metric(self.metric).mean(points, check=False)
 
     def _log_distances(self, points: Tensor, centers: Tensor) -> Tensor:
         """Compute the logarithm of the distance of each point to the nearest center."""
-        metric = get_metric(self.metric, who="Potato")
-        if isinstance(metric, FlatMetric):
+        if points.ndim == 2:
             near = centers[0]  # cdist loses digits far from zero
             return torch.cdist(points - near, centers - near).amin(-1).log()
-        distances = [metric.distance(center, points, check=False) for center in centers]
-        return torch.stack(distances).amin(0).log()
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.three_d_array = True
-        tags.input_tags.two_d_array = False
-        return tags
+        distance = get_metric(self.metric).distance
+        return torch.stack([distance(M, points, check=False) for M in centers]).amin(0).log()

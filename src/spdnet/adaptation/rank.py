@@ -99,6 +99,4 @@ def range_basis(X: Tensor, error: Tensor) -> Tensor:
 
 def checked_semidefinite(who: str, X: ArrayLike, n: int | None = None) -> Tensor:
     """Return positive semi-definite matrices as a float64 tensor, exactly symmetric."""
-    return checked_matrices(
-        who, X, n=n, device=torch.device("cpu"), wanted="positive semi-definite"
-    )
+    return checked_matrices(who, X, n=n, wanted="positive semi-definite")

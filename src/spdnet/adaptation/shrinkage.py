@@ -32,15 +32,6 @@ def shrink(X: Tensor, rho: float) -> Tensor:
     return Y
 
 
-def oas_shrinkage(X: Tensor, observations: Tensor) -> float:
-    """Return the median shrinkage of :func:`spdnet.covariance.oas` for ``observations (N,)``."""
-    n = X.shape[-1]
-    square, total = X.square().sum((-2, -1)), trace(X).square()
-    excess = (observations + 1) * (square - total / n)
-    rho = torch.where(excess > square + total, (square + total) / excess, 1.0)
-    return min(float(rho.median()), GRID[-1])  # 1 would discard all but the trace
-
-
 def cross_validate(
     X: Tensor, codes: IntArray, groups: NDArray[numpy.generic] | None, candidates: tuple[float, ...]
 ) -> dict[float, float]:

@@ -11,9 +11,10 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from spdnet._checks import as_array, require_choice, require_count, require_number
-from spdnet._inputs import encode_labels
+from spdnet._inputs import TakesMatrices, as_tensor, encode_labels
 from spdnet.adaptation.rank import checked_semidefinite, count_dimensions, range_basis
-from spdnet.adaptation.shrinkage import GRID, cross_validate, oas_shrinkage, shrink
+from spdnet.adaptation.shrinkage import GRID, cross_validate, shrink
+from spdnet.covariance.estimators import oas_shrinkage
 from spdnet.linalg import congruence
 from spdnet.linalg.symmetric import trace
 from spdnet.linalg.validate import (
@@ -25,7 +26,7 @@ from spdnet.linalg.validate import (
 
 
 @dataclass(eq=False, repr=False)
-class Subspace(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class Subspace(TakesMatrices, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     r"""Make matrices of deficient rank positive definite: common subspace and shrinkage.
 
     Directions without variance in all training matrices, such as the mean of the channels after an
@@ -103,7 +104,7 @@ class Subspace(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         The cross-validation for the classes ``y (N,)`` keeps the matrices of each of the
         ``groups (N,)`` together.
         """
-        self._require_settings()
+        self.require_settings()
         return self.fit_tensor(checked_semidefinite("Subspace", X), y, groups)
 
     def transform(self, X: ArrayLike) -> NDArray[Any]:
@@ -147,28 +148,29 @@ class Subspace(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         self.shrinkage_curve_: dict[float, float] = {}
         self.shrinkage_ = 0.0
         if self.shrinkage == "auto":
-            if (ranks < self.rank_).any() or (others is not None and self._leaves_singular(others)):
+            r = self.rank_
+            if (ranks < r).any() or (others is not None and (self._ranks(others) < r).any()):
                 self.shrinkage_ = self._choose(Y, ranks, errors, y, groups)
         else:
             self.shrinkage_ = 0.0 if self.shrinkage == "none" else float(self.shrinkage)
-            self._require_definite(shrink(Y, self.shrinkage_).to(X.dtype))
+            self._require_full(_definite_rank(shrink(Y, self.shrinkage_).to(X.dtype), X.dtype))
         return self
 
     def transform_tensor(self, X: Tensor) -> Tensor:
         """Transform valid matrices of any floating-point type, on any device."""
-        self._require_definite(Y := self._transformed(X))
+        Y = self._transformed(X)
+        self._require_full(_definite_rank(Y, Y.dtype))
         return Y
 
     def require_definite(self, parts: Iterable[Tensor]) -> None:
         """Raise a ValueError unless all matrices, given in parts, are positive definite after."""
-        ranks = [_definite_rank(self._transformed(X), X.dtype) for X in parts]
-        self._require_ranks(torch.cat(ranks))
+        self._require_full(torch.cat([self._ranks(X) for X in parts]))
 
     def _transformed(self, X: Tensor) -> Tensor:
         require_positive_trace("Subspace", X)
         Y = X
         if self.basis_ is not None:
-            Y = congruence(X.double(), torch.from_numpy(self.basis_).to(X.device))
+            Y = congruence(X.double(), as_tensor(self.basis_).to(X.device))
         if self.shrinkage_ > 0:
             Y = shrink(Y.double(), self.shrinkage_)
         return Y.to(X.dtype)
@@ -204,7 +206,8 @@ class Subspace(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             )
         return text + (" estimated from the eigenvalues" if self.shrinkage == "auto" else " as set")
 
-    def _require_settings(self) -> None:
+    def require_settings(self) -> None:
+        """Raise an error for invalid parameters."""
         if isinstance(self.rank, str):
             require_choice("Subspace", "rank", self.rank, ("auto", "full"))
         else:
@@ -256,17 +259,15 @@ class Subspace(TransformerMixin, BaseEstimator):  # type: ignore[misc]
             return max(self.shrinkage_curve_, key=lambda rho: (self.shrinkage_curve_[rho], rho))
         if not singular.any():
             return candidates[0]
-        return max(candidates[0], oas_shrinkage(Y[singular], ranks[singular] + 1))
+        rho = float(oas_shrinkage(Y[singular], ranks[singular] + 1).median())
+        return max(candidates[0], min(rho, GRID[-1]))  # 1 would discard all but the trace
 
-    def _leaves_singular(self, X: Tensor) -> bool:
-        """Return whether some matrices are singular after the transformation."""
-        return bool((_definite_rank(self._transformed(X), X.dtype) < self.rank_).any())
+    def _ranks(self, X: Tensor) -> Tensor:
+        """Return the ranks of matrices after the transformation."""
+        return _definite_rank(self._transformed(X), X.dtype)
 
-    def _require_definite(self, Y: Tensor) -> None:
-        """Raise a ValueError unless all matrices are positive definite."""
-        self._require_ranks(_definite_rank(Y, Y.dtype))
-
-    def _require_ranks(self, ranks: Tensor) -> None:
+    def _require_full(self, ranks: Tensor) -> None:
+        """Raise a ValueError unless all ranks are those of positive definite matrices."""
         singular = (ranks < self.rank_).nonzero().flatten()
         if len(singular):
             given = "shrinkage=0" if self.shrinkage_ == 0 else f"shrinkage={self.shrinkage_:.2g}"
@@ -276,12 +277,6 @@ class Subspace(TransformerMixin, BaseEstimator):  # type: ignore[misc]
                 "are affected; set a larger shrinkage, such as 0.1, or fit with shrinkage='auto' "
                 "to matrices some of which are singular"
             )
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.three_d_array = True
-        tags.input_tags.two_d_array = False
-        return tags
 
 
 def _definite_rank(X: Tensor, dtype: torch.dtype) -> Tensor:

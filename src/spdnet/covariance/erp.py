@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from spdnet._checks import require_count
-from spdnet._inputs import encode_labels
+from spdnet._inputs import as_tensor, encode_labels
 from spdnet.covariance.estimators import sample_covariance
 from spdnet.covariance.transformers import SignalTransformer
 from spdnet.linalg import cholesky
@@ -75,19 +75,20 @@ class ERPCovariances(SignalTransformer):
     def transform(self, X: ArrayLike) -> NDArray[numpy.float64]:
         """Return the matrices of signals ``(N, channels, time)``, as long as those of ``fit``."""
         signals = self._signals(X)
-        return self._super_trials(torch.from_numpy(self.averages_), signals).numpy()
+        return self._super_trials(as_tensor(self.averages_), signals).numpy()
 
     def _fit_averages(self, X: ArrayLike, y: ArrayLike) -> Tensor:
         who = type(self).__name__
         signals = self._fit(X)
         names, codes = encode_labels(who, y, len(signals))
-        self.classes_ = names if self.classes is None else numpy.asarray(self.classes)
-        found = [numpy.flatnonzero(names == name) for name in self.classes_.tolist()]
-        if not found or any(len(code) == 0 for code in found):
+        self.classes_ = names if self.classes is None else numpy.atleast_1d(self.classes)
+        chosen = [code for name in self.classes_ for code in numpy.flatnonzero(names == name)]
+        if not chosen or len({*chosen}) < len(self.classes_):
             raise ValueError(
-                f"{who}: expected classes among those of y, {names.tolist()}, got {self.classes!r}"
+                f"{who}: expected distinct classes among those of y, {names.tolist()}, got "
+                f"{self.classes!r}"
             )
-        parts = [torch.from_numpy(codes == code[0]) for code in found]
+        parts = [torch.from_numpy(codes == code) for code in chosen]
         self.averages_ = torch.stack([signals[part].mean(0) for part in parts]).numpy()
         return signals
 
@@ -170,7 +171,7 @@ class XdawnCovariances(ERPCovariances):
                 f"XdawnCovariances: expected n_filters <= {n}, the number of channels, got "
                 f"{self.n_filters}"
             )
-        evoked = sample_covariance(torch.from_numpy(self.averages_))
+        evoked = sample_covariance(as_tensor(self.averages_))
         noise = self._estimate(signals.transpose(0, 1).flatten(1))
         faults = find_faults([noise[None]], 1, unit=UNIT, dtype=noise.dtype)
         raise_first_fault("XdawnCovariances", faults, UNIT, "cov(X)", shape=())
@@ -185,6 +186,6 @@ class XdawnCovariances(ERPCovariances):
     def transform(self, X: ArrayLike) -> NDArray[numpy.float64]:
         """Return the matrices of signals ``(N, channels, time)``, as long as those of ``fit``."""
         signals = self._signals(X)
-        W = torch.from_numpy(self.filters_)
-        averages = W @ torch.from_numpy(self.averages_)
+        W = as_tensor(self.filters_)
+        averages = W @ as_tensor(self.averages_)
         return self._super_trials(averages, W.flatten(0, 1) @ signals).numpy()

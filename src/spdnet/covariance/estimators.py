@@ -90,11 +90,14 @@ def oas(X: Tensor) -> Tensor:
            [-0.293,  1.634]])
     """
     X, T = _centered("oas", X)
-    n = X.shape[-2]
     C = symmetrize(X @ X.mT) / T
-    mean_square, mu2 = C.square().mean((-2, -1)), (trace(C) / n) ** 2
-    excess = (T + 1) * (mean_square - mu2 / n)
-    return _shrink(C, _clipped_ratio(mean_square + mu2, excess))
+    return _shrink(C, oas_shrinkage(C, T))
+
+
+def oas_shrinkage(C: Tensor, T: int | Tensor) -> Tensor:
+    r"""Return the factors :math:`\rho` of :func:`oas` for covariances of ``T`` observations."""
+    square, total = C.square().sum((-2, -1)), trace(C).square()
+    return _clipped_ratio(square + total, (T + 1) * (square - total / C.shape[-1]))
 
 
 ESTIMATORS = {

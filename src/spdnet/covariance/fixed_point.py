@@ -39,10 +39,8 @@ def starting_point(who: str, X: Tensor) -> tuple[Tensor, Tensor]:
     return center, torch.linalg.cholesky(S * median)
 
 
-def fixed_point(
-    who: str, X: Tensor, center: Tensor, L: Tensor, weigh: Weights
-) -> tuple[Tensor, Tensor]:
-    """Iterate each signal until it converges; return the centers and the Cholesky factors."""
+def fixed_point(who: str, X: Tensor, center: Tensor, L: Tensor, weigh: Weights) -> Tensor:
+    """Iterate each signal until it converges; return the Cholesky factors."""
     batch, (p, T) = X.shape[:-2], X.shape[-2:]
     flat, center, first = X.reshape(-1, p, T), center.reshape(-1, p, 1), L.reshape(-1, p, p)
     L = first
@@ -69,7 +67,7 @@ def fixed_point(
     failed |= ~has_full_rank(whiten(first, L @ L.mT))
     reason = "the iteration does not converge, because too many observations lie in a subspace"
     require_estimable(who, ~failed.reshape(batch), X, reason)
-    return center.reshape(*batch, p, 1), L.reshape(*batch, p, p)
+    return L.reshape(*batch, p, p)
 
 
 def has_full_rank(C: Tensor) -> Tensor:

@@ -78,7 +78,7 @@ def huber(X: Tensor, *, q: float = 0.9) -> Tensor:
         w = c / d.clamp(min=c)
         return w / b, _normalized(w.sqrt())
 
-    _, L = fixed_point("huber", X, *starting_point("huber", X), weigh)
+    L = fixed_point("huber", X, *starting_point("huber", X), weigh)
     return symmetrize(L @ L.mT)
 
 
@@ -120,7 +120,7 @@ def student_t(X: Tensor, *, nu: float = 5.0) -> Tensor:
         # the mean of u is 1 at the solution; setting it converges faster
         return v * d.shape[-1], v
 
-    _, L = fixed_point("student_t", X, *starting_point("student_t", X), weigh)
+    L = fixed_point("student_t", X, *starting_point("student_t", X), weigh)
     return symmetrize(L @ L.mT) * (nu / (nu - 2))
 
 
@@ -166,7 +166,7 @@ def tyler(X: Tensor) -> Tensor:
         u = torch.where(known, p / torch.where(known, d, 1.0), 0.0)
         return u / known.to(d).mean(-1, keepdim=True), torch.zeros_like(d)
 
-    _, L = fixed_point("tyler", X, center, L, weigh)
+    L = fixed_point("tyler", X, center, L, weigh)
     d = whitened(L, X - center).square().sum(-2)
     median = torch.where(d > 0, d, torch.nan).nanmedian(-1).values
     return symmetrize(L @ L.mT) * (median / _chi2_quantile(0.5, p))[..., None, None]

@@ -10,6 +10,7 @@ from spdnet._autograd import is_concrete
 from spdnet._checks import require_count, require_number
 from spdnet._precision import working_dtype
 from spdnet.covariance.arrays import accept_arrays, require_signals
+from spdnet.linalg import symmetrize
 
 
 @accept_arrays
@@ -103,14 +104,16 @@ def coherence(
     """
     S = _cross_spectrum("coherence", X, bands, fs, window, overlap)
     power = S.diagonal(dim1=-2, dim2=-1).real
+    varies = X.amin(-1) < X.amax(-1)  # the power of a constant is a rounding error
+    power = torch.where(varies[..., None, :], power, 0)
     if is_concrete(X) and not (power > 0).all():
         *_, band, channel = (power <= 0).nonzero()[0].tolist()
         raise ValueError(
             f"coherence: expected power of every channel in every band, got none of channel "
             f"{channel} in {tuple(bands[band])}; drop that channel"
         )
-    K = (S.real.square() + S.imag.square()) / (power[..., :, None] * power[..., None, :])
-    return K.to(X.dtype)
+    by_row, by_column = S / power[..., :, None], S / power[..., None, :]  # products underflow
+    return (by_row * by_column.conj()).real.to(X.dtype)
 
 
 def _cross_spectrum(
@@ -134,7 +137,8 @@ def _cross_spectrum(
     X = X - X.mean(-1, keepdim=True)
     taper = torch.hann_window(window, dtype=X.dtype, device=X.device)
     windows = X.unfold(-1, window, max(1, round((1 - overlap) * window))) * taper
-    F = torch.fft.rfft(windows) / (math.sqrt(windows.shape[-2] * window) * taper.norm())
+    windows = windows / (math.sqrt(windows.shape[-2] * window) * taper.norm())
+    F = torch.fft.rfft(windows) if windows.numel() else windows[..., : window // 2 + 1] + 0j
     frequencies = torch.arange(F.shape[-1], dtype=torch.float64) * (fs / window)
     weight = torch.full_like(frequencies, 2.0)
     weight[0] = 1.0
@@ -150,8 +154,7 @@ def _cross_spectrum(
                 f"{fs / 2:g}, got none in ({low}, {high}); use a longer window or a wider band"
             )
         Y = F[..., inside.to(F.device)].flatten(-2)
-        spectra.append(Y @ Y.mH)
+        spectra.append(symmetrize(Y @ Y.mH))
     if not spectra:
         raise ValueError(f"{who}: expected at least one band (low, high), got none")
-    S = torch.stack(spectra, -3)
-    return (S + S.mH) / 2  # exactly Hermitian
+    return torch.stack(spectra, -3)

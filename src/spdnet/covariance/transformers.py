@@ -11,12 +11,12 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from spdnet._checks import require_choice
-from spdnet._inputs import checked_signals
+from spdnet._inputs import TakesMatrices, checked_signals
 from spdnet.covariance.estimators import ESTIMATORS, estimate, regularize
 
 
 @dataclass(eq=False, repr=False)
-class SignalTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class SignalTransformer(TakesMatrices, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     """Base class of transformers from signals to covariance matrices."""
 
     estimator: str = "sample"
@@ -27,24 +27,17 @@ class SignalTransformer(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         who = type(self).__name__
         require_choice(who, "estimator", self.estimator, ESTIMATORS)
         regularize(torch.eye(1), self.reg, self.mode)  # raises for invalid settings
-        signals = checked_signals(who, X, device=torch.device("cpu"))
+        signals = checked_signals(who, X)
         self.n_features_in_ = int(signals.shape[1])
         return signals
 
     def _signals(self, X: ArrayLike) -> Tensor:
         check_is_fitted(self)
-        who, n = type(self).__name__, self.n_features_in_
-        return checked_signals(who, X, n=n, device=torch.device("cpu"))
+        return checked_signals(type(self).__name__, X, n=self.n_features_in_)
 
     def _estimate(self, signals: Tensor) -> Tensor:
         found: Tensor = estimate(signals, self.estimator, reg=self.reg, mode=self.mode)
         return found
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.three_d_array = True
-        tags.input_tags.two_d_array = False
-        return tags
 
 
 @dataclass(eq=False, repr=False)

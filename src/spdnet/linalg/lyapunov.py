@@ -13,8 +13,8 @@ from typing import Any
 from torch import Tensor, broadcast_shapes
 from torch.autograd import Function
 
-from spdnet._autograd import batch_first, constant, is_exporting
-from spdnet._checks import require_same_kind, require_square
+from spdnet._autograd import apply, batch_first, constant, without_jvp
+from spdnet._checks import require_pair
 from spdnet._precision import without_autocast, working_dtype
 from spdnet.linalg.eigh import constant_eigh
 from spdnet.linalg.symmetric import symmetrize
@@ -40,9 +40,7 @@ def lyapunov(X: Tensor, V: Tensor, *, check: bool = True, who: str = "lyapunov")
     >>> lyapunov(2 * torch.eye(2), torch.eye(2)).diagonal()
     tensor([0.2500, 0.2500])
     """
-    require_square(who, X)
-    require_square(who, V, "V", n=X.shape[-1])
-    require_same_kind(who, X=X, V=V)
+    require_pair(who, X, V, "V")
     if check:
         require_symmetric(who, X)
         require_finite(who, V, "V")
@@ -51,10 +49,8 @@ def lyapunov(X: Tensor, V: Tensor, *, check: bool = True, who: str = "lyapunov")
     if check:
         require_positive_eigenvalues(who, s, "X")
     shape = broadcast_shapes(X.shape, V.shape)
-    # a program of torch.export contains only the products
-    solve = _Lyapunov.forward if is_exporting() else _Lyapunov.apply
     E, V = X.to(dtype).expand(shape), V.to(dtype).expand(shape)
-    return solve(E, s.expand(shape[:-1]), U.expand(shape), V).to(X.dtype)
+    return _solve(E, s.expand(shape[:-1]), U.expand(shape), V).to(X.dtype)
 
 
 class _Lyapunov(Function):
@@ -75,18 +71,25 @@ class _Lyapunov(Function):
     @staticmethod
     def backward(ctx: Any, G: Tensor) -> tuple[Any, ...]:
         X, s, U, S = ctx.saved_tensors
-        K = _Lyapunov.apply(X, s, U, G)
+        K = _solve(X, s, U, G)
         dX = -(S @ K + K @ S) if ctx.needs_input_grad[0] else None
         return dX, None, None, K if ctx.needs_input_grad[3] else None
 
     @staticmethod
     def jvp(ctx: Any, dX: Tensor | None, ds: Any, dU: Any, dV: Tensor | None) -> Tensor:
         X, s, U, S = ctx.saved_tensors
-        change = 0 if dV is None else dV
+        change: Any = 0 if dV is None else dV
         if dX is not None:
             change = change - dX @ S - S @ dX
-        return _Lyapunov.apply(X, s, U, change)
+        return _solve(X, s, U, change)
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Tensor, int]:
-        return _Lyapunov.apply(*batch_first(info.batch_size, in_dims, args)), 0
+        return _solve(*batch_first(info.batch_size, in_dims, args)), 0
+
+
+_CompiledLyapunov = without_jvp(_Lyapunov)
+
+
+def _solve(X: Tensor, s: Tensor, U: Tensor, V: Tensor) -> Tensor:
+    return apply(_Lyapunov, _CompiledLyapunov, X, s, U, V)

@@ -38,7 +38,7 @@ def _masks(X: Tensor, unit: float) -> tuple[Tensor, Tensor]:
     """Return the observed channels, and the other entries that are not finite."""
     unknown = X.isnan()
     gone = unknown.all(-1)
-    other = (unknown != either(gone)) | X.isinf()
+    other = (unknown == both(~gone)) | X.isinf()
     # the mean of a constant signal, and so its covariance, has rounding errors
     unit = min(unit, _FLOAT32_UNIT) * X.shape[-1]
     known = X.abs().nan_to_num(nan=0.0)
@@ -71,7 +71,7 @@ class Filled(NamedTuple):
         """Replace the missing part of ``X`` by NaN, in place."""
         if self.mask is None:
             return X
-        return X.masked_fill_(either(~self.mask).to(X.device), torch.nan)
+        return X.masked_fill_(~both(self.mask).to(X.device), torch.nan)
 
 
 def fill(X: Tensor, unit: float) -> Filled:
@@ -94,9 +94,9 @@ def fill(X: Tensor, unit: float) -> Filled:
     return Filled(X, mask)
 
 
-def either(channels: Tensor) -> Tensor:
-    """Return the entries ``(..., n, n)`` in a row or a column of the channels ``(..., n)``."""
-    return channels[..., :, None] | channels[..., None, :]
+def both(rows: Tensor, columns: Tensor | None = None) -> Tensor:
+    """Return the entries ``(..., n, n)`` in rows and columns of the channels ``(..., n)``."""
+    return rows[..., :, None] & (rows if columns is None else columns)[..., None, :]
 
 
 def fill_diagonal(X: Tensor, mask: Tensor) -> Tensor:
@@ -104,7 +104,7 @@ def fill_diagonal(X: Tensor, mask: Tensor) -> Tensor:
 
     The result is SPD if and only if the observed part is, with the same extreme eigenvalues.
     """
-    known = torch.where(either(~mask), 0.0, X)
+    known = torch.where(both(mask), X, 0.0)
     variance = trace(known) / mask.sum(-1)
     return known + torch.diag_embed((~mask) * variance[..., None])
 
@@ -135,24 +135,18 @@ def regression(mask: Tensor, M: Tensor) -> tuple[Tensor, Tensor]:
     order = mask.int().argsort(dim=-1, descending=True, stable=True)  # the observed channels first
     o, back = mask.gather(-1, order), order.argsort(-1)
     L = cholesky(M[order[..., :, None], order[..., None, :]], check=False)
-    L_oo = torch.where(_pairs(o, o), L, 0) + torch.diag_embed((~o).to(L.dtype))
-    B = torch.linalg.solve_triangular(
-        L_oo, torch.where(_pairs(~o, o), L, 0), upper=False, left=False
-    )
-    L_hh = torch.where(_pairs(~o, ~o), L, 0)
+    L_oo = torch.where(both(o), L, 0) + torch.diag_embed((~o).to(L.dtype))
+    B = torch.linalg.solve_triangular(L_oo, torch.where(both(~o, o), L, 0), upper=False, left=False)
+    L_hh = torch.where(both(~o), L, 0)
     B = B + torch.diag_embed(o.to(L.dtype))
     return _rearranged(B, back), _rearranged(L_hh @ L_hh.mH, back)
 
 
 def fill_in(X: Tensor, mask: Tensor, B: Tensor, residual: Tensor) -> Tensor:
     """Estimate the missing part of ``X (..., n, n)`` by :func:`regression`; the rest is kept."""
-    known = _pairs(mask, mask)
+    known = both(mask)
     found = B @ torch.where(known, X, 0).to(B.dtype) @ B.mH + residual
     return torch.where(known, X, symmetrize(found).to(X.dtype))
-
-
-def _pairs(a: Tensor, b: Tensor) -> Tensor:
-    return a[..., :, None] & b[..., None, :]
 
 
 def _rearranged(A: Tensor, order: Tensor) -> Tensor:

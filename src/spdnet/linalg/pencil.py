@@ -36,7 +36,7 @@ from spdnet._autograd import (
     refuse_third_derivative,
     without_jvp,
 )
-from spdnet._checks import require_same_kind, require_square
+from spdnet._checks import require_pair
 from spdnet._precision import without_autocast
 from spdnet.linalg.cholesky import cholesky
 from spdnet.linalg.eigh import eigh
@@ -115,9 +115,7 @@ def safe_sqrt(square: Tensor) -> Tensor:
 
 def cholesky_pair(X: Tensor, Y: Tensor, *, check: bool, who: str) -> tuple[Tensor, Tensor]:
     """Compute the Cholesky factors of two points, with validation if ``check``."""
-    require_square(who, X)
-    require_square(who, Y, "Y", n=X.shape[-1])
-    require_same_kind(who, X=X, Y=Y)
+    require_pair(who, X, Y)
     return cholesky(X, check=check, who=who), cholesky(Y, check=check, who=who, name="Y")
 
 

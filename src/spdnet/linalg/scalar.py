@@ -229,7 +229,21 @@ class Power(ScalarFunction):
 
 
 @dataclass(frozen=True)
-class Clamp(ScalarFunction):
+class _Thresholded(ScalarFunction):
+    """Function with a threshold, one number or one for each matrix."""
+
+    eps: float | Tensor | None
+
+    @property
+    def parameter(self) -> Tensor | None:
+        return self.eps if isinstance(self.eps, Tensor) else None
+
+    def bind(self, parameter: Tensor | None) -> "_Thresholded":
+        return type(self)(parameter)
+
+
+@dataclass(frozen=True)
+class Clamp(_Thresholded):
     """``max(eps, s)``, with derivative 1 at ``s == eps`` as in :func:`torch.clamp`.
 
     Examples
@@ -239,15 +253,6 @@ class Clamp(ScalarFunction):
     >>> Clamp(0.5).value(torch.tensor([2.0, 0.1]))
     tensor([2.0000, 0.5000])
     """
-
-    eps: float | Tensor | None
-
-    @property
-    def parameter(self) -> Tensor | None:
-        return self.eps if isinstance(self.eps, Tensor) else None
-
-    def bind(self, parameter: Tensor | None) -> "Clamp":
-        return Clamp(parameter)
 
     def value(self, s: Tensor) -> Tensor:
         return torch.clamp(s, min=self.threshold(s))
@@ -275,7 +280,7 @@ class Clamp(ScalarFunction):
 
 
 @dataclass(frozen=True)
-class ClampedExp(ScalarFunction):
+class ClampedExp(_Thresholded):
     """``max(eps, exp(s))`` for ``eps >= 0``: the exponential of a clamp at ``log(eps)``.
 
     Examples
@@ -285,15 +290,6 @@ class ClampedExp(ScalarFunction):
     >>> ClampedExp(0.5).value(torch.tensor([0.0, -2.0]))
     tensor([1.0000, 0.5000])
     """
-
-    eps: float | Tensor | None
-
-    @property
-    def parameter(self) -> Tensor | None:
-        return self.eps if isinstance(self.eps, Tensor) else None
-
-    def bind(self, parameter: Tensor | None) -> "ClampedExp":
-        return ClampedExp(parameter)
 
     def value(self, s: Tensor) -> Tensor:
         return Clamp(self.eps).value(s.exp())

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from spdnet._autograd import apply, batch_first, constant, refuse_third_derivative, without_jvp
-from spdnet._checks import require_same_kind, require_square
+from spdnet._checks import require_pair, require_square
 from spdnet._precision import accurate_dtype, real_dtype, without_autocast, working_dtype
 from spdnet.linalg import clamped
 from spdnet.linalg.eigh import constant_eigh
@@ -87,9 +87,7 @@ def spectral_derivative(
     >>> spectral_derivative(2 * torch.eye(2), torch.eye(2), Log()).diagonal().round(decimals=4)
     tensor([0.5000, 0.5000])
     """
-    require_square(who, X)
-    require_square(who, E, name, n=X.shape[-1])
-    require_same_kind(who, X=X, **{name: E})
+    require_pair(who, X, E, name)
     if check:
         require_finite(who, E, name)
     s, U = decompose(X, f, check=check, who=who)

@@ -3,17 +3,17 @@
 import torch
 from torch import Tensor
 
-from spdnet._checks import require_same_kind, require_square
+from spdnet._checks import require_pair
 from spdnet._precision import in_float64
 from spdnet.linalg import cholesky, congruence, expm, lyapunov, sqrtm, symmetrize
 from spdnet.linalg.symmetric import abs_square, frobenius
 from spdnet.linalg.validate import require_tangent
-from spdnet.manifolds.means import fixed_point_mean
-from spdnet.manifolds.metric import Metric, register_metric
+from spdnet.manifolds.means import FixedPointMetric
+from spdnet.manifolds.metric import register_metric
 from spdnet.manifolds.normalization import power_of
 
 
-class BuresWasserstein(Metric):
+class BuresWasserstein(FixedPointMetric):
     r"""Bures-Wasserstein metric: optimal transport between centered Gaussians.
 
     The map :math:`T = L^{-\top} (L^\top Y L)^{1/2} L^{-1}`, for :math:`X = L L^\top`, transports
@@ -78,30 +78,12 @@ class BuresWasserstein(Metric):
         V = (moved - L) @ L.mH
         return V + V.mH
 
-    @in_float64
-    def mean(
-        self,
-        X: Tensor,
-        weights: Tensor | None = None,
-        *,
-        tol: float = 1e-12,
-        max_iter: int = 1000,
-        check: bool = True,
-    ) -> Tensor:
-        """Compute the weighted Frechet mean by a fixed-point iteration.
-
-        The iteration of Alvarez-Esteban et al. (2016) ends when the relative change of the matrix
-        is at most ``tol``; a RuntimeWarning reports that ``max_iter`` iterations were not enough.
-        """
-
-        def step(M: Tensor, w: Tensor) -> Tensor:
-            L = cholesky(M, check=False)
-            roots = sqrtm(congruence(X, L[..., None, :, :]), check=False)
-            A = torch.linalg.solve_triangular(L.mH, (w * roots).sum(-3), upper=True)
-            return symmetrize(A @ A.mH)
-
-        who = "bures_wasserstein.mean"
-        return fixed_point_mean(who, X, weights, step, tol=tol, max_iter=max_iter, check=check)
+    def _step(self, X: Tensor, M: Tensor, w: Tensor) -> Tensor:
+        """Take the step of Alvarez-Esteban et al. (2016)."""
+        L = cholesky(M, check=False)
+        roots = sqrtm(congruence(X, L[..., None, :, :]), check=False)
+        A = torch.linalg.solve_triangular(L.mH, (w * roots).sum(-3), upper=True)
+        return symmetrize(A @ A.mH)
 
     def logits(
         self, X: Tensor, S: Tensor, A: Tensor, *, power: float, alpha: float, beta: float
@@ -119,9 +101,7 @@ bures_wasserstein = register_metric(BuresWasserstein())
 
 def _transport_map(who: str, X: Tensor, Y: Tensor, check: bool) -> tuple[Tensor, Tensor]:
     """Compute the factor ``L`` of ``X``, and ``T L``."""
-    require_square(who, X)
-    require_square(who, Y, "Y", n=X.shape[-1])
-    require_same_kind(who, X=X, Y=Y)
+    require_pair(who, X, Y)
     L = cholesky(X, check=check, who=who)
     if check:
         cholesky(Y.detach(), who=who, name="Y")

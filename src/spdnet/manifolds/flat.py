@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from spdnet._checks import require_same_kind, require_square
+from spdnet._checks import require_pair
 from spdnet._precision import in_float64
 from spdnet.linalg import expm, symmetrize, vech
 from spdnet.linalg.symmetric import abs_square, trace
@@ -135,9 +135,7 @@ class FlatMetric(Metric):
         self, verb: str, X: Tensor, Y: Tensor, check: bool
     ) -> tuple[Tensor, Tensor]:
         who = f"{self.name}.{verb}"
-        require_square(who, X)
-        require_square(who, Y, "Y", n=X.shape[-1])
-        require_same_kind(who, X=X, Y=Y)
+        require_pair(who, X, Y)
         C = self.coordinates(X, check=check, who=who)
         return C, self.coordinates(Y, check=check, who=who, name="Y")
 

@@ -1,15 +1,16 @@
-"""Weighted means: validation of the weights, and means by fixed-point iteration."""
+"""Weighted means: validation of the weights, and metrics with means by fixed-point iteration."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from spdnet._autograd import is_concrete, is_differentiated
 from spdnet._checks import require_real, require_square, require_tensor
-from spdnet._precision import real_dtype
+from spdnet._precision import in_float64, real_dtype
 from spdnet._warnings import warn_user
 from spdnet.linalg import cholesky
+from spdnet.manifolds.metric import Metric
 
 #: iterations where values are not available, as under vmap
 _BLIND_ITERATIONS = 100
@@ -46,51 +47,59 @@ def _broadcast(a: Sequence[int], b: Sequence[int]) -> bool:
     return all(i == j or 1 in (i, j) for i, j in zip(reversed(a), reversed(b), strict=False))
 
 
-def fixed_point_mean(
-    who: str,
-    X: Tensor,
-    weights: Tensor | None,
-    step: Callable[[Tensor, Tensor], Tensor],
-    *,
-    tol: float,
-    max_iter: int,
-    check: bool,
-) -> Tensor:
-    """Apply ``step(M, w)`` until it changes each matrix by no more than ``tol`` of its size.
+class FixedPointMetric(Metric):
+    """Base class of metrics whose mean is a fixed point of ``_step``."""
 
-    ``w`` has the shape ``(..., N, 1, 1)``. A converged mean stays unchanged while others of the
-    batch iterate. The derivative is that of equally many further steps, and converges as fast as
-    the mean.
-    """
-    w = normalized_weights(who, X, weights)[..., None, None]
-    if check:
-        cholesky(X.detach(), who=who)
-    differentiated = is_differentiated(X) or is_differentiated(w)
-    M = (w * X).sum(-3).detach()
-    if not is_concrete(M) or M.numel() == 0:
-        iterations = min(max_iter, _BLIND_ITERATIONS)
+    def _step(self, X: Tensor, M: Tensor, w: Tensor) -> Tensor:
+        """Improve the means ``M (..., n, n)``, given weights ``(..., N, 1, 1)``."""
+        raise NotImplementedError
+
+    @in_float64
+    def mean(
+        self,
+        X: Tensor,
+        weights: Tensor | None = None,
+        *,
+        tol: float = 1e-12,
+        max_iter: int = 1000,
+        check: bool = True,
+    ) -> Tensor:
+        """Compute the weighted Frechet mean by a fixed-point iteration.
+
+        The iteration ends when it changes a matrix by at most ``tol`` of its size; a RuntimeWarning
+        reports that ``max_iter`` iterations were not enough. Each mean of a batch stops on its own.
+        The derivative is that of equally many further steps, and converges as fast as the mean.
+        """
+        who = f"{self.name}.mean"
+        w = normalized_weights(who, X, weights)[..., None, None]
+        if check:
+            cholesky(X.detach(), who=who)
+        differentiated = is_differentiated(X) or is_differentiated(w)
+        M = (w * X).sum(-3).detach()
+        if not is_concrete(M) or M.numel() == 0:
+            iterations = min(max_iter, _BLIND_ITERATIONS)
+            with torch.no_grad():
+                for _ in range(iterations):
+                    M = self._step(X, M, w)
+            for _ in range(iterations if differentiated else 0):
+                M = self._step(X, M, w)
+            return M
         with torch.no_grad():
-            for _ in range(iterations):
-                M = step(M, w)
-        for _ in range(iterations if differentiated else 0):
-            M = step(M, w)
+            moving = torch.ones_like(M[..., :1, :1], dtype=torch.bool)
+            steps = torch.zeros_like(moving, dtype=torch.long)
+            for _ in range(max_iter):
+                before, M = M, torch.where(moving, self._step(X, M, w), M)
+                steps += moving
+                size = M.abs().amax((-2, -1), keepdim=True)
+                change = (M - before).abs().amax((-2, -1), keepdim=True) / size
+                moving = moving & ~(change <= tol)
+                if not moving.any():
+                    break
+        if moving.any():
+            warn_user(
+                f"{who}: not converged after {max_iter} iterations, the last of which changed the "
+                f"matrix by {change.max():.1e} of its size; raise max_iter or tol",
+            )
+        for i in range(int(steps.max()) if differentiated else 0):
+            M = torch.where(i < steps, self._step(X, M, w), M)
         return M
-    with torch.no_grad():
-        moving = torch.ones_like(M[..., :1, :1], dtype=torch.bool)
-        steps = torch.zeros_like(moving, dtype=torch.long)
-        for _ in range(max_iter):
-            before, M = M, torch.where(moving, step(M, w), M)
-            steps += moving
-            size = M.abs().amax((-2, -1), keepdim=True)
-            change = (M - before).abs().amax((-2, -1), keepdim=True) / size
-            moving = moving & ~(change <= tol)
-            if not moving.any():
-                break
-    if moving.any():
-        warn_user(
-            f"{who}: not converged after {max_iter} iterations, the last of which changed the "
-            f"matrix by {change.max():.1e} of its size; raise max_iter or tol",
-        )
-    for i in range(int(steps.max()) if differentiated else 0):
-        M = torch.where(i < steps, step(M, w), M)
-    return M

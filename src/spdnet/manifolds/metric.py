@@ -5,7 +5,7 @@ from typing import Any, Never, TypeVar
 
 from torch import Tensor
 
-from spdnet._checks import require_choice, require_same_kind, require_square
+from spdnet._checks import require_choice, require_pair
 from spdnet.linalg import cholesky
 from spdnet.manifolds.normalization import Normalization
 from spdnet.manifolds.pairs import Progress, by_row
@@ -125,10 +125,7 @@ class Metric:
                 [2., 0.]], dtype=torch.float64)
         """
         who = f"{self.name}.pairwise"
-        require_square(who, X)
-        if Y is not None:
-            require_square(who, Y, "Y", n=X.shape[-1])
-            require_same_kind(who, X=X, Y=Y)
+        require_pair(who, X, X if Y is None else Y)
         if check:
             cholesky(X.detach(), who=who)
             if Y is not None:

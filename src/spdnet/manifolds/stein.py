@@ -6,17 +6,19 @@ from torch import Tensor
 from spdnet._precision import in_float64
 from spdnet.linalg import symmetrize
 from spdnet.linalg.pencil import LogCosh, pencil_sum, safe_sqrt
-from spdnet.manifolds.means import fixed_point_mean
-from spdnet.manifolds.metric import Metric, register_metric
+from spdnet.manifolds.means import FixedPointMetric
+from spdnet.manifolds.metric import register_metric
 from spdnet.manifolds.pairs import Progress, by_row, log_det
 
 
-class Stein(Metric):
+class Stein(FixedPointMetric):
     r"""Square root of the Stein divergence, a symmetric log-determinant divergence.
 
     :math:`S(X, Y) = \log\det\tfrac{X + Y}{2} - \tfrac12 \log\det(X Y)`. The square root is a
     distance that is invariant under congruence. No Riemannian metric induces it: there are
-    distances and a mean, but no tangent vectors.
+    distances and a mean, but no tangent vectors. The iteration for the mean,
+    :math:`M \leftarrow (\sum_i w_i (\tfrac{X_i + M}{2})^{-1})^{-1}`, converges slowly if the
+    matrices differ by orders of magnitude.
 
     References
     ----------
@@ -36,28 +38,8 @@ class Stein(Metric):
         r"""Compute :math:`S(X, Y) = \sum_k \log\cosh(\tfrac12 \log \lambda_k(X^{-1} Y))`."""
         return pencil_sum(X, Y, LogCosh(), check=check, who="stein.squared_distance")
 
-    @in_float64
-    def mean(
-        self,
-        X: Tensor,
-        weights: Tensor | None = None,
-        *,
-        tol: float = 1e-12,
-        max_iter: int = 1000,
-        check: bool = True,
-    ) -> Tensor:
-        r"""Compute the weighted mean, the minimum of :math:`\sum_i w_i S(M, X_i)`.
-
-        The fixed-point iteration :math:`M \leftarrow (\sum_i w_i (\tfrac{X_i + M}{2})^{-1})^{-1}`
-        converges slowly if the matrices differ by orders of magnitude. For ``tol`` and ``max_iter``
-        see the mean of ``bures_wasserstein``.
-        """
-
-        def step(M: Tensor, w: Tensor) -> Tensor:
-            return _inverse((w * _inverse((X + M[..., None, :, :]) / 2)).sum(-3))
-
-        who = "stein.mean"
-        return fixed_point_mean(who, X, weights, step, tol=tol, max_iter=max_iter, check=check)
+    def _step(self, X: Tensor, M: Tensor, w: Tensor) -> Tensor:
+        return _inverse((w * _inverse((X + M[..., None, :, :]) / 2)).sum(-3))
 
     def _pairwise(self, X: Tensor, Y: Tensor | None, progress: Progress) -> Tensor:
         a = log_det(X)

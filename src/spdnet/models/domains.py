@@ -46,7 +46,7 @@ class DomainModel(Model):
                 f"{who}: expected samples, and a domain from 0 to {n_domains}, got {len(X)} and "
                 f"{domain}"
             )
-        was_training, previous = self.training, None
+        modes, previous = [(layer, layer.training) for layer in self.modules()], None
         index = torch.full((len(X),), domain, device=X.device)
         self.eval()  # keep the running threshold of a ReEig
         try:
@@ -59,7 +59,8 @@ class DomainModel(Model):
                 norm.refit(X, domain, check=check)
                 previous = norm
         finally:
-            self.train(was_training)
+            for layer, mode in modes:
+                layer.training = mode
         return self
 
     def adapt(self, X: Any, domain: Tensor) -> Self:

@@ -12,7 +12,6 @@ from spdnet._precision import accurate_dtype, real_dtype
 from spdnet.linalg import cholesky
 from spdnet.linalg.scalar import Log
 from spdnet.linalg.spectral import decompose
-from spdnet.linalg.validate import require_symmetric
 from spdnet.manifolds import Metric
 from spdnet.models.check import BatchCheck
 from spdnet.models.members import FEATURES, MEMBERS, Member
@@ -171,7 +170,6 @@ class PortfolioNet(Model):
         require_square("PortfolioNet", X, n=self.n)
         require_same_dtype("PortfolioNet", X, dtype)
         if check:
-            require_symmetric("PortfolioNet", X)
             cholesky(X.detach(), who="PortfolioNet")
         X = X.to(dtype)  # half types are lifted
         if self.center is not None:

@@ -1,6 +1,5 @@
 """SPDNet, the network of the paper."""
 
-import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
@@ -17,6 +16,7 @@ from spdnet._checks import (
     require_threshold,
 )
 from spdnet._precision import real_dtype
+from spdnet._warnings import warn_user
 from spdnet.linalg.symmetric import trace, vech_size
 from spdnet.manifolds import Metric, get_metric
 from spdnet.manifolds.stiefel import is_orthonormal
@@ -323,12 +323,10 @@ class SPDNet(CheckedModel, DomainModel):
             return
         # no eigenvalue of a positive semi-definite matrix exceeds its trace
         if X.numel() > 0 and bool((trace(X) < eps).all()):
-            warnings.warn(
+            warn_user(
                 f"SPDNet: all eigenvalues of all {X.shape[:-2].numel()} matrices are below eps = "
                 f"{eps}, and ReEig makes them equal; scale the matrices (for example from volts to "
                 "microvolts), center them (center='log_euclidean'), or give eps as a percentage",
-                RuntimeWarning,
-                stacklevel=3,
             )
 
     def _stays_above(self, i: int) -> bool:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from spdnet._checks import require_choice, require_count, require_same_dtype
-from spdnet.linalg import invsqrtm
+from spdnet.manifolds.stiefel import project
 from spdnet.models.domains import DomainModel
 from spdnet.nn import BiMap, CovPool, LogEig, ReEig, SPDDomainBatchNorm, Vech
 
@@ -178,8 +178,7 @@ class TSMNet(DomainModel):
 
     @torch.no_grad()
     def _draw_bimap(self) -> None:
-        R = torch.rand_like(self.bimap.weight, dtype=torch.float64)
-        self.bimap.weight.copy_(R @ invsqrtm(R.mT @ R))
+        self.bimap.weight.copy_(project(torch.rand_like(self.bimap.weight, dtype=torch.float64)))
 
     @torch.no_grad()
     def calibrate(self, X: Tensor) -> "TSMNet":

@@ -64,10 +64,9 @@ class NormalizationLayer(SPDLayer):
                 buffer.fill_(1)
         self.num_batches_tracked.zero_()
 
-    def _normalize(
-        self, deviation: Deviation, factor: Tensor | None, shift: Tensor | None
-    ) -> Tensor:
-        """Compute the coordinates of the result: scale the deviation, and shift it."""
+    def _normalize(self, deviation: Deviation, v: Tensor | None, shift: Tensor | None) -> Tensor:
+        """Compute the coordinates of the result: divide by the root of the variance, and shift."""
+        factor = None if v is None else (v + self.eps).rsqrt()
         if factor is not None and self.scale is not None:
             scale: Tensor = self.scale
             if scale.ndim and isinstance(self.metric, FlatMetric):
@@ -213,8 +212,7 @@ class SPDBatchNorm(NormalizationLayer):
             deviation, v, shift = self._update(F)
         else:
             deviation, v, shift = self._by_running_statistics(F)
-        factor = None if v is None else (v + self.eps).rsqrt()
-        F = self._normalize(deviation, factor, shift)
+        F = self._normalize(deviation, v, shift)
         if log and self.gives_log:
             return F
         Y = self._normalization.from_coordinates(F)

@@ -1,6 +1,5 @@
 """Bilinear mapping of SPD matrices (Eq. 1)."""
 
-import warnings
 from typing import Any
 
 import torch
@@ -9,6 +8,7 @@ from torch import Tensor
 from spdnet._autograd import can_branch
 from spdnet._checks import require_channels, require_choice, require_count, require_reducing
 from spdnet._precision import working_dtype
+from spdnet._warnings import warn_user
 from spdnet.linalg import congruence
 from spdnet.manifolds.stiefel import StiefelParameter, deviation, random_point
 from spdnet.nn.layer import SPDLayer
@@ -165,10 +165,8 @@ class OrthonormalityCheck:
     def _warn_if_large(self, layer: torch.nn.Module, W: Tensor, found: float) -> None:
         if found > TOLERANCE * W.shape[-1] ** 0.5:
             self.warned = True
-            warnings.warn(
+            warn_user(
                 f"{layer}: expected a weight W with orthonormal columns, got ||W^T W - I|| = "
                 f"{found:.2g}, as after steps of an optimizer that does not keep it on the Stiefel "
                 "manifold; use spdnet.optim.RiemannianSGD or RiemannianAdam",
-                RuntimeWarning,
-                stacklevel=5,
             )

@@ -199,7 +199,7 @@ class MinimumDistance(SPDLayer):
         """Map matrices ``(..., n, n)`` to logits ``(..., n_classes)``."""
         self._require_input(X, check, n=self.n, like=self.points, positive=True)
         M = expm(symmetrize(self.points), check=False)
-        return -(self.metric.distance(X[..., None, :, :], M, check=False) ** 2)
+        return -self.metric.squared_distance(X[..., None, :, :], M, check=False)
 
     def extra_repr(self) -> str:
         """Return the settings for ``repr``."""

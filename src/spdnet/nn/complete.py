@@ -3,10 +3,10 @@
 import torch
 from torch import Tensor
 
-from spdnet._checks import require_count, require_same_dtype, require_square
+from spdnet._checks import require_count, require_same_dtype, require_same_kind, require_square
 from spdnet._precision import accurate_dtype
 from spdnet.linalg import cholesky
-from spdnet.linalg.missing import either, fill_in, regression, require_some
+from spdnet.linalg.missing import both, fill_in, regression, require_some
 from spdnet.linalg.validate import require_symmetric
 from spdnet.nn.layer import SPDLayer
 
@@ -68,8 +68,10 @@ class CompleteChannels(SPDLayer):
     @torch.no_grad()
     def set_mean(self, M: Tensor) -> "CompleteChannels":
         """Set the reference to an SPD matrix ``(n, n)`` and return the layer."""
-        require_square("CompleteChannels.set_mean", M, "M", n=self.n)
-        cholesky(M, who="CompleteChannels.set_mean", name="M")
+        who = "CompleteChannels.set_mean"
+        require_square(who, M, "M", n=self.n)
+        require_same_kind(who, mean=self.mean, M=M)
+        cholesky(M, who=who, name="M")
         self.mean.copy_(M)
         return self
 
@@ -95,7 +97,7 @@ class CompleteChannels(SPDLayer):
             )
         if self._checks(check):
             require_some(who, mask)
-            require_symmetric(who, torch.where(either(~mask), 0, X))
+            require_symmetric(who, torch.where(both(mask), X, 0))
         return fill_in(X, mask, *regression(mask, self.mean.to(accurate_dtype(X))))
 
     def extra_repr(self) -> str:

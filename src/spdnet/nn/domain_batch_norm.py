@@ -1,6 +1,5 @@
 """Riemannian batch normalization with separate statistics for each domain."""
 
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +9,7 @@ from torch import Tensor
 from spdnet._autograd import can_branch
 from spdnet._checks import require_choice, require_count, require_number, require_square
 from spdnet._precision import real_dtype
+from spdnet._warnings import warn_user
 from spdnet.linalg.validate import require_symmetric
 from spdnet.manifolds import Metric
 from spdnet.manifolds.normalization import CongruenceNormalization, Deviation, Groups
@@ -173,11 +173,9 @@ class SPDDomainBatchNorm(NormalizationLayer):
         F = self._normalization.coordinates(X, check=check, who=who)
         F = F.reshape(-1, self.n, self.n)
         if len(F) == 1:
-            warnings.warn(
+            warn_user(
                 f"{who}: expected several matrices of domain {domain}, got one, which is its own "
                 "mean; pass all matrices of the domain at once",
-                RuntimeWarning,
-                stacklevel=2,
             )
         M = self.metric.normalization(power=self.power).mean(F)  # exact
         targets = [(self.eval_mean, self.eval_var)]
@@ -186,7 +184,8 @@ class SPDDomainBatchNorm(NormalizationLayer):
         deviation = self._normalization.deviation(F, self._normalization.frame(M))
         v = self._squared_distances(deviation.logs).mean()
         if self.eval_var is not None:
-            v = self._known_if_zero(v, self._known_variances(self.eval_var)[domain])
+            known = self._known_variances(self.eval_var)[domain]
+            v = known if len(F) == 1 else self._known_if_zero(v, known)
         for mean, var in targets:
             mean[domain] = M
             if var is not None:
@@ -219,9 +218,9 @@ class SPDDomainBatchNorm(NormalizationLayer):
             frame = self._normalization.frame(self.eval_mean)[domain]  # (..., n, n)
             deviation = self._normalization.deviation(F, frame)
             v = None if self.eval_var is None else self.eval_var[domain]
-        factor = None if v is None else (v + self.eps).rsqrt()[..., None, None]
+        v = None if v is None else v[..., None, None]
         shift = self._normalization.shift(self.bias)
-        return self._normalization.from_coordinates(self._normalize(deviation, factor, shift))
+        return self._normalization.from_coordinates(self._normalize(deviation, v, shift))
 
     def _update(self, F: Tensor, domain: Tensor) -> tuple[Deviation, Tensor | None]:
         """Update the statistics of all domains in the batch at once.
@@ -264,9 +263,13 @@ class SPDDomainBatchNorm(NormalizationLayer):
             frame, tangents = batch.tangents
             logs = tangents - space.deviation(M, frame).logs[batch.own]
         v = batch.groups.mean(gather_rows(self._squared_distances(logs))[0])
-        if batch.tangents is None:
-            v = self._known_if_zero(v, self._known_variances(var)[present])
-        v = torch.where(batch.is_first, v, torch.lerp(var[present], v, eta))
+        known = self._known_variances(var)[present]
+        # the distance of a single matrix from itself depends on rounding errors
+        is_own_mean = (batch.groups.sizes == 1) & (batch.is_first | (eta == 1))
+        first = torch.where(is_own_mean, known, self._known_if_zero(v, known))
+        if batch.tangents is None:  # the original method has variances of zero
+            v = first
+        v = torch.where(batch.is_first, first, torch.lerp(var[present], v, eta))
         var[present] = v.detach()
         return deviation, v
 

@@ -56,10 +56,10 @@ class SPDLayer(torch.nn.Module):
         if like is not None:
             require_same_dtype(who, X, like.dtype)
         check = self._checks(check)
-        if check:
+        if check and positive:
+            cholesky(X.detach(), who=who)
+        elif check:
             require_symmetric(who, X)
-            if positive:
-                cholesky(X.detach(), who=who)
         return check
 
     def __prepare_scriptable__(self) -> NoReturn:

@@ -11,8 +11,7 @@ from spdnet._checks import (
     require_square,
 )
 from spdnet._precision import real_dtype
-from spdnet.linalg import expm, logm
-from spdnet.linalg.validate import require_symmetric
+from spdnet.linalg import Log, expm, spectral_map
 from spdnet.manifolds import Metric, get_metric
 from spdnet.nn.layer import SPDLayer
 
@@ -122,9 +121,7 @@ class SPDPool(SPDLayer):
             X = X.unflatten(-3, (-1, self.size))  # (..., windows, size, n, n)
         self._require_items(X, 1)
         if self.kind == "max":
-            if check:
-                require_symmetric("SPDPool", X)
-            return expm(logm(X, check=check).amax(-3), check=False)
+            return expm(self._log(X, check).amax(-3), check=False)
         weights = None
         if self.kind == "weighted":
             require_channels("SPDPool", X, len(self.scores))
@@ -138,9 +135,13 @@ class SPDPool(SPDLayer):
                 f"SPDPool: expected the size of the matrices to be a multiple of {size}, got {n}; "
                 "choose another size"
             )
-        L = logm(X, check=check).unflatten(-1, (-1, size)).unflatten(-3, (-1, size))
+        L = self._log(X, check).unflatten(-1, (-1, size)).unflatten(-3, (-1, size))
         # (..., n / size, size, n / size, size); the mean is P log(X) P^T for rows 1 / size of P
         return expm(L.amax((-3, -1)) if self.kind == "max" else L.mean((-3, -1)), check=False)
+
+    @staticmethod
+    def _log(X: Tensor, check: bool) -> Tensor:
+        return spectral_map(X, Log(), check=check, who="SPDPool")
 
     def _require_items(self, X: Tensor, at_least: int) -> None:
         if X.ndim < 3 or X.shape[-3] < at_least:
