@@ -33,7 +33,7 @@ def fit_conditioner(who: str, data: Dataset, split: Split, settings: DataOptions
                 f"{who}: expected adapt = 'none' with a model of signals, got "
                 f"{settings.adapt!r}; omit --adapt"
             )
-        return Conditioner("full", "none", "none")
+        return conditioner  # not fitted, it changes nothing
     if settings.adapt != "none" and data.groups is None:
         raise ValueError(
             f"{who}: expected data with groups, such as subjects or sessions, for adapt = "
