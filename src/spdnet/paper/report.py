@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
 
@@ -13,7 +14,7 @@ from spdnet._files import atomic_write
 from spdnet.data.names import printable
 from spdnet.paper.results import ExperimentResults, ReproductionFolder, RowResults, axis_title
 from spdnet.plots import BASELINE, TRAIN
-from spdnet.runs.report.figures import Picture, canvas, svg
+from spdnet.runs.report.figures import canvas, svg
 from spdnet.runs.report.page import render, results_of
 
 _BESIDE: Any = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}  # of a legend
@@ -48,15 +49,15 @@ def write_reproduction(folder: ReproductionFolder) -> Path:
     for experiment, figures in experiments:
         for name, picture in figures.items():
             file = re.sub(r"[^\w-]+", "-", f"{experiment.data}-{name}")
-            atomic_write(folder.path / f"{file}.svg", printable(picture.svg, "\n") + "\n")
+            atomic_write(folder.path / f"{file}.svg", printable(picture, "\n") + "\n")
     atomic_write(folder.report_file, page)
     return folder.report_file
 
 
-def _figures(experiment: ExperimentResults, title: str) -> dict[str, Picture]:
+def _figures(experiment: ExperimentResults, title: str) -> dict[str, Markup]:
     """Draw the figures, by the names of their files."""
     rows = experiment.rows
-    figures: dict[str, Picture | None] = {}
+    figures: dict[str, Markup | None] = {}
     for m in experiment.shown_measures:
         scored = [row for row in rows if row.paper.get(m) or m in row.ours]
         size = (7.2, 1.1 + 0.3 * len(scored))
@@ -79,7 +80,7 @@ def _figure(
     size: tuple[float, float],
     about: str,
     title: str,
-) -> Picture | None:
+) -> Markup | None:
     if not rows:
         return None
     with canvas(*size) as axes:

@@ -82,8 +82,7 @@ class Checkpoints:
     def _resume(self, state: dict[str, Any]) -> None:
         """Load a checkpoint; a valid one of another training raises a ValueError."""
         try:
-            change = self._find_change(state)
-            if change is None:
+            if (change := self._find_change(state)) is None:
                 self.trainer.load_state_dict(state["trainer"])
         except torch.OutOfMemoryError:
             raise
@@ -97,23 +96,14 @@ class Checkpoints:
 
     def _find_change(self, state: dict[str, Any]) -> str | None:
         """Describe why a checkpoint is not one of this training; None if it is."""
-        path, now, seed = self.folder.path, self.common, state["trainer"]["seed"]
-        if type(seed) is not int:
-            raise TypeError("a seed that is not an integer")
-        seeds = {"seed": seed}, {"seed": self.trainer.seed}
-        pairs = [(state[k], now[k]) for k in ("identity", "network", "recipe", "preprocessing")]
-        for before, after in (seeds, *pairs):
-            if (change := describe_change(before, after, path)) is not None:
+        path, now = self.folder.path, self.common
+        for part in ("identity", "network", "recipe", "preprocessing"):
+            if change := describe_change(state[part], now[part], path):
                 return change
         there, here = state["data"]["parts"], now["data"]["parts"]
-        same = {part: state[part] == now[part] for part in ("classes", "domains")}
-        same["training, validation and test parts"] = there.keys() == here.keys() and all(
-            torch.equal(there[name], here[name]) for name in here
+        if there.keys() == here.keys() and all(torch.equal(there[k], here[k]) for k in here):
+            return None
+        return (
+            f"expected the training, validation and test parts of the checkpoint in {path}, got "
+            "others: it belongs to another training; start a new run"
         )
-        for part, is_same in same.items():
-            if not is_same:
-                return (
-                    f"expected the {part} of the checkpoint in {path}, got others: it belongs to "
-                    "another training; start a new run"
-                )
-        return None

@@ -86,18 +86,15 @@ class Training:
     @cached_property
     def samples(self) -> dict[str, Samples]:
         """The training, validation and test parts."""
-        all_samples = Samples(as_tensor(self.data.inputs), torch.from_numpy(self.split.codes))
+        samples = Samples(as_tensor(self.data.inputs), torch.from_numpy(self.split.codes))
         if self.domains:
             codes = torch.from_numpy(self.data.group_codes(self.domains))
-            all_samples = replace(all_samples, domain=codes)
-        index = {name: torch.from_numpy(i) for name, i in self.split.parts.items()}
-        parts = {name: all_samples.take(i) for name, i in index.items()}
-        if self.settings.class_weight == "balanced":  # the test part has no weights
+            samples = replace(samples, domain=codes)
+        if self.settings.class_weight == "balanced":
             weight = torch.from_numpy(self.split.balanced_weights)
-            weight = weight.to(real_dtype(all_samples.X.dtype))
-            for name in ("train", "val"):
-                parts[name] = replace(parts[name], weight=weight[index[name]])
-        return parts
+            samples = replace(samples, weight=weight.to(real_dtype(samples.X.dtype)))
+        parts = {k: samples.take(torch.from_numpy(i)) for k, i in self.split.parts.items()}
+        return {**parts, "test": replace(parts["test"], weight=None)}
 
     @cached_property
     def model(self) -> torch.nn.Module:
