@@ -15,7 +15,7 @@ from spdnet.data.names import printable
 from spdnet.paper.results import ExperimentResults, ReproductionFolder, RowResults, axis_title
 from spdnet.plots import BASELINE, TRAIN
 from spdnet.runs.report.figures import canvas, svg
-from spdnet.runs.report.page import render, results_of
+from spdnet.runs.report.page import page_of, render
 
 _BESIDE: Any = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}  # of a legend
 
@@ -34,18 +34,11 @@ def write_reproduction(folder: ReproductionFolder) -> Path:
     ...     write_reproduction(ReproductionFolder(f"{folder}/epsilon")).name
     'report.html'
     """
-    found, environment = folder.results(), folder.environment()
-    with results_of(folder.results_file):
+    found = folder.results()
+    with page_of(folder) as common:
         experiments = [(one, _figures(one, found.heading(one))) for one in found.experiments]
-        page = render(
-            "reproduction.html",
-            title=f"{folder.path.resolve().name}: {found.title}",
-            heading=found.title,
-            found=found,
-            experiments=experiments,
-            settings=found.settings,
-            environment=environment,
-        )
+        common |= {"what": found.title, "heading": found.title, "settings": found.settings}
+        page = render("reproduction.html", **common, found=found, experiments=experiments)
     for experiment, figures in experiments:
         for name, picture in figures.items():
             file = re.sub(r"[^\w-]+", "-", f"{experiment.data}-{name}")
