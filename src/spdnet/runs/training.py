@@ -8,7 +8,6 @@ from typing import cast
 import numpy
 import torch
 
-from spdnet._files import atomic_write
 from spdnet._precision import real_dtype
 from spdnet.data import Dataset, Preprocessing, Split, make_split
 from spdnet.models.model import dims_of, get_trait
@@ -153,8 +152,8 @@ class Training:
                 fabric=session.fabric,
                 on_batch=lambda done, total: watch.count("comparing", done, total),
             )
-            text = (found := StoredChoice(**asdict(choice))).to_text()
-            session.first(lambda: atomic_write(folder.choice_file, text))
+            found = stored = StoredChoice(**asdict(choice))
+            session.first(lambda: stored.write(folder.choice_file))
             session.barrier()
         self.recipe = self.recipe.changed(members=found.members)
         self.choice = found
