@@ -1,6 +1,8 @@
 """Checkpoints of a run."""
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +15,18 @@ from spdnet.training.checkpoint import CheckpointError
 
 #: a checkpoint that takes more seconds to write is only written after some multiple of them
 _QUICK, _PAUSE = 0.1, 10
+
+
+@contextmanager
+def reading(expected: str, advice: str = "") -> Iterator[None]:
+    """Turn errors of contents that no run has written into a :class:`CheckpointError`."""
+    try:
+        yield
+    except torch.OutOfMemoryError:
+        raise
+    except (LookupError, AttributeError, TypeError, RuntimeError, ValueError) as error:
+        why = error or type(error).__name__
+        raise CheckpointError(f"{expected}: {why}{advice}") from error
 
 
 @dataclass
@@ -81,16 +95,10 @@ class Checkpoints:
 
     def _resume(self, state: dict[str, Any]) -> None:
         """Load a checkpoint; a valid one of another training raises a ValueError."""
-        try:
+        expected = f"train: expected the checkpoint of a training in {self.folder.path}"
+        with reading(f"{expected}, but what it holds does not fit", "; start a new run"):
             if (change := self._find_change(state)) is None:
                 self.trainer.load_state_dict(state["trainer"])
-        except torch.OutOfMemoryError:
-            raise
-        except (LookupError, AttributeError, TypeError, RuntimeError, ValueError) as error:
-            raise CheckpointError(
-                f"train: expected the checkpoint of a training in {self.folder.path}, but what it "
-                f"holds does not fit: {error or type(error).__name__}; start a new run"
-            ) from error
         if change is not None:
             raise ValueError(f"train: {change}")
 

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -22,6 +21,7 @@ from spdnet.data import Dataset, Preprocessing, StoredArray, prepare
 from spdnet.data.dataset import SPLITS, as_integers, require_channel_names
 from spdnet.models.model import dims_of, get_trait, input_dtype
 from spdnet.models.registry import import_model, is_registered
+from spdnet.runs.checkpoints import reading
 from spdnet.runs.conditioning import transform
 from spdnet.runs.results import LayerSpectrum
 from spdnet.runs.run_folder import RunFolder
@@ -31,6 +31,8 @@ from spdnet.training.data import as_tensor
 from spdnet.training.device import resolve_device, threads_for
 from spdnet.training.evaluation import chunk_rows
 from spdnet.training.scale import log_variance
+
+_EXPECTED = "checkpoint: expected that of a run of spdnet train, got another"
 
 
 @dataclass(repr=False)
@@ -150,10 +152,10 @@ class TrainedModel:
     def _from_state(
         cls, state: dict[str, Any], name: str | None, bad: str, warnings: tuple[str, ...] = ()
     ) -> "TrainedModel":
-        with _reading():
+        with reading(_EXPECTED):
             recipe = Recipe(**state["recipe"])
         _require_named(recipe.model, name)
-        with _reading():
+        with reading(_EXPECTED):
             weights = state.get("model")
             if weights is None:  # of an unfinished training
                 weights = state["trainer"]["best_state"] or state["trainer"]["model"]
@@ -374,17 +376,6 @@ class TrainedModel:
             return self.model, [X]
         codes = torch.from_numpy(matrices.group_codes(self.domains)).to(weight.device)
         return get_trait(self.model, "adapt")(X, codes), [X, codes]
-
-
-@contextmanager
-def _reading() -> Iterator[None]:
-    """Turn errors of contents that no run has written into one of the checkpoint."""
-    try:
-        yield
-    except (LookupError, TypeError, ValueError, RuntimeError, AttributeError) as error:
-        raise checkpoint.CheckpointError(
-            f"checkpoint: expected that of a run of spdnet train, got another: {error}"
-        ) from error
 
 
 def _require_named(model: str, name: str | None) -> None:

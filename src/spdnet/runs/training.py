@@ -53,9 +53,10 @@ class Training:
         split, treatment = divide(self.data, self.settings), self.settings.bad_trials
         self.conditioner = fit_conditioner("train", self.data, split, self.settings)
         incomplete = is_incomplete(self.data, self.conditioner)
-        self.data, self._on_groups = transform(self.conditioner, self.data)
+        self.data, on_groups = transform(self.conditioner, self.data)
         screened = screen_trials(self.data, split, treatment, incomplete)
-        self.split, self.bad_trials, self._on_bad_trials = screened
+        self.split, self.bad_trials, on_trials = screened
+        self._on_data = [*split.notes, *self.conditioner.notes_, *on_groups, *on_trials]
         self.choice: StoredChoice | None = None
         dims, n = self.settings.dims, self.data.inputs.shape[1]
         self.chosen = dims is None
@@ -190,8 +191,7 @@ class Training:
     def _notes(self) -> list[str]:
         """Return the reasons of the choice, and notes about the split and the settings."""
         split, eps = self.split, self.settings.eps
-        found = [] if self.choice is None else [self.choice.describe()]
-        found += [*split.notes, *self.conditioner.notes_, *self._on_groups, *self._on_bad_trials]
+        found = [*([] if self.choice is None else [self.choice.describe()]), *self._on_data]
         if self.alone and split.groups.get(split.scored) == 1 and split.scored != "train":
             found.append(findings.one_group(split.scored, drawn=split.drawn))
         is_changed = eps not in (None, RECIPES[self.settings.recipe_name].eps)
