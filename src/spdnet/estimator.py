@@ -19,7 +19,6 @@ from sklearn.utils.validation import check_is_fitted, check_random_state
 from spdnet._checks import require_choice, require_count, require_number, require_shrinking
 from spdnet._inputs import (
     DTYPES,
-    ExaminedMatrices,
     checked_signals,
     checked_weights,
     encode_domains,
@@ -31,6 +30,7 @@ from spdnet._warnings import warn_user
 from spdnet.adaptation import Conditioner
 from spdnet.data.split import hold_out
 from spdnet.linalg.missing import describe_missing
+from spdnet.linalg.validate import MAKE_DEFINITE
 from spdnet.models.model import dims_of, get_trait, input_dtype
 from spdnet.models.registry import find_model, import_model, is_registered, names_with
 from spdnet.options.estimator import HYPERPARAMETERS, EstimatorOptions
@@ -228,23 +228,21 @@ class SPDNetClassifier(
             name = type(self.model_).__name__
             raise ValueError(f"SPDNetClassifier: expected a model with {method}(), got {name}")
         signals, dtype = self.recipe_.takes_signals, input_dtype(self.model_)
-        examined = self._examine(
+        values, _ = self._checked(
             X,
             dtype,
             signals=signals,
             n=self.n_features_in_,
             partial=self.conditioner_.completes,
             allow_complex=dtype.is_complex,
-        )
-        examined.require(
             definite=not self.conditioner_.makes_definite,
             advice="no training matrix was: train with some of these matrices, or with "
             "shrinkage=0.1",
         )
         if self.conditioner_.uses_domains:
-            encode_domains(WHO, domains, len(examined.X))  # checks them
-        inputs = [self.conditioner_.transform(examined.X, domains)]
-        where = inputs[0].device
+            encode_domains(WHO, domains, len(values))  # checks them
+        inputs = [self.conditioner_.transform(values, domains)]
+        where = values.device
         if warning := self.scale_.warning(inputs[0], signals=signals):
             warn_user(f"SPDNetClassifier: {warning}", UserWarning)
         model = self.model_ if where.type == "cpu" else copy.deepcopy(self.model_).to(where)
@@ -305,8 +303,8 @@ class SPDNetClassifier(
             "number of features": (self.n_features_in_, n),
             "domains": (self.domains_ if recipe.uses_domains else known, known),
         }
-        for name in ("model", *NETWORK_OPTIONS, "bias"):
-            changes[name] = (getattr(self.recipe_, name, None), getattr(recipe, name, None))
+        names = [name for name in ("model", *NETWORK_OPTIONS, "bias") if name != "dims"]
+        changes |= {name: (getattr(self.recipe_, name), getattr(recipe, name)) for name in names}
         changes["dims"] = (self.dims_, dims)
         for name, (before, now) in changes.items():
             if not numpy.array_equal(before, now):
@@ -322,21 +320,28 @@ class SPDNetClassifier(
         dims = require_shrinking(WHO, self.dims)
         return dims if recipe.takes_signals or dims[:1] == (n,) else (n, *dims)
 
-    def _examine(
+    def _checked(
         self,
         X: ArrayLike,
         dtype: torch.dtype,
         *,
         signals: bool,
+        definite: bool,
+        advice: str = MAKE_DEFINITE,
         n: int | None = None,
         **accepted: Any,
-    ) -> ExaminedMatrices:
-        """Move inputs to the device and find faults; missing channels of matrices become NaN."""
+    ) -> tuple[torch.Tensor, bool]:
+        """Return valid inputs on the device, and whether there are singular matrices.
+
+        Missing channels of matrices become NaN.
+        """
         known: Any = {"n": n, "dtype": dtype, "device": resolve_device(self.device)}
-        if signals:  # which have no faults that the conditioner could accept
-            return ExaminedMatrices(WHO, checked_signals(WHO, X, **known))
+        if signals:
+            return checked_signals(WHO, X, **known), False
         instead = f", or choose {names_with('takes', 'signals')}"
-        return examine_matrices(WHO, X, instead=instead, **known, **accepted)
+        examined = examine_matrices(WHO, X, instead=instead, **known, **accepted)
+        examined.require(definite=definite or examined.X.is_complex(), advice=advice)
+        return examined.X, examined.are_singular
 
     def _samples(
         self,
@@ -352,15 +357,14 @@ class SPDNetClassifier(
         for name in ("rank", "shrinkage", "adapt"):
             options(EstimatorOptions)[name].check(WHO, name, getattr(self, name))
         conditioner = Conditioner(self.rank, self.shrinkage, self.adapt)
-        examined = self._examine(
+        values, singular = self._checked(
             X,
             DTYPES[self.dtype],
             signals=recipe.takes_signals,
+            definite=not conditioner.accepts_singular,
             partial=True,
             allow_complex=get_trait(find_model(recipe.model), "supports_complex"),
         )
-        values = examined.X
-        examined.require(definite=values.is_complex() or not conditioner.accepts_singular)
         n, where = int(values.shape[1]), values.device
         classes, codes = encode_labels(WHO, y, len(values))
         weight = checked_weights(WHO, classes[codes], self.class_weight, sample_weight)
@@ -378,7 +382,7 @@ class SPDNetClassifier(
                 f"{self.adapt!r}, got none; pass fit(X, y, domains=...)"
             )
         if not recipe.takes_signals:  # a conditioner that is not fitted changes nothing
-            singular, note = examined.are_singular, describe_missing(values)
+            note = describe_missing(values)
             conditioner.fit(values, classes[codes], domains, groups=groups, singular=singular)
             conditioner.notes_[:0] = [note] if note else []
             values = conditioner.transform(values, domains)
