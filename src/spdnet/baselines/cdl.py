@@ -12,7 +12,7 @@ from torch import Tensor
 
 from spdnet._checks import require_number
 from spdnet.baselines.estimator import IntArray, ScoresMixin, SPDClassifier, choice, count
-from spdnet.baselines.neighbors import NearestMixin, vote
+from spdnet.baselines.neighbors import vote
 from spdnet.manifolds import log_euclidean
 from spdnet.manifolds.pairs import euclidean
 
@@ -23,7 +23,7 @@ _RANK = 1e-12
 
 
 @dataclass(eq=False, repr=False)
-class CDL(ScoresMixin, TransformerMixin, NearestMixin, SPDClassifier):  # type: ignore[misc]
+class CDL(ScoresMixin, TransformerMixin, SPDClassifier):  # type: ignore[misc]
     r"""Covariance discriminative learning.
 
     ``lda``: kernel discriminant analysis
@@ -89,25 +89,29 @@ class CDL(ScoresMixin, TransformerMixin, NearestMixin, SPDClassifier):  # type: 
         n = most if self.n_components is None else min(self.n_components, most)
         self.reg_ = _choose_reg(F, codes, n) if self.reg == "auto" else float(self.reg)
         self.weights_, self.eigenvalues_ = _discriminant(F, codes, self.reg_, n)
-        self.codes_, self.embedded_ = codes, torch.from_numpy(F @ self.weights_)
+        self.codes_, self.embedded_ = codes, F @ self.weights_
 
     def transform(self, X: ArrayLike) -> NDArray[Any]:
         """Project to the space ``(N, n_components)``."""
-        return self._embed(self._validate_fitted(X)).numpy()
+        return self._embed(self._validate_fitted(X))
+
+    def similarity(self, A: ArrayLike, B: ArrayLike) -> NDArray[Any]:
+        """Compute the negative distances ``(N, M)`` of all pairs in the space."""
+        one, other = (torch.from_numpy(self.transform(X)) for X in (A, B))
+        return -euclidean(one, other).numpy()
 
     def _scores(self, X: Tensor) -> NDArray[Any]:
         Z = self._embed(X)
         if self.discriminant_ == "pls":
-            return Z.numpy() @ self.loadings_ + self.response_
-        D = self._distances(Z, self.embedded_)
+            return Z @ self.loadings_ + self.response_
+        D = euclidean(torch.from_numpy(Z), torch.from_numpy(self.embedded_))
         index = torch.from_numpy(self.codes_).expand_as(D)
         nearest = D.new_full((len(D), len(self.classes_)), torch.inf)  # of each class
         return -nearest.scatter_reduce(1, index, D, "amin").numpy()
 
-    def _embed(self, X: Tensor) -> Tensor:
+    def _embed(self, X: Tensor) -> NDArray[Any]:
         F = log_euclidean.vectors(X).numpy()
-        F = F - self.mean_ if self.discriminant_ == "pls" else F
-        return torch.from_numpy(F @ self.weights_)
+        return (F - self.mean_ if self.discriminant_ == "pls" else F) @ self.weights_
 
 
 def _discriminant(

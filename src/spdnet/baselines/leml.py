@@ -28,9 +28,10 @@ from spdnet.baselines.estimator import (
     show_progress,
     subsample,
 )
-from spdnet.baselines.neighbors import NearestMixin
+from spdnet.baselines.neighbors import vote
 from spdnet.linalg import expm, logm
 from spdnet.linalg.threads import one_thread
+from spdnet.manifolds.pairs import euclidean
 
 #: relative distance of the root from the ends of its interval
 _MARGIN = 1e-12
@@ -51,7 +52,7 @@ class LogDetMixin:
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class LEML(TransformerMixin, NearestMixin, LogDetMixin, SPDClassifier):  # type: ignore[misc]
+class LEML(TransformerMixin, LogDetMixin, SPDClassifier):  # type: ignore[misc]
     r"""Log-Euclidean metric learning with a nearest-neighbor classifier.
 
     Learns the positive definite :math:`Q` of
@@ -106,7 +107,7 @@ class LEML(TransformerMixin, NearestMixin, LogDetMixin, SPDClassifier):  # type:
         with one_thread():  # each matrix is small
             self._fit_metric(T, codes)
         kept = subsample(codes, self.max_train)
-        self.codes_, self.embedded_ = codes[kept], self._embed(X[torch.from_numpy(kept)])
+        self.codes_, self.embedded_ = codes[kept], self._embed(T[kept])
 
     def _fit_metric(self, T: NDArray[Any], codes: IntArray) -> None:
         pairs, sign = draw_pairs(codes, self.n_pairs, seed_of(self.random_state))
@@ -133,15 +134,24 @@ class LEML(TransformerMixin, NearestMixin, LogDetMixin, SPDClassifier):  # type:
         self.root_ = (V * numpy.sqrt(s)) @ V.T
         self.W_ = V[:, ::-1][:, :k] * s[::-1][:k] ** 0.25
 
-    def _embed(self, X: Tensor) -> Tensor:
-        """Map matrices to vectors with the learned distances."""
-        T = logm(X, check=False).numpy()
-        return torch.from_numpy((self.root_ @ T).reshape(len(T), -1))
+    def _embed(self, T: NDArray[Any]) -> NDArray[Any]:
+        """Map logarithms to vectors with the learned distances."""
+        return (self.root_ @ T).reshape(len(T), -1)
 
     def transform(self, X: ArrayLike) -> NDArray[Any]:
         """Compute the SPD matrices ``exp(W^T log(X) W)`` of size ``n_components``."""
         T = logm(self._validate_fitted(X), check=False).numpy()
         return expm(torch.from_numpy(self.W_.T @ T @ self.W_), check=False).numpy()
+
+    def similarity(self, A: ArrayLike, B: ArrayLike) -> NDArray[Any]:
+        """Compute the negative learned distances ``(N, M)`` of all pairs."""
+        logs = (logm(self._validate_fitted(X), check=False).numpy() for X in (A, B))
+        one, other = (torch.from_numpy(self._embed(T)) for T in logs)
+        return -euclidean(one, other).numpy()
+
+    def _predict(self, X: Tensor) -> IntArray:
+        Z = self._embed(logm(X, check=False).numpy())
+        return vote(euclidean(torch.from_numpy(Z), torch.from_numpy(self.embedded_)), self.codes_)
 
 
 def draw_pairs(codes: IntArray, n_pairs: int | None, seed: int) -> tuple[IntArray, IntArray]:

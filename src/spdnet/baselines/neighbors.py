@@ -35,31 +35,6 @@ def vote(D: Tensor, codes: IntArray, k: int = 1) -> IntArray:
     return nearest[numpy.arange(len(nearest)), is_best.argmax(1)]
 
 
-class NearestMixin:
-    """Nearest neighbor in a learned space; a subclass defines ``_embed``.
-
-    ``_fit`` sets ``embedded_``, the training samples in that space, and their classes ``codes_``.
-    """
-
-    codes_: IntArray
-    embedded_: Tensor
-
-    def similarity(self, A: ArrayLike, B: ArrayLike) -> NDArray[Any]:
-        """Compute the negative distances ``(N, M)`` of all pairs in the space."""
-        one, other = (self._embed(self._validate_fitted(X)) for X in (A, B))  # type: ignore[attr-defined]
-        return -self._distances(one, other).cpu().numpy()
-
-    def _predict(self, X: Tensor) -> IntArray:
-        Z = self._embed(X)
-        return vote(self._distances(Z, self.embedded_.to(Z.device)), self.codes_)
-
-    def _embed(self, X: Tensor) -> Tensor:
-        raise NotImplementedError
-
-    def _distances(self, A: Tensor, B: Tensor) -> Tensor:
-        return euclidean(A, B)
-
-
 @dataclass(eq=False, repr=False)
 class NearestNeighbor(SubsetClassifier):
     """Nearest-neighbor classifier.

@@ -22,13 +22,13 @@ from spdnet.baselines.estimator import (
     count,
     show_progress,
 )
-from spdnet.baselines.neighbors import NearestMixin
+from spdnet.baselines.neighbors import vote
 from spdnet.linalg import logm, symmetrize
 from spdnet.manifolds import Metric, get_metric, stiefel
 
 
 @dataclass(eq=False, repr=False)
-class SPDML(TransformerMixin, NearestMixin, SubsetClassifier):  # type: ignore[misc]
+class SPDML(TransformerMixin, SubsetClassifier):  # type: ignore[misc]
     r"""SPD manifold learning with a nearest-neighbor classifier.
 
     Finds :math:`U` with orthonormal columns that minimizes
@@ -105,18 +105,26 @@ class SPDML(TransformerMixin, NearestMixin, SubsetClassifier):  # type: ignore[m
         pairs, weights = self._neighbor_pairs(X, codes)
         U = self._minimize(X, pairs, weights, self._initial_basis(X, codes, r))
         self.U_ = U.cpu().numpy()
-        self.codes_, self.embedded_ = codes, self._embed(X).cpu()
+        self.codes_ = codes
+        self.reduced_ = self._reduce(X).cpu()
 
     def transform(self, X: ArrayLike) -> NDArray[Any]:
         """Compute the SPD matrices ``U^T X U``."""
-        return self._embed(self._validate_fitted(X)).cpu().numpy()
+        return self._reduce(self._validate_fitted(X)).cpu().numpy()
 
-    def _embed(self, X: Tensor) -> Tensor:
+    def similarity(self, A: ArrayLike, B: ArrayLike) -> NDArray[Any]:
+        """Compute the negative distances ``(N, M)`` of all pairs after the reduction."""
+        one, other = (self._reduce(self._validate_fitted(X)) for X in (A, B))
+        squares = self.metric_.pairwise(one, other, check=False)
+        return -squares.clamp(min=0).sqrt().cpu().numpy()
+
+    def _predict(self, X: Tensor) -> IntArray:
+        known = self.reduced_.to(X.device)
+        return vote(self.metric_.pairwise(self._reduce(X), known, check=False), self.codes_)
+
+    def _reduce(self, X: Tensor) -> Tensor:
         U = torch.from_numpy(self.U_).to(X.device)
         return symmetrize(U.mT @ X @ U)
-
-    def _distances(self, A: Tensor, B: Tensor) -> Tensor:
-        return self.metric_.pairwise(A, B, check=False).clamp(min=0).sqrt()
 
     def _neighbor_pairs(
         self, X: Tensor, codes: IntArray
