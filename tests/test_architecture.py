@@ -47,6 +47,7 @@ ALLOWED = {
     },
     "filelock": {"_lock"},
     "jinja2": {"runs"},
+    "markupsafe": {"runs", "paper"},
     "pooch": {"data", "paper"},
     "joblib": {"runs", "estimator", "training"},
     "threadpoolctl": {"baselines"},

@@ -1,7 +1,7 @@
 """SPDNet as a scikit-learn classifier."""
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy
@@ -20,7 +20,6 @@ from sklearn.utils.validation import check_is_fitted, check_random_state
 from spdnet._checks import require_choice, require_count, require_number, require_shrinking
 from spdnet._inputs import (
     DTYPES,
-    ExaminedMatrices,
     checked_signals,
     checked_weights,
     encode_domains,
@@ -32,6 +31,7 @@ from spdnet._warnings import warn_user
 from spdnet.adaptation import Conditioner
 from spdnet.data.split import hold_out
 from spdnet.linalg.missing import describe_missing
+from spdnet.linalg.validate import MAKE_DEFINITE
 from spdnet.models.model import dims_of, get_trait, input_dtype
 from spdnet.models.registry import find_model, import_model, is_registered, names_with
 from spdnet.options.estimator import HYPERPARAMETERS, EstimatorOptions
@@ -234,29 +234,23 @@ class SPDNetClassifier(
         if not hasattr(self.model_, method):
             name = type(self.model_).__name__
             raise ValueError(f"SPDNetClassifier: expected a model with {method}(), got {name}")
-        dtype = input_dtype(self.model_)
-        takes = get_trait(self.model_, "takes")
-        if takes == "signals":
-            inputs = [self._signals(X, dtype, n=self.n_features_in_)]
-        else:
-            matrices = self._matrices(
-                X,
-                dtype,
-                n=self.n_features_in_,
-                partial=self.conditioner_.completes,
-                allow_complex=dtype.is_complex,
-            )
-            matrices.require(
-                definite=not self.conditioner_.makes_definite,
-                advice="no training matrix was: train with some of these matrices, or with "
-                "shrinkage=0.1",
-            )
-            if self.conditioner_.uses_domains:
-                encode_domains(WHO, domains, len(matrices.X))  # checks them
-            inputs = [self.conditioner_.transform(matrices.X, domains)]
-        where = inputs[0].device
-        warning = self.scale_.warning(inputs[0], signals=takes == "signals")
-        if warning is not None:
+        signals, dtype = self.recipe_.takes_signals, input_dtype(self.model_)
+        values, _ = self._checked(
+            X,
+            dtype,
+            signals=signals,
+            n=self.n_features_in_,
+            partial=self.conditioner_.completes,
+            allow_complex=dtype.is_complex,
+            definite=not self.conditioner_.makes_definite,
+            advice="no training matrix was: train with some of these matrices, or with "
+            "shrinkage=0.1",
+        )
+        if self.conditioner_.uses_domains:
+            encode_domains(WHO, domains, len(values))  # checks them
+        inputs = [self.conditioner_.transform(values, domains)]
+        where = values.device
+        if warning := self.scale_.warning(inputs[0], signals=signals):
             warn_user(f"SPDNetClassifier: {warning}", UserWarning)
         model = self.model_ if where.type == "cpu" else copy.deepcopy(self.model_).to(where)
         if self.recipe_.uses_domains and self.domains_ is not None:
@@ -311,17 +305,14 @@ class SPDNetClassifier(
         self, recipe: Recipe, dims: tuple[int, ...], n: int, classes: Any, known: Any
     ) -> None:
         """Raise an error unless the network of the last fit can be trained further."""
-        changes = {
+        changes: dict[str, tuple[Any, Any]] = {
             "classes": (self.classes_, classes),
             "number of features": (self.n_features_in_, n),
             "domains": (self.domains_ if recipe.uses_domains else known, known),
-            **{
-                name: (getattr(self.recipe_, name), getattr(recipe, name))
-                for name in ("model", *NETWORK_OPTIONS, "bias")
-                if name != "dims"
-            },
-            "dims": (self.dims_, dims),
         }
+        names = [name for name in ("model", *NETWORK_OPTIONS, "bias") if name != "dims"]
+        changes |= {name: (getattr(self.recipe_, name), getattr(recipe, name)) for name in names}
+        changes["dims"] = (self.dims_, dims)
         for name, (before, now) in changes.items():
             if not numpy.array_equal(before, now):
                 raise ValueError(
@@ -336,31 +327,28 @@ class SPDNetClassifier(
         dims = require_shrinking(WHO, self.dims)
         return dims if recipe.takes_signals or dims[:1] == (n,) else (n, *dims)
 
-    def _signals(self, X: ArrayLike, dtype: torch.dtype, n: int | None = None) -> torch.Tensor:
-        """Check signals and move them to the device."""
-        return checked_signals(WHO, X, n=n, dtype=dtype, device=resolve_device(self.device))
-
-    def _matrices(
+    def _checked(
         self,
         X: ArrayLike,
         dtype: torch.dtype,
         *,
+        signals: bool,
+        definite: bool,
+        advice: str = MAKE_DEFINITE,
         n: int | None = None,
-        partial: bool = True,
-        allow_complex: bool,
-    ) -> ExaminedMatrices:
-        """Examine matrices and move them to the device; missing channels become NaN."""
-        instead = names_with("takes", "signals")
-        return examine_matrices(
-            WHO,
-            X,
-            n=n,
-            dtype=dtype,
-            device=resolve_device(self.device),
-            instead=f", or choose {instead}",
-            allow_complex=allow_complex,
-            partial=partial,
-        )
+        **accepted: Any,
+    ) -> tuple[torch.Tensor, bool]:
+        """Return valid inputs on the device, and whether there are singular matrices.
+
+        Missing channels of matrices become NaN.
+        """
+        known: Any = {"n": n, "dtype": dtype, "device": resolve_device(self.device)}
+        if signals:
+            return checked_signals(WHO, X, **known), False
+        instead = f", or choose {names_with('takes', 'signals')}"
+        examined = examine_matrices(WHO, X, instead=instead, **known, **accepted)
+        examined.require(definite=definite or examined.X.is_complex(), advice=advice)
+        return examined.X, examined.are_singular
 
     def _samples(
         self,
@@ -376,14 +364,14 @@ class SPDNetClassifier(
         for name in ("rank", "shrinkage", "adapt"):
             options(EstimatorOptions)[name].check(WHO, name, getattr(self, name))
         conditioner = Conditioner(self.rank, self.shrinkage, self.adapt)
-        if recipe.takes_signals:
-            values = self._signals(X, DTYPES[self.dtype])
-            conditioner = Conditioner("full", "none", "none")
-        else:
-            supports = get_trait(find_model(recipe.model), "supports_complex")
-            examined = self._matrices(X, DTYPES[self.dtype], allow_complex=supports)
-            values = examined.X
-            examined.require(definite=values.is_complex() or not conditioner.accepts_singular)
+        values, singular = self._checked(
+            X,
+            DTYPES[self.dtype],
+            signals=recipe.takes_signals,
+            definite=not conditioner.accepts_singular,
+            partial=True,
+            allow_complex=get_trait(find_model(recipe.model), "supports_complex"),
+        )
         n, where = int(values.shape[1]), values.device
         classes, codes = encode_labels(WHO, y, len(values))
         weight = checked_weights(WHO, classes[codes], self.class_weight, sample_weight)
@@ -392,28 +380,25 @@ class SPDNetClassifier(
             domain, known = encode_domains(WHO, domains, len(values))
             if recipe.takes_signals and not recipe.uses_domains:
                 raise ValueError(
-                    "SPDNetClassifier: expected domains only with matrices or a model that uses "
-                    f"them, such as {names_with('uses_domains', True)}"
+                    f"{WHO}: expected domains only with matrices or a model that uses them, such "
+                    f"as {names_with('uses_domains', True)}"
                 )
         elif self.adapt not in ("none", "auto"):
             raise ValueError(
                 f"SPDNetClassifier: expected domains, such as subjects or sessions, for adapt="
                 f"{self.adapt!r}, got none; pass fit(X, y, domains=...)"
             )
-        if not recipe.takes_signals:
-            singular = examined.are_singular
+        if not recipe.takes_signals:  # a conditioner that is not fitted changes nothing
             note = describe_missing(values)
             conditioner.fit(values, classes[codes], domains, groups=groups, singular=singular)
             conditioner.notes_[:0] = [note] if note else []
             values = conditioner.transform(values, domains)
-        data = Samples(
-            values,
-            torch.as_tensor(codes, device=where),
-            None if weight is None else torch.as_tensor(weight).to(where, real_dtype(values.dtype)),
-            torch.as_tensor(domain, device=where)
-            if recipe.uses_domains and known is not None
-            else None,
-        )
+        data = Samples(values, torch.as_tensor(codes, device=where))
+        if weight is not None:
+            weights = torch.as_tensor(weight).to(where, real_dtype(values.dtype))
+            data = replace(data, weight=weights)
+        if recipe.uses_domains and known is not None:
+            data = replace(data, domain=torch.as_tensor(domain, device=where))
         return data, classes, known, conditioner, n
 
     def _split(

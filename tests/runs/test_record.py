@@ -29,10 +29,11 @@ class Outer(Record):
 GOOD = {"n": 3, "parts": {"test": {"class": "a", "share": 1}}, "values": [0.5, None], "more": {}}
 
 
-def test_a_record_and_its_json():
+def test_a_record_and_its_json(tmp_path):
     record = Outer.from_json(json.loads(json.dumps(GOOD)))
     assert record == Outer(3, {"test": Inner("a", 1.0)}, (0.5, None), {})
-    assert Outer.from_json(json.loads(record.to_text())) == record
+    record.write(tmp_path / "new" / "a.json")
+    assert Outer.load(tmp_path / "new" / "a.json", "") == record
     assert isinstance(record.parts["test"].share, float)
 
 

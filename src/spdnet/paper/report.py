@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter
 
@@ -13,8 +14,8 @@ from spdnet._files import atomic_write
 from spdnet.data.names import printable
 from spdnet.paper.results import ExperimentResults, ReproductionFolder, RowResults, axis_title
 from spdnet.plots import BASELINE, TRAIN
-from spdnet.runs.report.figures import Picture, canvas, svg
-from spdnet.runs.report.page import render, results_of
+from spdnet.runs.report.figures import canvas, svg
+from spdnet.runs.report.page import page_of, render
 
 _BESIDE: Any = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}  # of a legend
 
@@ -33,30 +34,23 @@ def write_reproduction(folder: ReproductionFolder) -> Path:
     ...     write_reproduction(ReproductionFolder(f"{folder}/epsilon")).name
     'report.html'
     """
-    found, environment = folder.results(), folder.environment()
-    with results_of(folder.results_file):
+    found = folder.results()
+    with page_of(folder) as common:
         experiments = [(one, _figures(one, found.heading(one))) for one in found.experiments]
-        page = render(
-            "reproduction.html",
-            title=f"{folder.path.resolve().name}: {found.title}",
-            heading=found.title,
-            found=found,
-            experiments=experiments,
-            settings=found.settings,
-            environment=environment,
-        )
+        common |= {"what": found.title, "heading": found.title, "settings": found.settings}
+        page = render("reproduction.html", **common, found=found, experiments=experiments)
     for experiment, figures in experiments:
         for name, picture in figures.items():
             file = re.sub(r"[^\w-]+", "-", f"{experiment.data}-{name}")
-            atomic_write(folder.path / f"{file}.svg", printable(picture.svg, "\n") + "\n")
+            atomic_write(folder.path / f"{file}.svg", printable(picture, "\n") + "\n")
     atomic_write(folder.report_file, page)
     return folder.report_file
 
 
-def _figures(experiment: ExperimentResults, title: str) -> dict[str, Picture]:
+def _figures(experiment: ExperimentResults, title: str) -> dict[str, Markup]:
     """Draw the figures, by the names of their files."""
     rows = experiment.rows
-    figures: dict[str, Picture | None] = {}
+    figures: dict[str, Markup | None] = {}
     for m in experiment.shown_measures:
         scored = [row for row in rows if row.paper.get(m) or m in row.ours]
         size = (7.2, 1.1 + 0.3 * len(scored))
@@ -79,7 +73,7 @@ def _figure(
     size: tuple[float, float],
     about: str,
     title: str,
-) -> Picture | None:
+) -> Markup | None:
     if not rows:
         return None
     with canvas(*size) as axes:

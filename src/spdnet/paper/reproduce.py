@@ -109,7 +109,6 @@ class _Run:
         experiment, folder, watch = self.experiment, self.folder, self.watch
         cells: dict[str, list[Cell]] = defaultdict(list)
         pace = Pace(self.repeats)
-        found = None
         for repeat in range(self.repeats):
             runs = [folder.run_of(experiment.data, row, repeat) for row in experiment.rows]
             known = all(run.finished for run in runs)
@@ -120,7 +119,7 @@ class _Run:
             preprocessing = Preprocessing(False, made.X.shape[-1], "sample", 0.0)
             data = prepare(made, preprocessing, "refuse", self.wanted.dtype, on_matrix=watch.matrix)
             folder.require_digest(experiment.data, repeat, data.digest)
-            if found is None:
+            if repeat == 0:
                 found = self._describe(data)
                 instead = f" in place of {found.data}" if found.standin else ""
                 watch.say(f"{found.what}{instead}: {found.sizes}")
@@ -131,22 +130,15 @@ class _Run:
             file.unlink(missing_ok=True)  # it can be computed again
             if left := pace.after(repeat + 1, counts=not known):
                 watch.say(f"repeat {repeat + 1} of {self.repeats} done{left}")
-        assert found is not None  # there is a repeat
-        paper = experiment.baselines
-        rows = [
-            RowResults.from_cells(
-                cells[name], title=method.title, kind="method", paper=paper.get(name, {})
-            )
-            for name, method in self.methods.items()
-        ]
+        rows = []
+        for name, method in self.methods.items():
+            about: Any = {"title": method.title, "paper": experiment.baselines.get(name, {})}
+            rows.append(RowResults.from_cells(cells[name], kind="method", **about))
         if self.wanted.baselines:
             rows += [RowResults(kind="cited", **c.to_json()) for c in experiment.cited]
-        rows += [
-            RowResults.from_cells(
-                cells[r.title], title=r.title, kind="network", paper=r.paper, timed=r.is_timed
-            )
-            for r in experiment.rows
-        ]
+        for row in experiment.rows:
+            about = {"title": row.title, "paper": row.paper, "timed": row.is_timed}
+            rows.append(RowResults.from_cells(cells[row.title], kind="network", **about))
         return replace(found, rows=tuple(rows))
 
     def _describe(self, data: Dataset) -> ExperimentResults:
@@ -154,7 +146,7 @@ class _Run:
         experiment = self.experiment
         train = data.split == "train"
         no_split = self.data.samples.split is None and experiment.protocol == "fixed"
-        found = tasks(data, experiment.measures) if self.verifies else {}
+        sizes = tasks(data, experiment.measures) if self.verifies else {}
         return ExperimentResults(
             data=experiment.data,
             what=self.data.title,
@@ -168,7 +160,7 @@ class _Run:
             classes=len(set(data.label_names[train].tolist())),
             n_train=int(numpy.sum(train)),
             n_test=int(numpy.sum(~train)),
-            tasks={name: int(chosen.sum()) for name, chosen in found.items()},
+            tasks={name: int(chosen.sum()) for name, chosen in sizes.items()},
             rows=(),
         )
 

@@ -31,12 +31,11 @@ def screen_trials(
     """
     if treatment == "none":
         return split, None, []
-    incomplete = numpy.zeros(len(data), dtype=bool) if incomplete is None else incomplete
-    parts, found, notes, few = dict(split.parts), {}, [], 0
+    parts, found, notes, few, missing = dict(split.parts), {}, [], 0, 0
     for name, all_rows in split.parts.items():
-        rows = all_rows[~incomplete[all_rows]]
+        rows = _complete(all_rows, incomplete)
         bad = find_bad_trials(data, rows, who="train")
-        few += sum(map(len, _groups(data, rows, small=True).values()))
+        few, missing = few + _count_few(data, rows), missing + len(all_rows) - len(rows)
         found[cast(Part, name)] = tuple(data.index[bad].tolist())
         left_out = treatment == "drop" and name != "test"
         if left_out:
@@ -48,30 +47,19 @@ def screen_trials(
                 f"{len(bad)} of {len(rows)} {PART_TITLES[name]} trials {are}{fate}: "
                 + "; ".join(_listed(data, bad))
             )
-    missing = sum(int(incomplete[rows].sum()) for rows in split.parts.values())
-    unscreened = few + missing
-    if not notes:
-        notes += _on_none(sum(map(len, split.parts.values())) - unscreened)
-    notes += [*_on_few(few), *_on_incomplete(missing)]
-    return replace(split, parts=parts), BadTrials(found, treatment == "drop", unscreened), notes
+    notes = _with_rest(notes, sum(map(len, split.parts.values())), few, missing)
+    return replace(split, parts=parts), BadTrials(found, treatment == "drop", few + missing), notes
 
 
 def describe_bad_trials(data: Dataset, incomplete: NDArray[numpy.bool_] | None = None) -> list[str]:
     """Return lines about the outlier trials of valid data; see :func:`screen_trials`."""
-    incomplete = numpy.zeros(len(data), dtype=bool) if incomplete is None else incomplete
-    rows = numpy.flatnonzero(~incomplete)
+    rows = _complete(numpy.arange(len(data)), incomplete)
     if large := _too_large(data, _groups(data, rows)):
         return [f"outlier trials: not searched, {large}"]
     bad = find_bad_trials(data, rows, who="data")
-    few, missing = sum(map(len, _groups(data, rows, small=True).values())), int(incomplete.sum())
-    left_out = [*_on_few(few), *_on_incomplete(missing)]
-    if len(bad) == 0:
-        return [*_on_none(len(data) - few - missing), *left_out]
-    return [
-        f"outlier trials: {len(bad)} of {len(rows)}",
-        *(f"  {t}" for t in _listed(data, bad)),
-        *left_out,
-    ]
+    lines = [f"outlier trials: {len(bad)} of {len(rows)}", *(f"  {t}" for t in _listed(data, bad))]
+    few, missing = _count_few(data, rows), len(data) - len(rows)
+    return _with_rest(lines if len(bad) else [], len(data), few, missing)
 
 
 def find_bad_trials(data: Dataset, rows: NDArray[Any], *, who: str) -> NDArray[numpy.int64]:
@@ -97,16 +85,10 @@ def find_bad_trials(data: Dataset, rows: NDArray[Any], *, who: str) -> NDArray[n
     return bad[numpy.isin(labels[bad], left)]
 
 
-def _groups(
-    data: Dataset, rows: NDArray[Any], *, small: bool = False
-) -> dict[str, NDArray[numpy.int64]]:
-    """Return the rows of each group, or only of those that are too small to be screened."""
-    if data.groups is None:
-        parts = {"": rows} if len(rows) else {}
-    else:
-        names = data.groups[rows]
-        parts = {str(name): rows[names == name] for name in numpy.unique(names)}
-    return {name: own for name, own in parts.items() if not small or len(own) < MIN_MATRICES}
+def _groups(data: Dataset, rows: NDArray[Any]) -> dict[str, NDArray[numpy.int64]]:
+    """Return the rows of each group."""
+    names = numpy.full(len(rows), "") if data.groups is None else data.groups[rows]
+    return {str(name): rows[names == name] for name in numpy.unique(names)}
 
 
 def _too_large(data: Dataset, groups: Mapping[str, NDArray[Any]]) -> str:
@@ -126,22 +108,29 @@ def _listed(data: Dataset, rows: NDArray[Any]) -> Iterator[str]:
         yield text if data.groups is None else f"{text} (group {name})"
 
 
-def _on_none(screened: int) -> list[str]:
-    return ["no outlier trials"] if screened else []
+def _complete(
+    rows: NDArray[numpy.int64], incomplete: NDArray[numpy.bool_] | None
+) -> NDArray[numpy.int64]:
+    return rows if incomplete is None else rows[~incomplete[rows]]
 
 
-def _on_few(few: int) -> list[str]:
-    if few == 0:
-        return []
-    were = "trial was" if few == 1 else "trials were"
-    return [
-        f"{few} {were} not screened for outliers: groups of fewer than {MIN_MATRICES} trials are "
-        "too small"
-    ]
+def _count_few(data: Dataset, rows: NDArray[Any]) -> int:
+    """Count the trials of groups that are too small to be screened."""
+    sizes = map(len, _groups(data, rows).values())
+    return sum(size for size in sizes if size < MIN_MATRICES)
 
 
-def _on_incomplete(count: int) -> list[str]:
-    if count == 0:
-        return []
-    were = "trial with missing channels was" if count == 1 else "trials with missing channels were"
-    return [f"{count} {were} not screened for outliers"]
+def _with_rest(notes: list[str], n: int, few: int, missing: int) -> list[str]:
+    """Append what is known about the other trials; ``few`` and ``missing`` were not screened."""
+    rest = [] if notes or n == few + missing else ["no outlier trials"]
+    if few:
+        were = "trial was" if few == 1 else "trials were"
+        rest.append(
+            f"{few} {were} not screened for outliers: groups of fewer than {MIN_MATRICES} trials "
+            "are too small"
+        )
+    if missing:
+        were = "trial with missing channels was"
+        were = were if missing == 1 else "trials with missing channels were"
+        rest.append(f"{missing} {were} not screened for outliers")
+    return [*notes, *rest]

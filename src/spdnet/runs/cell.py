@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from sklearn.model_selection import GridSearchCV, StratifiedGroupKFold, StratifiedKFold
 from sklearn.utils.validation import has_fit_parameter
 
-from spdnet._files import atomic_write
 from spdnet.data import Split
 from spdnet.runs.methods import Method, Where
 from spdnet.runs.record import Record
@@ -69,11 +68,6 @@ class Cell(Record):
             return None
         return cell if cell.score and {*measures} <= cell.score.values.keys() else None
 
-    def write(self, file: Path) -> None:
-        """Write the cell to a file."""
-        file.parent.mkdir(parents=True, exist_ok=True)
-        atomic_write(file, self.to_text())
-
 
 def fit_and_score(
     method: Method,
@@ -105,14 +99,11 @@ def fit_and_score(
                 estimator = GridSearchCV(estimator, grid, cv=folds, error_score="raise")
             started = time.perf_counter()
             estimator.fit(_take(X, train), codes[train], **more)
-            fitted = time.perf_counter()
-            if score is None:
-                predicted = estimator.predict(_take(X, test))
-                scored = Score({"accuracy": float(numpy.mean(predicted == codes[test]))})
-            else:
-                scored = score(estimator, _take(X, test))
+            fitted, given = time.perf_counter(), _take(X, test)
             found: dict[str, Any] = {
-                "score": scored,
+                "score": score(estimator, given)
+                if score
+                else Score({"accuracy": float(estimator.score(given, codes[test]))}),
                 "fit_seconds": fitted - started,
                 "predict_seconds": time.perf_counter() - fitted,
                 "parameters": estimator.best_params_ if grid else {},

@@ -1,6 +1,8 @@
 """Checkpoints of a run."""
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +15,18 @@ from spdnet.training.checkpoint import CheckpointError
 
 #: a checkpoint that takes more seconds to write is only written after some multiple of them
 _QUICK, _PAUSE = 0.1, 10
+
+
+@contextmanager
+def reading(expected: str, advice: str = "") -> Iterator[None]:
+    """Turn errors of contents that no run has written into a :class:`CheckpointError`."""
+    try:
+        yield
+    except torch.OutOfMemoryError:
+        raise
+    except (LookupError, AttributeError, TypeError, RuntimeError, ValueError) as error:
+        why = error or type(error).__name__
+        raise CheckpointError(f"{expected}: {why}{advice}") from error
 
 
 @dataclass
@@ -81,39 +95,23 @@ class Checkpoints:
 
     def _resume(self, state: dict[str, Any]) -> None:
         """Load a checkpoint; a valid one of another training raises a ValueError."""
-        try:
-            change = self._find_change(state)
-            if change is None:
+        expected = f"train: expected the checkpoint of a training in {self.folder.path}"
+        with reading(f"{expected}, but what it holds does not fit", "; start a new run"):
+            if (change := self._find_change(state)) is None:
                 self.trainer.load_state_dict(state["trainer"])
-        except torch.OutOfMemoryError:
-            raise
-        except (LookupError, AttributeError, TypeError, RuntimeError, ValueError) as error:
-            raise CheckpointError(
-                f"train: expected the checkpoint of a training in {self.folder.path}, but what it "
-                f"holds does not fit: {error or type(error).__name__}; start a new run"
-            ) from error
         if change is not None:
             raise ValueError(f"train: {change}")
 
     def _find_change(self, state: dict[str, Any]) -> str | None:
         """Describe why a checkpoint is not one of this training; None if it is."""
-        path, now, seed = self.folder.path, self.common, state["trainer"]["seed"]
-        if type(seed) is not int:
-            raise TypeError("a seed that is not an integer")
-        seeds = {"seed": seed}, {"seed": self.trainer.seed}
-        pairs = [(state[k], now[k]) for k in ("identity", "network", "recipe", "preprocessing")]
-        for before, after in (seeds, *pairs):
-            if (change := describe_change(before, after, path)) is not None:
+        path, now = self.folder.path, self.common
+        for part in ("identity", "network", "recipe", "preprocessing"):
+            if change := describe_change(state[part], now[part], path):
                 return change
         there, here = state["data"]["parts"], now["data"]["parts"]
-        same = {part: state[part] == now[part] for part in ("classes", "domains")}
-        same["training, validation and test parts"] = there.keys() == here.keys() and all(
-            torch.equal(there[name], here[name]) for name in here
+        if there.keys() == here.keys() and all(torch.equal(there[k], here[k]) for k in here):
+            return None
+        return (
+            f"expected the training, validation and test parts of the checkpoint in {path}, got "
+            "others: it belongs to another training; start a new run"
         )
-        for part, is_same in same.items():
-            if not is_same:
-                return (
-                    f"expected the {part} of the checkpoint in {path}, got others: it belongs to "
-                    "another training; start a new run"
-                )
-        return None

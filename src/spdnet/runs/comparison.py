@@ -38,25 +38,20 @@ class MethodRow(Record):
         cls, name: str, method: Method, n: int, cells: Sequence[Cell | None]
     ) -> "MethodRow":
         """Summarize repeats on matrices of size ``n``; None is a repeat that was not run."""
-        done = [None if cell is None or cell.score is None else cell for cell in cells]
-        good = [cell for cell in done if cell is not None]
-        accuracy, fit, predict = (
-            Spread.of([None if cell is None else getattr(cell, what) for cell in done])
-            if good
-            else None
+        done = [cell if cell and cell.score else None for cell in cells]
+        good = [cell for cell in done if cell]
+        spreads = {
+            what: Spread.of([getattr(cell, what, None) for cell in done]) if good else None
             for what in ("accuracy", "fit_seconds", "predict_seconds")
-        )
-        errors = [cell.error for cell in cells if cell is not None and cell.error is not None]
+        }
         return cls(
             name,
             method.title,
             method.dims(n),
             len(good),
             len(cells),
-            accuracy,
-            fit,
-            predict,
-            errors=tuple(dict.fromkeys(errors)),
+            **spreads,
+            errors=tuple(dict.fromkeys(cell.error for cell in cells if cell and cell.error)),
             warnings=tuple(dict.fromkeys(text for cell in good for text in cell.warnings)),
             parameters=tuple(cell.parameters for cell in good),
             devices=tuple(sorted({cell.device for cell in good})),

@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy
@@ -33,7 +34,7 @@ def fit_conditioner(who: str, data: Dataset, split: Split, settings: DataOptions
                 f"{who}: expected adapt = 'none' with a model of signals, got "
                 f"{settings.adapt!r}; omit --adapt"
             )
-        return Conditioner("full", "none", "none")
+        return conditioner  # not fitted, it changes nothing
     if settings.adapt != "none" and data.groups is None:
         raise ValueError(
             f"{who}: expected data with groups, such as subjects or sessions, for adapt = "
@@ -98,19 +99,14 @@ class ConditionedArray:
         return replace(self, rows=self.rows.take(index))
 
 
-def _streamed(
-    conditioner: Conditioner, X: StoredArray, domains: NDArray[numpy.str_] | None
-) -> ConditionedArray:
-    def read(rows: NDArray[numpy.int64]) -> Tensor:
-        if (size := X.nbytes // len(X) * len(rows)) > _LARGEST:
-            raise ValueError(
-                f"predict: expected at most {_LARGEST / 2**30:g} GiB of matrices of one new group, "
-                f"which is adapted to as a whole, got {size / 2**30:.1f} GiB; split the group"
-            )
-        return torch.from_numpy(X[rows])
-
-    found = conditioner.in_parts(read, len(X), domains)
-    return ConditionedArray(found, numpy.arange(len(X)), conditioner.size(X.shape[1]), X.dtype)
+def _read_group(X: StoredArray, rows: NDArray[numpy.int64]) -> Tensor:
+    """Read the matrices of one new group."""
+    if (size := X.nbytes // len(X) * len(rows)) > _LARGEST:
+        raise ValueError(
+            f"predict: expected at most {_LARGEST / 2**30:g} GiB of matrices of one new group, "
+            f"which is adapted to as a whole, got {size / 2**30:.1f} GiB; split the group"
+        )
+    return torch.from_numpy(X[rows])
 
 
 def transform(
@@ -124,13 +120,15 @@ def transform(
     if not conditioner.changes(stored=isinstance(data.X, StoredArray)):
         return data, []
     domains = _domains(data) if conditioner.uses_domains else None
-    X: Any
+    X: Any = data.X
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        if stream and isinstance(data.X, StoredArray):
-            X = _streamed(conditioner, data.X, domains)
+        if stream and isinstance(X, StoredArray):
+            read = conditioner.in_parts(partial(_read_group, X), len(X), domains)
+            size = conditioner.size(X.shape[1])
+            X = ConditionedArray(read, numpy.arange(len(X)), size, X.dtype)
         else:
-            X = conditioner.transform(torch.from_numpy(numpy.asarray(data.X[:])), domains).numpy()
+            X = conditioner.transform(torch.from_numpy(numpy.asarray(X[:])), domains).numpy()
     notes = [str(warning.message).partition(": ")[2] for warning in caught]
     return replace(data, X=X, is_singular=False, channels=None), notes
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
 
 import numpy
 from numpy.typing import ArrayLike, NDArray
@@ -76,14 +76,10 @@ class Confusion(Record):
 
     def per_class(self, classes: Sequence[str]) -> tuple[ClassScore, ...]:
         """Compute number of samples, precision, recall and F1 of each class."""
-
-        def total(index: NDArray[numpy.int64], count: NDArray[numpy.int64]) -> Any:
-            return numpy.bincount(index, count, minlength=self.n_classes)
-
+        total = partial(numpy.bincount, minlength=self.n_classes)
         columns = (self.true, self.predicted, self.count)
         true, predicted, count = (numpy.array(values, dtype=numpy.int64) for values in columns)
-        right = true == predicted
-        hits = total(true[right], count[right])
+        hits = total(true, numpy.where(true == predicted, count, 0))
         actual, named = total(true, count), total(predicted, count)
         with numpy.errstate(invalid="ignore"):
             ratios = numpy.stack([hits / named, hits / actual, 2 * hits / (named + actual)], axis=1)

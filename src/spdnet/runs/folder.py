@@ -72,7 +72,7 @@ class Folder:
 
     def write_results(self, results: Record, **tables: str) -> None:
         """Write ``results.json``, and tables such as ``table.txt``, by their suffixes."""
-        atomic_write(self.results_file, results.to_text())
+        results.write(self.results_file)
         for suffix, text in tables.items():
             atomic_write(self.path / f"table.{suffix}", text)
 

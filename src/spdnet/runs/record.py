@@ -11,6 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, Self, get_args, get_origin, get_type_hints
 
+from spdnet._files import atomic_write
+
 _KINDS = {str: "text", int: "an integer", float: "a finite number", bool: "true or false"}
 
 
@@ -27,9 +29,10 @@ class Record:
         """Return plain values for :func:`json.dumps`."""
         return {f.metadata.get("key", f.name): _plain(getattr(self, f.name)) for f in fields(self)}
 
-    def to_text(self) -> str:
-        """Return the text of a JSON file."""
-        return json.dumps(self.to_json(), indent=1, allow_nan=False) + "\n"
+    def write(self, file: Path) -> None:
+        """Write the record to a JSON file."""
+        file.parent.mkdir(parents=True, exist_ok=True)
+        atomic_write(file, json.dumps(self.to_json(), indent=1, allow_nan=False) + "\n")
 
     @classmethod
     def from_json(cls, values: Any, where: str = "results") -> Self:

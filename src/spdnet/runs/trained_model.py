@@ -2,32 +2,26 @@
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
-from warnings import warn
 
 import numpy
 import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from spdnet._checks import (
-    as_array,
-    require_choice,
-    require_count,
-    require_number,
-    require_shrinking,
-)
-from spdnet._inputs import MATRIX_DTYPES, numbers
+from spdnet._checks import require_choice, require_count, require_number, require_shrinking
+from spdnet._inputs import MATRIX_DTYPES, encode_domains, numbers
+from spdnet._warnings import warn_user
 from spdnet.adaptation import Conditioner
 from spdnet.covariance import ESTIMATORS
 from spdnet.data import Dataset, Preprocessing, StoredArray, prepare
-from spdnet.data.dataset import SPLITS, is_integer_valued, require_channel_names
+from spdnet.data.dataset import SPLITS, as_integers, require_channel_names
 from spdnet.models.model import dims_of, get_trait, input_dtype
 from spdnet.models.registry import import_model, is_registered
+from spdnet.runs.checkpoints import reading
 from spdnet.runs.conditioning import transform
 from spdnet.runs.results import LayerSpectrum
 from spdnet.runs.run_folder import RunFolder
@@ -37,6 +31,8 @@ from spdnet.training.data import as_tensor
 from spdnet.training.device import resolve_device, threads_for
 from spdnet.training.evaluation import chunk_rows
 from spdnet.training.scale import log_variance
+
+_EXPECTED = "checkpoint: expected that of a run of spdnet train, got another"
 
 
 @dataclass(repr=False)
@@ -142,12 +138,13 @@ class TrainedModel:
                 f"run: expected one trained network, but {path} holds {len(seeds)} repeats; choose "
                 f"one, such as {seeds[0].path}"
             )
-        files, warnings = folder.checkpoints(), []
-        if files.best.exists():
-            try:
-                return cls._from_state(checkpoint.load(files.best, device=where), name, bad)
-            except checkpoint.CheckpointError as error:
-                warnings.append(str(error))
+        files = folder.checkpoints()
+        try:
+            return cls._from_state(checkpoint.load(files.best, device=where), name, bad)
+        except FileNotFoundError:
+            warnings = []
+        except checkpoint.CheckpointError as error:
+            warnings = [str(error)]
         state, faults = files.load_last(device=where, needs=("network", "classes", "trainer"))
         return cls._from_state(state, name, bad, (*warnings, *faults))
 
@@ -155,10 +152,10 @@ class TrainedModel:
     def _from_state(
         cls, state: dict[str, Any], name: str | None, bad: str, warnings: tuple[str, ...] = ()
     ) -> "TrainedModel":
-        with _reading():
+        with reading(_EXPECTED):
             recipe = Recipe(**state["recipe"])
         _require_named(recipe.model, name)
-        with _reading():
+        with reading(_EXPECTED):
             weights = state.get("model")
             if weights is None:  # of an unfinished training
                 weights = state["trainer"]["best_state"] or state["trainer"]["model"]
@@ -238,12 +235,8 @@ class TrainedModel:
         """Return probabilities ``(N, n_classes)`` in the order of ``classes``."""
         matrices = self._matrices(X, groups, channels)
         for note in matrices.notes if self.uses_groups or channels is not None else ():
-            warn(f"predict: {note}", stacklevel=2)
-        said: list[str] = []
-        found = self.probabilities(matrices, on_warning=said.append)
-        for warning in said:
-            warn(f"predict: {warning}", stacklevel=2)
-        return found
+            _warn(note)
+        return self.probabilities(matrices, on_warning=_warn)
 
     def probabilities(self, matrices: Dataset, **callbacks: Any) -> NDArray[numpy.float64]:
         """Return probabilities ``(N, n_classes)`` for prepared data."""
@@ -260,11 +253,9 @@ class TrainedModel:
             channels = X.channels if channels is None else channels
             X = X.X
         kind = "(N, channels, T)" if self.preprocessing.signals else "(N, n, n)"
-        on_disk = X if isinstance(X, StoredArray) else None
-        some: Any = X if on_disk is None else on_disk[:1]
-        values: Any
-        values, _ = numbers("predict", some, kind, allow_complex=input_dtype(self.model).is_complex)
-        values = values if on_disk is None else on_disk
+        some: Any = X[:1] if isinstance(X, StoredArray) else X
+        array, _ = numbers("predict", some, kind, allow_complex=input_dtype(self.model).is_complex)
+        values = X if isinstance(X, StoredArray) else array
         if groups is not None and not self.uses_groups:
             raise ValueError("predict: expected no groups, since the network does not use them")
         if groups is None and self.uses_groups:
@@ -273,12 +264,15 @@ class TrainedModel:
                 "trained with groups, got none; if all belong to one new group, pass groups = "
                 "['new'] * len(X)"
             )
-        names = None if groups is None else _group_names(groups, len(values))
-        bad = "repair" if self.bad == "repair" else "refuse"  # one row per input
-        given = None
+        if groups is not None:
+            codes, names = encode_domains("predict", groups, len(values), what="groups")
+            groups = as_integers(names, "predict: expected groups that are names or integers")[
+                codes
+            ]
         if channels is not None:
-            given = require_channel_names("predict", channels, values.shape[1])
-        return self.prepare(Dataset(values, groups=names, channels=given), bad)
+            channels = require_channel_names("predict", channels, values.shape[1])
+        bad = "repair" if self.bad == "repair" else "refuse"  # one row per input
+        return self.prepare(Dataset(values, groups=groups, channels=channels), bad)
 
     @property
     def uses_groups(self) -> bool:
@@ -292,23 +286,29 @@ class TrainedModel:
 
         ``on_matrix`` is called with the number of matrices checked and their total.
         """
-        singular, missing = self.conditioner.makes_definite, self.conditioner.completes
-        data = self.preprocessing.arrange(data, missing=missing and bad != "repair")
-        how: dict[str, Any] = {"singular": singular, "missing": missing}
-        prepared = prepare(data, self.preprocessing, bad, self.dtype, on_matrix=on_matrix, **how)
+        missing = self.conditioner.completes
+        prepared = prepare(
+            self.preprocessing.arrange(data, missing=missing and bad != "repair"),
+            self.preprocessing,
+            bad,
+            self.dtype,
+            singular=self.conditioner.makes_definite,
+            missing=missing,
+            on_matrix=on_matrix,
+        )
         made, notes = transform(self.conditioner, prepared, stream=True)
         return replace(made, notes=(*made.notes, *notes))
 
     def codes(self, y: NDArray[Any]) -> NDArray[numpy.int64]:
         """Return labels as class indices; unknown labels are an error."""
-        index = {name: i for i, name in enumerate(self.classes)}
-        unknown = sorted({str(label) for label in y} - set(index))
-        if unknown:
+        names = list(map(str, y))
+        if unknown := sorted({*names} - {*self.classes}):
             raise ValueError(
                 f"data: expected the classes of the training, {_some(self.classes)}, got "
                 f"{_some(unknown)}"
             )
-        return numpy.array([index[str(label)] for label in y])
+        index = {name: i for i, name in enumerate(self.classes)}
+        return numpy.array([index[name] for name in names])
 
     @property
     def dtype(self) -> str:
@@ -378,17 +378,6 @@ class TrainedModel:
         return get_trait(self.model, "adapt")(X, codes), [X, codes]
 
 
-@contextmanager
-def _reading() -> Iterator[None]:
-    """Turn errors of contents that no run has written into one of the checkpoint."""
-    try:
-        yield
-    except (LookupError, TypeError, ValueError, RuntimeError, AttributeError) as error:
-        raise checkpoint.CheckpointError(
-            f"checkpoint: expected that of a run of spdnet train, got another: {error}"
-        ) from error
-
-
 def _require_named(model: str, name: str | None) -> None:
     """Raise an error unless a model that is not registered is named by the caller."""
     if name is None and not is_registered(model):
@@ -401,20 +390,8 @@ def _require_named(model: str, name: str | None) -> None:
         raise ValueError(f"run: expected the model of the run, {model}, got {name}")
 
 
-def _group_names(groups: ArrayLike, n: int) -> NDArray[Any]:
-    """Return groups as text or integers."""
-    names = as_array("predict", groups, "groups")
-    if names.shape != (n,):
-        raise ValueError(f"predict: expected groups of shape ({n},), got {names.shape}")
-    if names.dtype.kind == "O" and all(isinstance(name, str) for name in names):
-        names = names.astype(str)  # for example the column of a table
-    if names.dtype.kind == "f" and is_integer_valued(names).all():
-        names = names.astype(numpy.int64)  # 1.0 is group 1
-    if names.dtype.kind not in "biuU":
-        raise TypeError(
-            f"predict: expected groups that are names or integers, got dtype {names.dtype}"
-        )
-    return names
+def _warn(text: str) -> None:
+    warn_user(f"predict: {text}", UserWarning)
 
 
 def _require_valid(state: dict[str, Any], preprocessing: Preprocessing, recipe: Recipe) -> None:

@@ -8,7 +8,6 @@ from typing import cast
 import numpy
 import torch
 
-from spdnet._files import atomic_write
 from spdnet._precision import real_dtype
 from spdnet.data import Dataset, Preprocessing, Split, make_split
 from spdnet.models.model import dims_of, get_trait
@@ -54,9 +53,10 @@ class Training:
         split, treatment = divide(self.data, self.settings), self.settings.bad_trials
         self.conditioner = fit_conditioner("train", self.data, split, self.settings)
         incomplete = is_incomplete(self.data, self.conditioner)
-        self.data, self._on_groups = transform(self.conditioner, self.data)
+        self.data, on_groups = transform(self.conditioner, self.data)
         screened = screen_trials(self.data, split, treatment, incomplete)
-        self.split, self.bad_trials, self._on_bad_trials = screened
+        self.split, self.bad_trials, on_trials = screened
+        self._on_data = [*split.notes, *self.conditioner.notes_, *on_groups, *on_trials]
         self.choice: StoredChoice | None = None
         dims, n = self.settings.dims, self.data.inputs.shape[1]
         self.chosen = dims is None
@@ -86,18 +86,15 @@ class Training:
     @cached_property
     def samples(self) -> dict[str, Samples]:
         """The training, validation and test parts."""
-        all_samples = Samples(as_tensor(self.data.inputs), torch.from_numpy(self.split.codes))
+        samples = Samples(as_tensor(self.data.inputs), torch.from_numpy(self.split.codes))
         if self.domains:
             codes = torch.from_numpy(self.data.group_codes(self.domains))
-            all_samples = replace(all_samples, domain=codes)
-        index = {name: torch.from_numpy(i) for name, i in self.split.parts.items()}
-        parts = {name: all_samples.take(i) for name, i in index.items()}
-        if self.settings.class_weight == "balanced":  # the test part has no weights
+            samples = replace(samples, domain=codes)
+        if self.settings.class_weight == "balanced":
             weight = torch.from_numpy(self.split.balanced_weights)
-            weight = weight.to(real_dtype(all_samples.X.dtype))
-            for name in ("train", "val"):
-                parts[name] = replace(parts[name], weight=weight[index[name]])
-        return parts
+            samples = replace(samples, weight=weight.to(real_dtype(samples.X.dtype)))
+        parts = {k: samples.take(torch.from_numpy(i)) for k, i in self.split.parts.items()}
+        return {**parts, "test": replace(parts["test"], weight=None)}
 
     @cached_property
     def model(self) -> torch.nn.Module:
@@ -157,8 +154,8 @@ class Training:
                 jobs=session.jobs,
                 on_batch=lambda done, total: watch.count("comparing", done, total),
             )
-            text = (found := StoredChoice(**asdict(choice))).to_text()
-            session.first(lambda: atomic_write(folder.choice_file, text))
+            found = stored = StoredChoice(**asdict(choice))
+            session.first(lambda: stored.write(folder.choice_file))
             session.barrier()
         self.recipe = self.recipe.changed(members=found.members)
         self.choice = found
@@ -195,8 +192,7 @@ class Training:
     def _notes(self) -> list[str]:
         """Return the reasons of the choice, and notes about the split and the settings."""
         split, eps = self.split, self.settings.eps
-        found = [] if self.choice is None else [self.choice.describe()]
-        found += [*split.notes, *self.conditioner.notes_, *self._on_groups, *self._on_bad_trials]
+        found = [*([] if self.choice is None else [self.choice.describe()]), *self._on_data]
         if self.alone and split.groups.get(split.scored) == 1 and split.scored != "train":
             found.append(findings.one_group(split.scored, drawn=split.drawn))
         is_changed = eps not in (None, RECIPES[self.settings.recipe_name].eps)

@@ -6,11 +6,11 @@ import re
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from html import escape
 from typing import Any
 
 import matplotlib
+from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
@@ -23,16 +23,6 @@ from spdnet.runs.results import LayerSpectrum, RepeatResults
 _NUMBERS = itertools.count(1)  # of the pictures, so that the ids in one page differ
 
 
-@dataclass(frozen=True)
-class Picture:
-    """An SVG element in which all text is escaped; templates insert it unchanged."""
-
-    svg: str
-
-    def __html__(self) -> str:
-        return self.svg
-
-
 @contextmanager
 def canvas(width: float, height: float) -> Iterator[Axes]:
     """Yield the axes of a new figure in the style of the reports; text stays text in the SVG."""
@@ -40,9 +30,9 @@ def canvas(width: float, height: float) -> Iterator[Axes]:
         yield Figure(figsize=(width, height)).subplots()
 
 
-def learning_curves(history: list[dict[str, float]], best_epoch: int) -> list[Picture]:
+def learning_curves(history: list[dict[str, float]], best_epoch: int) -> list[Markup]:
     """Draw loss and accuracy over the epochs; no picture without epochs."""
-    pictures: list[Picture] = []
+    pictures: list[Markup] = []
     if not history:
         return pictures
     validated = "val_loss" in history[0]
@@ -56,7 +46,7 @@ def learning_curves(history: list[dict[str, float]], best_epoch: int) -> list[Pi
     return pictures
 
 
-def confusion(counts: NDArray[Any], classes: Sequence[str]) -> Picture:
+def confusion(counts: NDArray[Any], classes: Sequence[str]) -> Markup:
     """Draw true classes in rows, predicted classes in columns; shades are fractions of the row."""
     size = plots.confusion_size(len(classes))
     with canvas(size, size) as axes:
@@ -64,7 +54,7 @@ def confusion(counts: NDArray[Any], classes: Sequence[str]) -> Picture:
         return svg(axes, "Confusion matrix", narrowest=0.9)
 
 
-def spectrum(entry: LayerSpectrum) -> Picture:
+def spectrum(entry: LayerSpectrum) -> Markup:
     """Draw eigenvalues in descending order: the median, and the 5th to 95th percentile."""
     bands = {"low": entry.low, "median": entry.median, "high": entry.high}
     values = [v for band in bands.values() for v in band]
@@ -78,7 +68,7 @@ def spectrum(entry: LayerSpectrum) -> Picture:
         return svg(axes, f"Eigenvalues after {entry.layer}")
 
 
-def repeats(found: RepeatResults) -> Picture:
+def repeats(found: RepeatResults) -> Markup:
     """Draw the accuracy of the network and of the baseline in each repeat."""
     with canvas(4.8, 3.0) as axes:
         names = [str(seed) for seed in found.seeds]
@@ -92,7 +82,7 @@ def repeats(found: RepeatResults) -> Picture:
         return svg(axes, "Accuracy of each repeat")
 
 
-def comparison(rows: Sequence[MethodRow]) -> Picture | None:
+def comparison(rows: Sequence[MethodRow]) -> Markup | None:
     """Draw the accuracy of each method: a diamond for the mean, a dot for each repeat."""
     scores = [(row, row.accuracy) for row in rows if row.accuracy is not None]
     if not scores:
@@ -109,10 +99,10 @@ def comparison(rows: Sequence[MethodRow]) -> Picture | None:
         return svg(axes, "Accuracy of each method")
 
 
-def svg(axes: Any, title: str, narrowest: float = 0.0) -> Picture:
+def svg(axes: Any, title: str, narrowest: float = 0.0) -> Markup:
     """Return the figure of some axes as SVG that scales with the page and has unique ids.
 
-    It never gets narrower than the fraction ``narrowest`` of its width.
+    All text in it is escaped. It never gets narrower than the fraction ``narrowest`` of its width.
     """
     buffer = io.StringIO()
     with warnings.catch_warnings():
@@ -127,4 +117,4 @@ def svg(axes: Any, title: str, narrowest: float = 0.0) -> Picture:
     full = width * 4 / 3
     style = f"max-width:{full:.0f}px;min-width:{narrowest * full:.0f}px"
     label = f'<svg role="img" aria-label="{escape(title)}" style="{style}"'
-    return Picture(svg.replace("<svg", label, 1))
+    return Markup(svg.replace("<svg", label, 1))

@@ -13,6 +13,7 @@ from spdnet.data.names import printable
 from spdnet.plots.style import MAX_LABELED_CLASSES
 from spdnet.runs.comparison import ComparisonFolder
 from spdnet.runs.findings import percent
+from spdnet.runs.folder import Folder
 from spdnet.runs.report import figures
 from spdnet.runs.results import PART_TITLES, RepeatResults
 from spdnet.runs.run_folder import RunFolder
@@ -46,25 +47,22 @@ def make_page(folder: RunFolder | ComparisonFolder) -> str:
 
 
 def _run(folder: RunFolder) -> str:
-    found, history, environment = folder.results(), folder.metrics(), folder.environment()
+    found, history = folder.results(), folder.metrics()
     unused = set() if found.signals else {"estimator", "reg"}  # of the covariances of signals
     settings = {k: v for k, v in folder.settings().as_dict().items() if k not in unused}
     settings["signals"] = "yes" if found.signals else "no"
-    classes, confusion = found.classes, found.confusion
-    name = folder.path.resolve().name
-    with results_of(folder.results_file):
-        common = {
-            "title": f"{name}: {found.network}",
-            "heading": name,
+    n, confusion = len(found.classes), found.confusion
+    with page_of(folder) as common:
+        common |= {
+            "what": found.network,
             "found": found,
             "part": PART_TITLES[found.scored],
-            "confusion": figures.confusion(confusion.dense(), classes)
-            if len(classes) <= _MOST_DRAWN
-            else None,
-            "pairs": confusion.most_confused(_PAIRS) if len(classes) > MAX_LABELED_CLASSES else [],
+            "confusion": None,
+            "pairs": confusion.most_confused(_PAIRS) if n > MAX_LABELED_CLASSES else [],
             "settings": settings,
-            "environment": environment,
         }
+        if n <= _MOST_DRAWN:
+            common["confusion"] = figures.confusion(confusion.dense(), found.classes)
         if isinstance(found, RepeatResults):
             return render("repeats.html", **common, picture=figures.repeats(found))
         return render(
@@ -76,18 +74,11 @@ def _run(folder: RunFolder) -> str:
 
 
 def _comparison(folder: ComparisonFolder) -> str:
-    found, environment = folder.results(), folder.environment()
-    name = folder.path.resolve().name
-    with results_of(folder.results_file):
-        return render(
-            "comparison.html",
-            title=f"{name}: comparison",
-            heading=name,
-            found=found,
-            picture=figures.comparison(found.rows) or "",
-            settings=found.settings,
-            environment=environment,
-        )
+    found = folder.results()
+    with page_of(folder) as common:
+        picture = figures.comparison(found.rows) or ""
+        common |= {"what": "comparison", "found": found, "settings": found.settings}
+        return render("comparison.html", **common, picture=picture)
 
 
 def render(template: str, **values: Any) -> str:
@@ -96,13 +87,15 @@ def render(template: str, **values: Any) -> str:
 
 
 @contextmanager
-def results_of(file: Path) -> Iterator[None]:
-    """Turn errors caused by unusable values in a results file into one clear error."""
+def page_of(folder: Folder) -> Iterator[dict[str, Any]]:
+    """Yield values for the base template; errors of unusable results become one clear error."""
+    values = {"name": folder.path.resolve().name, "environment": folder.environment()}
     try:
-        yield
+        yield values
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         raise ValueError(
-            f"report: expected results written by spdnet in {file}, got something else: {error!r}"
+            f"report: expected results written by spdnet in {folder.results_file}, got something "
+            f"else: {error!r}"
         ) from error
 
 
