@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from spdnet import SPDNet, SPDNetClassifier, covariance
-from spdnet.data import clean
+from spdnet.data import Descriptor, clean
 from spdnet.options.estimator import HYPERPARAMETERS
 from spdnet.options.kinds import Choice
 from spdnet.options.option import options
-from spdnet.options.run import DataOptions, RunOptions
+from spdnet.options.run import BuildOptions, DataOptions, RunOptions
 from spdnet.paper import Reproduction
 from spdnet.runs import Comparison, Settings
 from spdnet.runs.settings import from_mapping, read_toml
@@ -34,7 +34,7 @@ def test_the_parameters_of_the_estimator_are_the_hyperparameters():
     assert {name: parameters[name].default for name in shared} == shared
 
 
-@pytest.mark.parametrize("cls", [Recipe, Settings, Comparison, Reproduction])
+@pytest.mark.parametrize("cls", [Recipe, Settings, Comparison, Reproduction, Descriptor])
 def test_docstrings_describe_every_field(cls):
     for name in inspect.signature(cls).parameters:
         assert re.search(rf"^{name} : ", cls.__doc__, re.M), name
@@ -65,6 +65,8 @@ def test_choices_are_those_of_the_functions_that_take_them():
         "recipe": list(RECIPES),
     }
     assert {name: list(RUN[name].kind.choices) for name in found} == found
+    modes = accepted(lambda: covariance.regularize(X, mode="?"))
+    assert list(options(BuildOptions)["mode"].kind.choices) == modes
 
 
 def test_the_table_of_the_documentation_has_every_setting():

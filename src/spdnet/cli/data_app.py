@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from spdnet.cli.options import Bad, Data, Dtype, Groups, Labels, Signals, argument, runs
+from spdnet.cli.options import Data, Groups, Labels, Signals, argument, runs
+from spdnet.options.run import BuildOptions
 
 data_app = typer.Typer(
     help="Inspect data, build files of matrices, get the data sets of the paper.",
@@ -30,72 +31,9 @@ def info(
     """
 
 
-@data_app.command("build")
-@runs("spdnet.cli.data:run_build")
-def build_(
-    source: Annotated[Path, argument("SOURCE", "A folder, a zip archive, or a .npz file.")],
-    out: Annotated[Path, argument("OUT", "The .npz file to write.")],
-    *,
-    of: Annotated[
-        str,
-        typer.Option(
-            help="matrices: one .npy, .mat, .csv, .tsv or .txt file each. sequences: motions "
-            "(.amc, .c3d), videos, images, such files with time in rows, or a .npz file with "
-            "frames and lengths. signals: such files with channels in rows."
-        ),
-    ] = "matrices",
-    kind: Annotated[
-        str | None,
-        typer.Option(
-            help="Descriptor of sequences and signals: covariance, or gaussian (with mean). "
-            "[default: covariance]"
-        ),
-    ] = None,
-    reg: Annotated[
-        float | None,
-        typer.Option(help="Regularization of the covariance, in units of --mode. [default: 0.001]"),
-    ] = None,
-    mode: Annotated[
-        str | None,
-        typer.Option(
-            help="Unit of --reg: trace, mean (eigenvalue), absolute, shrinkage or none. [default: "
-            "trace; for signals mean, as in training]"
-        ),
-    ] = None,
-    root: Annotated[int | None, typer.Option(help="Joint that positions are relative to.")] = None,
-    pca: Annotated[
-        int | None,
-        typer.Option(help="Number of principal components, fitted on the training part."),
-    ] = None,
-    clip_length: Annotated[
-        float | None,
-        typer.Option(help="Length of training clips: frames, or a fraction such as 0.5."),
-    ] = None,
-    clip_stride: Annotated[
-        int | None, typer.Option(help="Stride of clips in frames. [default: half a clip]")
-    ] = None,
-    clips: Annotated[
-        int | None, typer.Option(help="Number of clips per sequence, instead of a stride.")
-    ] = None,
-    size: Annotated[
-        int | None,
-        typer.Option(help="Height and width of the gray frames of videos. [default: 20]"),
-    ] = None,
-    every: Annotated[
-        int | None, typer.Option(help="Step between the frames that are used. [default: 1]")
-    ] = None,
-    index: Annotated[
-        Path | None, typer.Option(help="Index (.mat) of the authors for a folder of matrices.")
-    ] = None,
-    groups: Groups = None,
-    test: Annotated[
-        float | None,
-        typer.Option(help="Test fraction, if the folders have no split. [default: none]"),
-    ] = None,
-    seed: Annotated[int, typer.Option(help="Random seed of that split.")] = 0,
-    dtype: Dtype = "float64",
-    bad: Bad = "refuse",
-) -> None:
+@data_app.command()
+@runs("spdnet.cli.data:run_build", BuildOptions)
+def build() -> None:
     """Write one file of matrices, with classes, parts and groups.
 
     After an interruption, the same command resumes. Folders called train, val and test are the

@@ -36,9 +36,7 @@ Data = Annotated[str, argument("DATA", _OPTIONS["data"].text())]
 Labels = Annotated[str | None, shared("labels")]
 Groups = Annotated[str | None, shared("groups")]
 Signals = Annotated[bool, shared("signals")]
-Bad = Annotated[str, shared("bad")]
 Device = Annotated[str, shared("device")]
-Dtype = Annotated[str, shared("dtype")]
 
 
 def find_in_current_folder(model: str | None) -> None:
@@ -53,8 +51,8 @@ def runs(
     """Let a command run the function ``target``, which is imported when it is called.
 
     The decorated function declares options and has the help. Those of the dataclass ``described``
-    are added to them; the first becomes an argument, which may be ``optional``. The target gets the
-    values of those that were given.
+    are added to them; required ones become arguments, which may be ``optional``. The target gets
+    the values of those that were given.
     """
     found = {} if described is None else options(described)
 
@@ -67,12 +65,7 @@ def runs(
                         given[name] = option.kind.parse(command.__name__, name, value)
                 resolve_name(target)(**given)
 
-        made = [_parameter(name, option) for name, option in found.items()]
-        if made:
-            first = next(iter(found))
-            info: Any = argument(first.upper(), found[first].text())
-            default = None if optional else inspect.Parameter.empty
-            made[0] = made[0].replace(default=default, annotation=Annotated[str | None, info])
+        made = [_parameter(name, option, optional) for name, option in found.items()]
         parameters = [*made, *inspect.signature(command).parameters.values()]
         run.__signature__ = inspect.Signature(parameters, return_annotation=None)  # type: ignore[attr-defined]
         run.__annotations__ = {p.name: p.annotation for p in parameters}
@@ -81,9 +74,14 @@ def runs(
     return decorate
 
 
-def _parameter(name: str, described: Any) -> inspect.Parameter:
-    info = _option(name, described, described.default_text, rich_help_panel=described.panel)
+def _parameter(name: str, described: Any, optional: bool) -> inspect.Parameter:
+    if described.default is ...:
+        info = argument(name.upper(), described.text())
+        default = None if optional else inspect.Parameter.empty
+    else:
+        info = _option(name, described, described.default_text, rich_help_panel=described.panel)
+        default = None
     annotation = Annotated[described.kind.type | None, info]
     return inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
+        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
     )

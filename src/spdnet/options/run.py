@@ -246,6 +246,73 @@ class CompareOptions(DataOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
+class _BuildFiles:
+    source: str = _other(Text(), "A folder, a zip archive, or a .npz file", default=...)
+    out: str = _other(Text(), "The .npz file to write", default=...)
+    of: str = _other(
+        Choice("matrices", "sequences", "signals"),
+        "Contents of the source",
+        detail="matrices: one .npy, .mat, .csv, .tsv or .txt file each. sequences: motions (.amc, "
+        ".c3d), videos, images, such files with time in rows, or a .npz file with frames and "
+        "lengths. signals: such files with channels in rows.",
+        default="matrices",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DescriptorOptions:
+    """Options of the conversion of sequences and signals to matrices."""
+
+    kind: str = _other(
+        Choice("covariance", "gaussian"),
+        "Descriptor of sequences and signals",
+        detail="gaussian contains the mean.",
+        default="covariance",
+    )
+    reg: float = _other(
+        Number(), "Regularization of the covariance, in the unit that mode names", default=1e-3
+    )
+    mode: str = _other(
+        Choice("trace", "mean", "absolute", "shrinkage", "none"),
+        "Unit of reg",
+        detail="mean is the mean eigenvalue.",
+        default="trace",
+        unset="trace, or mean with --of signals, as in training",
+    )
+    root: int | None = _other(
+        Natural(), "Joint of frames (T, joints, 3) whose position is subtracted from all others"
+    )
+    pca: int | None = _other(Count(), "Number of principal components, fitted to the training part")
+    clip_length: float | None = _other(
+        Number(above=0),
+        "Length of the clips into which training sequences are cut, besides the whole sequence",
+        detail="A number of frames, or a fraction of the sequence such as 0.5. Other sequences are "
+        "never cut.",
+    )
+    clip_stride: int | None = _other(Count(), "Stride of clips in frames", unset="half a clip")
+    clips: int | None = _other(
+        Count(),
+        "Number of clips spread evenly over a sequence, instead of a stride; fewer if it is short",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildOptions(DescriptorOptions, _BuildFiles):
+    """Options of building a file of matrices."""
+
+    size: int = _other(Count(), "Height and width of the gray frames of videos", default=20)
+    every: int = _other(Count(), "Step between the frames that are used", default=1)
+    index: str | None = _other(Text(), "Index (.mat) of the authors for a folder of matrices")
+    groups: str | None = same(DataOptions, "groups", kind=Text(), panel=None)
+    test: float | None = _other(
+        Number(above=0, below=1), "Test fraction, if the folders have no split"
+    )
+    seed: int = same(RunOptions, "seed", help="Random seed of that split", detail="", panel=None)
+    dtype: str = same(RunOptions, "dtype", panel=None)
+    bad: str = same(DataOptions, "bad", panel=None)
+
+
+@dataclass(frozen=True, kw_only=True)
 class ReproduceOptions:
     """Options of a reproduction."""
 
