@@ -38,36 +38,9 @@ DTYPES = {"float64": torch.float64, "float32": torch.float32}
 MATRIX_DTYPES = {**DTYPES, "complex128": torch.complex128, "complex64": torch.complex64}
 
 
-def checked_matrices(
-    who: str,
-    X: Any,
-    *,
-    n: int | None = None,
-    dtype: torch.dtype = torch.float64,
-    device: torch.device,
-    wanted: str = "positive definite",
-    instead: str = "",
-    allow_complex: bool = False,
-) -> Tensor:
-    """Return SPD matrices as a tensor, exactly symmetric.
-
-    With ``allow_complex``, complex Hermitian matrices are accepted and have the complex dtype of
-    the same precision. A complex ``dtype`` also converts real matrices.
-
-    A matrix is singular if its smallest eigenvalue may be a rounding error of the largest one, in
-    float64, in the dtype of the input or in ``dtype``. ``wanted="positive semi-definite"`` accepts
-    singular matrices. ``instead`` is advice about signals.
-    """
-    found = examine_matrices(
-        who,
-        X,
-        n=n,
-        dtype=dtype,
-        device=device,
-        wanted=wanted,
-        instead=instead,
-        allow_complex=allow_complex,
-    )
+def checked_matrices(who: str, X: Any, *, wanted: str = "positive definite", **how: Any) -> Tensor:
+    """Return SPD matrices as a tensor, exactly symmetric: see :func:`examine_matrices`."""
+    found = examine_matrices(who, X, wanted=wanted, **how)
     assert found.faults is not None
     raise_first_fault(who, found.faults, found.unit, wanted=wanted)
     return found.X
@@ -114,7 +87,14 @@ def examine_matrices(
     allow_complex: bool = False,
     partial: bool = False,
 ) -> ExaminedMatrices:
-    """Convert matrices to a tensor and find their faults: see :func:`checked_matrices`.
+    """Convert matrices to a tensor, exactly symmetric, and find their faults.
+
+    With ``allow_complex``, complex Hermitian matrices are accepted and have the complex dtype of
+    the same precision. A complex ``dtype`` also converts real matrices.
+
+    A matrix is singular if its smallest eigenvalue may be a rounding error of the largest one, in
+    float64, in the dtype of the input or in ``dtype``. ``wanted="positive semi-definite"`` accepts
+    singular matrices. ``instead`` is advice about signals.
 
     With ``partial``, real matrices may have missing channels, which become NaN; the faults are
     those of the observed part.
@@ -239,16 +219,14 @@ def encode_domains(
             f"{who}: expected finite numbers or text in {what}, got {what}[{bad}] = {names[bad]}; "
             "give samples of unknown origin a name, or leave them out"
         )
-    known = names[:0] if known is None else known
-    index = {_domain_key(name): i for i, name in enumerate(known.tolist())}
     unique, codes = numpy.unique(names, return_inverse=True)
-    new = [name for name in unique.tolist() if _domain_key(name) not in index]
-    for name in new:
-        index[_domain_key(name)] = len(index)
+    before = [] if known is None else known.tolist()
+    everyone = {_domain_key(name): name for name in [*before, *unique.tolist()]}
+    index = {key: i for i, key in enumerate(everyone)}
     of_unique = numpy.array([index[_domain_key(name)] for name in unique.tolist()], dtype=int)
-    mixed = len({key[:2] for key in index}) > 1
-    everyone = numpy.array([*known.tolist(), *new], dtype=object if mixed else None)
-    return of_unique[codes.reshape(-1)], everyone if len(everyone) else names
+    mixed = len({key[:2] for key in everyone}) > 1
+    found = numpy.array(list(everyone.values()), dtype=object if mixed else None)
+    return of_unique[codes.reshape(-1)], found if len(found) else names
 
 
 def _domain_key(name: Any) -> tuple[bool, bool, Any]:

@@ -148,7 +148,9 @@ class Preprocessing:
         if cols < 2:
             return numpy.asarray(covariance.estimate(X, self.estimator))  # raises the error
         if missing and whole:
-            _require_whole_channels(X, data)
+            expected = ", or NaN throughout the channels that are missing"
+            advice = "set the whole channel to NaN"
+            _require_finite(X, data, expected, advice, or_missing=True)
         # values that are not finite are reported by index with the other faults
         return covariances_of(X, self.estimator, self.reg, missing=missing)
 
@@ -202,7 +204,8 @@ def prepare(
     is_singular: list[bool] = []
     in_memory = not isinstance(data.X, StoredArray) and data.X.dtype.kind != "c"
     if preprocessing.raw and not missing and in_memory and bad == "refuse":
-        _require_finite_signals(numpy.asarray(data.X), data)
+        advice = "choose a network of matrices, which may have missing channels"
+        _require_finite(numpy.asarray(data.X), data, " for a network of signals", advice)
     missing = missing and in_memory and bad != "repair"
     X, kept, note = clean(
         preprocessing(data, missing=missing, whole=bad == "refuse"),
@@ -227,24 +230,13 @@ def prepare(
     )
 
 
-def _require_whole_channels(X: NDArray[Any], data: Dataset) -> None:
-    """Raise a DataError if a channel of signals is not finite, but not NaN throughout."""
-    _require_no(
-        ~numpy.isfinite(X).all(-1) & ~missing_channels(X),
-        data,
-        ", or NaN throughout the channels that are missing",
-        "set the whole channel to NaN",
-    )
-
-
-def _require_finite_signals(X: NDArray[Any], data: Dataset) -> None:
-    """Raise a DataError unless signals are finite."""
-    advice = "choose a network of matrices, which may have missing channels"
-    _require_no(~numpy.isfinite(X).all(-1), data, " for a network of signals", advice)
-
-
-def _require_no(broken: NDArray[Any], data: Dataset, expected: str, advice: str) -> None:
-    """Raise a DataError if channels ``(N, channels)`` are broken."""
+def _require_finite(
+    X: NDArray[Any], data: Dataset, expected: str, advice: str, *, or_missing: bool = False
+) -> None:
+    """Raise a DataError unless signals are finite, or missing throughout a channel."""
+    broken = ~numpy.isfinite(X).all(-1)
+    if or_missing:
+        broken &= ~missing_channels(X)
     bad = numpy.flatnonzero(broken.any(-1))
     if len(bad):
         channel = int(broken[bad[0]].argmax())
