@@ -41,31 +41,28 @@ MATRIX_DTYPES = {**DTYPES, "complex128": torch.complex128, "complex64": torch.co
 def checked_matrices(who: str, X: Any, *, wanted: str = "positive definite", **how: Any) -> Tensor:
     """Return SPD matrices as a tensor, exactly symmetric: see :func:`examine_matrices`."""
     found = examine_matrices(who, X, wanted=wanted, **how)
-    assert found.faults is not None
     raise_first_fault(who, found.faults, found.unit, wanted=wanted)
     return found.X
 
 
 class ExaminedMatrices(NamedTuple):
-    """Matrices as a tensor, exactly symmetric, and their faults; None if they have none."""
+    """Matrices as a tensor, exactly symmetric, and their faults."""
 
     who: str
     X: Tensor
-    faults: Faults | None = None
-    unit: float = UNIT
+    faults: Faults
+    unit: float
 
     @property
     def are_singular(self) -> bool:
         """Whether some matrices are singular."""
-        return self.faults is not None and bool((self.faults.code == _SINGULAR).any())
+        return bool((self.faults.code == _SINGULAR).any())
 
     def require(self, *, definite: bool, advice: str = MAKE_DEFINITE) -> None:
         """Raise a ValueError if there are faults; singular ones only if ``definite``.
 
         ``advice`` is what to do about singular matrices.
         """
-        if self.faults is None:
-            return
         code = self.faults.code
         if not definite:
             code = torch.where(code == _SINGULAR, -1, code)

@@ -6,7 +6,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
@@ -64,18 +64,27 @@ def run_prediction(*, out: Path, force: bool, **given: Any) -> None:
     Names that a spreadsheet would read as formulas get an apostrophe: see
     :func:`spdnet.data.names.spreadsheet_safe`.
     """
-    _require_target(out, force)
-    trained, matrices = _open("predict", labels=None, **given)
     to_stdout = _is_stdout(out)
-    beside = None if to_stdout or _is_stream(out) else Path(os.path.realpath(out)).parent
+    is_stream = to_stdout or out.is_fifo() or out.is_char_device()
+    target = Path(os.path.realpath(out))  # the end of symbolic links
+    if not is_stream:
+        _require_new(out, target, force)
+    trained, matrices = _open("predict", labels=None, **given)
     # a file without a name, so that nothing is left of it if the process is killed
-    with tempfile.TemporaryFile(dir=beside) as draft:
+    with tempfile.TemporaryFile(dir=None if is_stream else target.parent) as draft:
         text = io.TextIOWrapper(draft, encoding="utf-8", errors="replace", newline="")
         with _shown() as callbacks:
             _write_rows(text, trained, matrices, callbacks)
         text.flush()
         draft.seek(0)
-        _write_target(out, draft)
+        opened: AbstractContextManager[BinaryIO] = atomic_writer(target)
+        if to_stdout:
+            opened = nullcontext(typer.get_binary_stream("stdout"))
+        elif is_stream:
+            opened = out.open("wb")
+        with opened as file:
+            shutil.copyfileobj(draft, file)
+            file.flush()
     place = "" if to_stdout else f": {printable(str(out))}"
     typer.echo(f"{len(matrices)} predictions{place}", err=to_stdout)
 
@@ -104,12 +113,9 @@ def _write_rows(
 @contextmanager
 def _shown() -> Iterator[dict[str, Callable[..., None]]]:
     """Show the progress of a prediction, and its warnings afterwards."""
-    display = Display(make_console(stderr=True))
     said: list[str] = []
-    try:
+    with closing(Display(make_console(stderr=True))) as display:
         yield {"on_matrix": partial(display.count, "predicting"), "on_warning": said.append}
-    finally:
-        display.close()
     for text in said:
         typer.echo(printable(f"warning: {text}"), err=True)
 
@@ -124,38 +130,17 @@ def _is_stdout(out: Path) -> bool:
         return False
 
 
-def _require_target(out: Path, force: bool) -> None:
-    """Check before any work that :func:`_write_target` can write there."""
-    if _is_stdout(out):
-        return
+def _require_new(out: Path, target: Path, force: bool) -> None:
+    """Check before any work that ``out``, whose real path is ``target``, can be written."""
     if out.is_file() and not force:
         raise FileExistsError(
             f"predict: expected a new file, but {out} exists; use --force to replace it"
         )
-    if out.exists() and not (out.is_file() or _is_stream(out)):
+    if out.exists() and not out.is_file():
         what = "folder" if out.is_dir() else "block device or a socket"
         raise ValueError(f"predict: expected a file to write, but {out} is a {what}")
-    folder = Path(os.path.realpath(out)).parent
-    if not folder.is_dir():
-        raise FileNotFoundError(f"predict: expected a folder {folder}, got none")
-
-
-def _write_target(out: Path, draft: BinaryIO) -> None:
-    """Write through pipes and devices; replace files atomically, at the end of symbolic links."""
-    if _is_stdout(out):
-        stream = typer.get_binary_stream("stdout")
-        shutil.copyfileobj(draft, stream)
-        stream.flush()
-    elif _is_stream(out):
-        with out.open("wb") as file:
-            shutil.copyfileobj(draft, file)
-    else:
-        with atomic_writer(Path(os.path.realpath(out))) as file:
-            shutil.copyfileobj(draft, file)
-
-
-def _is_stream(out: Path) -> bool:
-    return out.is_fifo() or out.is_char_device()
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"predict: expected a folder {target.parent}, got none")
 
 
 def run_report(run: Path) -> None:
@@ -186,11 +171,8 @@ def _open(
     said = [f"warning: {warning}; using an earlier one" for warning in trained.warnings]
     arrays = read_shown(data, labels, groups, labeled=who == "evaluate")
     bad = trained.bad if bad is None else bad.lower()
-    display = Display(make_console(stderr=True))
-    try:
+    with closing(Display(make_console(stderr=True))) as display:
         matrices = trained.prepare(arrays, bad, display.matrix)
-    finally:
-        display.close()
     if matrices.note:
         said.append(matrices.note)
     if trained.uses_groups and matrices.groups is None:

@@ -158,7 +158,7 @@ def _with_groups(data: Dataset, file: str | Path) -> Dataset:
         raise DataError(
             f"read: expected data without groups, besides those in {file}, got data with groups"
         )
-    groups = _column(Path(file), data.X, "groups", read_column(file, "groups"))
+    groups = column(Path(file), data.X, "groups", read_column(file, "groups"))
     return replace(data, groups=groups)
 
 
@@ -249,7 +249,7 @@ def _checked(
     if X.dtype.char in "gG":  # longer than any type of torch
         with numpy.errstate(all="ignore"):  # values too large become infinite and are reported
             X = X.astype(X.dtype.char.translate({ord("g"): "d", ord("G"): "D"}))
-    columns = {k: _column(path, X, k, v) for k, v in columns.items() if v is not None}
+    columns = {k: column(path, X, k, v) for k, v in columns.items() if v is not None}
     if "split" in columns:
         columns["split"] = as_parts(columns["split"], f"read: expected split of {path}")
     if "groups" in columns:
@@ -269,12 +269,12 @@ def _checked(
     return Dataset(X, **columns, notes=notes, channels=names)
 
 
-def _column(
-    path: Path, X: NDArray[Any] | StoredArray, name: str, values: NDArray[Any]
-) -> NDArray[Any]:
-    if values.shape != (N := X.shape[:1]):
+def column(path: Path, X: Any, name: str, values: NDArray[Any], *, of: str = "X") -> NDArray[Any]:
+    """Return the column ``name`` of a file, numbers or valid text, one for each of ``X``."""
+    if values.shape != X.shape[:1]:
         raise DataError(
-            f"read: expected {name} of shape {N}, one for each of X, in {path}, got {values.shape}"
+            f"read: expected {name} of shape {X.shape[:1]}, one for each of {of}, in {path}, got "
+            f"{values.shape}"
         )
     values = as_text(values, f"{name} of {path}")
     if values.dtype.kind not in "biufU":
