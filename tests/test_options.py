@@ -11,10 +11,11 @@ import pytest
 
 from spdnet import SPDNet, SPDNetClassifier, covariance
 from spdnet.data import Descriptor, clean
+from spdnet.options.commands import BuildCommand
 from spdnet.options.estimator import HYPERPARAMETERS
 from spdnet.options.kinds import Choice
 from spdnet.options.option import options
-from spdnet.options.run import BuildOptions, DataOptions, RunOptions
+from spdnet.options.run import DataOptions, RunOptions
 from spdnet.paper import Reproduction
 from spdnet.runs import Comparison, Settings
 from spdnet.runs.settings import from_mapping, read_toml
@@ -66,7 +67,7 @@ def test_choices_are_those_of_the_functions_that_take_them():
     }
     assert {name: list(RUN[name].kind.choices) for name in found} == found
     modes = accepted(lambda: covariance.regularize(X, mode="?"))
-    assert list(options(BuildOptions)["mode"].kind.choices) == modes
+    assert list(options(BuildCommand)["mode"].kind.choices) == modes
 
 
 def test_the_table_of_the_documentation_has_every_setting():

@@ -2,16 +2,20 @@
 
 import io
 import sys
-from functools import partial
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from spdnet.cli.data_app import data_app
-from spdnet.cli.options import Data, Device, Groups, Labels, argument, runs, shared
-from spdnet.options.option import RUN
-from spdnet.options.run import CompareOptions, ReproduceOptions, RunOptions
+from spdnet.cli.options import runs
+from spdnet.options.commands import (
+    CompareCommand,
+    EvaluateCommand,
+    PredictCommand,
+    ReportCommand,
+    ReproduceCommand,
+    TrainCommand,
+)
 
 app = typer.Typer(
     name="spdnet",
@@ -22,18 +26,6 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 app.add_typer(data_app, name="data")
-
-_run_option = partial(typer.Option, rich_help_panel=RUN)
-Run = Annotated[Path, argument("RUN", "Run folder of `spdnet train`.")]
-BadAgain = Annotated[str | None, shared("bad", "as in training")]
-OwnModel = Annotated[
-    str | None,
-    typer.Option(
-        "--model",
-        metavar="MODULE:CLASS",
-        help="Class of the network, for a run that was trained with one of your own.",
-    ),
-]
 
 
 def main() -> None:
@@ -68,30 +60,8 @@ def _root(
 
 
 @app.command()
-@runs("spdnet.cli.train:run_training", RunOptions, optional=True)
-def train(
-    *,
-    settings: Annotated[
-        Path | None,
-        _run_option(help="TOML file of settings, one key per option."),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        _run_option(help="Run folder. [default: runs/NAME; for a second run runs/NAME-2]"),
-    ] = None,
-    resume: Annotated[
-        bool, _run_option("--resume", help="Resume the run in --out. A larger --epochs extends it.")
-    ] = False,
-    devices: Annotated[
-        int,
-        _run_option(
-            help="Number of processes that share each batch, each with a GPU or on the CPU."
-        ),
-    ] = 1,
-    quiet: Annotated[
-        bool, _run_option("--quiet", help="No progress bar and no line per epoch.")
-    ] = False,
-) -> None:
+@runs("spdnet.cli.train:run_training", TrainCommand, optional=True)
+def train() -> None:
     """Train and evaluate a network, and write everything to a run folder.
 
     For example: spdnet train digits-small
@@ -111,13 +81,8 @@ def train(
 
 
 @app.command()
-@runs("spdnet.cli.tables:run_comparison", CompareOptions)
-def compare(
-    *,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder of the comparison. [default: runs/compare-NAME]")
-    ] = None,
-) -> None:
+@runs("spdnet.cli.tables:run_comparison", CompareCommand)
+def compare() -> None:
     """Compare SPDNet with every method of its paper, on the same splits of your data.
 
     Finished parts are not repeated: after an interruption, or with more methods or repeats, run the
@@ -128,14 +93,8 @@ def compare(
 
 
 @app.command()
-@runs("spdnet.cli.tables:run_reproduction", ReproduceOptions)
-def reproduce(
-    *,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Folder of the reproduction. [default: runs/reproduce-EXPERIMENT]"),
-    ] = None,
-) -> None:
+@runs("spdnet.cli.tables:run_reproduction", ReproduceCommand)
+def reproduce() -> None:
     """Reproduce an experiment of the paper, and show the published results beside the new ones.
 
     Finished parts are not repeated: after an interruption, or with more repeats, run the same
@@ -148,20 +107,8 @@ def reproduce(
 
 
 @app.command()
-@runs("spdnet.cli.evaluate:run_evaluation")
-def evaluate(
-    run: Run,
-    data: Data,
-    labels: Labels = None,
-    groups: Groups = None,
-    bad: BadAgain = None,
-    part: Annotated[
-        str | None,
-        typer.Option(help="Part of the data: train, val, test or all. [default: test, if any]"),
-    ] = None,
-    device: Device = "auto",
-    model: OwnModel = None,
-) -> None:
+@runs("spdnet.cli.evaluate:run_evaluation", EvaluateCommand)
+def evaluate() -> None:
     """Evaluate a run on labeled data: loss, accuracy and a table of classes.
 
     On the training data, the part that was held out is used.
@@ -171,19 +118,8 @@ def evaluate(
 
 
 @app.command()
-@runs("spdnet.cli.evaluate:run_prediction")
-def predict(
-    run: Run,
-    data: Data,
-    out: Annotated[Path, typer.Option(help="Output file, or - for standard output.")] = Path(
-        "predictions.csv"
-    ),
-    groups: Groups = None,
-    bad: BadAgain = None,
-    device: Device = "auto",
-    model: OwnModel = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
-) -> None:
+@runs("spdnet.cli.evaluate:run_prediction", PredictCommand)
+def predict() -> None:
     """Predict labels and probabilities, as a CSV file; the data need no labels.
 
     For the training data, a column gives the part of each sample: train, val or test.
@@ -193,8 +129,8 @@ def predict(
 
 
 @app.command()
-@runs("spdnet.cli.evaluate:run_report")
-def report(run: Run) -> None:
+@runs("spdnet.cli.evaluate:run_report", ReportCommand)
+def report() -> None:
     """Write the report of a run again.
 
     Example: spdnet report runs/digits-small

@@ -36,8 +36,8 @@ from spdnet.data.sources import (
     with_random_split,
 )
 from spdnet.data.summary import describe
+from spdnet.options.commands import BuildCommand, DescriptorOptions
 from spdnet.options.option import check_options, options
-from spdnet.options.run import BuildOptions, DescriptorOptions
 from spdnet.paper.published import fetch, import_dataset
 from spdnet.runs.bad_trials import describe_bad_trials
 from spdnet.runs.conditioning import is_incomplete
@@ -48,7 +48,9 @@ _MEAN_OF = 100
 _DESCRIPTOR = tuple(options(DescriptorOptions))
 
 
-def run_info(data: str, labels: str | None, groups: str | None, signals: bool) -> None:
+def run_info(
+    data: str, labels: str | None = None, groups: str | None = None, signals: bool = False
+) -> None:
     """Run ``spdnet data info``."""
     found = read_shown(data, labels, groups, labeled=None)
     console = make_console()
@@ -91,9 +93,9 @@ def valid_part(
 
 def run_build(**given: Any) -> None:
     """Run ``spdnet data build``."""
-    wanted = BuildOptions(**given)
+    wanted = BuildCommand(**given)
     check_options("build", wanted)
-    source, index = Path(wanted.source), wanted.index
+    source, index = wanted.source, wanted.index
     descriptor = None
     if wanted.of == "matrices":
         if unused := [name for name in (*_DESCRIPTOR, "size", "every") if name in given]:
@@ -135,14 +137,14 @@ def run_build(**given: Any) -> None:
         )
     X = read(wanted.out).X
     typer.echo(f"{len(X)} matrices of {X.shape[1]} x {X.shape[2]}, {X.dtype}")
-    typer.echo(f"file: {printable(str(Path(wanted.out)))}")
+    typer.echo(f"file: {printable(str(wanted.out))}")
 
 
 def _say_note(note: str) -> None:
     typer.echo(f"note: {printable(note)}", err=True)
 
 
-def run_import(name: str, path: Path, index: Path | None) -> None:
+def run_import(name: str, path: Path, index: Path | None = None) -> None:
     """Run ``spdnet data import``."""
     with _counting("files") as count:
         file = import_dataset(name, path, index=index, on_source=count)

@@ -1,12 +1,9 @@
 """The ``spdnet data`` commands; each loads the libraries that it needs."""
 
-from pathlib import Path
-from typing import Annotated
-
 import typer
 
-from spdnet.cli.options import Data, Groups, Labels, Signals, argument, runs
-from spdnet.options.run import BuildOptions
+from spdnet.cli.options import runs
+from spdnet.options.commands import BuildCommand, FetchCommand, ImportCommand, InfoCommand
 
 data_app = typer.Typer(
     help="Inspect data, build files of matrices, get the data sets of the paper.",
@@ -15,13 +12,8 @@ data_app = typer.Typer(
 
 
 @data_app.command()
-@runs("spdnet.cli.data:run_info")
-def info(
-    data: Data,
-    labels: Labels = None,
-    groups: Groups = None,
-    signals: Signals = False,
-) -> None:
+@runs("spdnet.cli.data:run_info", InfoCommand)
+def info() -> None:
     """Show counts, sizes, classes, condition numbers, and faulty matrices by index.
 
     For signals, show channels that are not finite, constant or equal, and the condition numbers of
@@ -32,7 +24,7 @@ def info(
 
 
 @data_app.command()
-@runs("spdnet.cli.data:run_build", BuildOptions)
+@runs("spdnet.cli.data:run_build", BuildCommand)
 def build() -> None:
     """Write one file of matrices, with classes, parts and groups.
 
@@ -47,12 +39,9 @@ def build() -> None:
     """
 
 
-Published = Annotated[str, argument("NAME", "afew, hdm05 or pasc.")]
-
-
 @data_app.command("fetch")
-@runs("spdnet.cli.data:run_fetch")
-def fetch_(name: Published) -> None:
+@runs("spdnet.cli.data:run_fetch", FetchCommand)
+def fetch_() -> None:
     """Download the SPD matrices that the paper's authors publish.
 
     After an interruption, the same command resumes. The data are stored in $SPDNET_DATA, or in the
@@ -63,16 +52,8 @@ def fetch_(name: Published) -> None:
 
 
 @data_app.command("import")
-@runs("spdnet.cli.data:run_import")
-def import_(
-    name: Published,
-    path: Annotated[
-        Path, argument("PATH", "The authors' archive, packed or not, or the original data.")
-    ],
-    index: Annotated[
-        Path | None, typer.Option(help="The authors' index (.mat), if it is not in PATH.")
-    ] = None,
-) -> None:
+@runs("spdnet.cli.data:run_import", ImportCommand)
+def import_() -> None:
     """Import a data set of the paper that you have obtained by hand.
 
     Example: spdnet data import afew AFEW_SPD_data.zip --index spddb_afew.mat

@@ -33,7 +33,7 @@ from spdnet.runs.scores import score
 PARTS = (*SPLITS, "all")
 
 
-def run_evaluation(*, part: str | None, **given: Any) -> None:
+def run_evaluation(*, part: str | None = None, **given: Any) -> None:
     """Print the scores."""
     if part is not None:
         require_choice("evaluate", "part", part, PARTS)
@@ -58,7 +58,9 @@ def run_evaluation(*, part: str | None, **given: Any) -> None:
     console.print(table)
 
 
-def run_prediction(*, out: Path, force: bool, **given: Any) -> None:
+def run_prediction(
+    *, out: Path = Path("predictions.csv"), force: bool = False, **given: Any
+) -> None:
     """Write a CSV file, or to standard output.
 
     Names that a spreadsheet would read as formulas get an apostrophe: see
@@ -69,7 +71,7 @@ def run_prediction(*, out: Path, force: bool, **given: Any) -> None:
     target = Path(os.path.realpath(out))  # the end of symbolic links
     if not is_stream:
         _require_new(out, target, force)
-    trained, matrices = _open("predict", labels=None, **given)
+    trained, matrices = _open("predict", **given)
     # a file without a name, so that nothing is left of it if the process is killed
     with tempfile.TemporaryFile(dir=None if is_stream else target.parent) as draft:
         text = io.TextIOWrapper(draft, encoding="utf-8", errors="replace", newline="")
@@ -155,11 +157,11 @@ def _open(
     *,
     run: Path,
     data: str,
-    labels: str | None,
-    groups: str | None,
-    bad: str | None,
-    device: str,
-    model: str | None,
+    labels: str | None = None,
+    groups: str | None = None,
+    bad: str | None = None,
+    device: str = "auto",
+    model: str | None = None,
 ) -> tuple[TrainedModel, Dataset]:
     """Load a run, and prepare data as in its training; print warnings."""
     if not _is_run(run) and _is_run(Path(data)):
@@ -170,7 +172,7 @@ def _open(
     trained = TrainedModel.load(run, device=device, model=model)
     said = [f"warning: {warning}; using an earlier one" for warning in trained.warnings]
     arrays = read_shown(data, labels, groups, labeled=who == "evaluate")
-    bad = trained.bad if bad is None else bad.lower()
+    bad = trained.bad if bad is None else bad
     with closing(Display(make_console(stderr=True))) as display:
         matrices = trained.prepare(arrays, bad, display.matrix)
     if matrices.note:

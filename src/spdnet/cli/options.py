@@ -10,33 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from spdnet.cli.errors import errors
-from spdnet.options.option import Option, options
-from spdnet.options.run import RunOptions
-
-_OPTIONS = options(RunOptions)
-
-
-def shared(name: str, default: str = "") -> Any:
-    """Make an option that ``spdnet train`` has too, perhaps with a default in words."""
-    return _option(name, _OPTIONS[name], default)
-
-
-def _option(name: str, described: Option, default: str, **more: Any) -> Any:
-    flags = described.flags or ((f"--{name}",) if described.default is False else ())
-    text = described.text() + (f" [default: {default}]" if default else "")
-    return typer.Option(*flags, help=text, **more)
-
-
-def argument(metavar: str, text: str) -> Any:
-    """Make an argument without a default in the help."""
-    return typer.Argument(metavar=metavar, help=text, show_default=False)
-
-
-Data = Annotated[str, argument("DATA", _OPTIONS["data"].text())]
-Labels = Annotated[str | None, shared("labels")]
-Groups = Annotated[str | None, shared("groups")]
-Signals = Annotated[bool, shared("signals")]
-Device = Annotated[str, shared("device")]
+from spdnet.options.option import options
 
 
 def find_in_current_folder(model: str | None) -> None:
@@ -46,27 +20,30 @@ def find_in_current_folder(model: str | None) -> None:
 
 
 def runs(
-    target: str, described: Any = None, *, optional: bool = False
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    target: str, described: Any, *, optional: bool = False
+) -> Callable[[Callable[[], None]], Callable[..., None]]:
     """Let a command run the function ``target``, which is imported when it is called.
 
-    The decorated function declares options and has the help. Those of the dataclass ``described``
-    are added to them; required ones become arguments, which may be ``optional``. The target gets
-    the values of those that were given.
+    The decorated function has the help. The options are those of the dataclass ``described``;
+    required ones become arguments, which may be ``optional``. The target gets the values of those
+    that were given.
     """
-    found = {} if described is None else options(described)
+    found = options(described)
 
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+    def decorate(command: Callable[[], None]) -> Callable[..., None]:
         @wraps(command)
         def run(**given: Any) -> None:
             with errors():
-                for name, option in found.items():
-                    if (value := given.pop(name)) is not None:
-                        given[name] = option.kind.parse(command.__name__, name, value)
-                resolve_name(target)(**given)
+                who = command.__name__
+                resolve_name(target)(
+                    **{
+                        name: found[name].kind.parse(who, name, value)
+                        for name, value in given.items()
+                        if value is not None
+                    }
+                )
 
-        made = [_parameter(name, option, optional) for name, option in found.items()]
-        parameters = [*made, *inspect.signature(command).parameters.values()]
+        parameters = [_parameter(name, option, optional) for name, option in found.items()]
         run.__signature__ = inspect.Signature(parameters, return_annotation=None)  # type: ignore[attr-defined]
         run.__annotations__ = {p.name: p.annotation for p in parameters}
         return run
@@ -75,13 +52,17 @@ def runs(
 
 
 def _parameter(name: str, described: Any, optional: bool) -> inspect.Parameter:
+    text, default = described.text(), described.default_text
     if described.default is ...:
-        info = argument(name.upper(), described.text())
-        default = None if optional else inspect.Parameter.empty
+        info: Any = typer.Argument(metavar=name.upper(), help=text, show_default=False)
     else:
-        info = _option(name, described, described.default_text, rich_help_panel=described.panel)
-        default = None
-    annotation = Annotated[described.kind.type | None, info]
+        text += f" [default: {default}]" if default else ""
+        flags = described.flags or ((f"--{name}",) if described.default is False else ())
+        info = typer.Option(*flags, help=text, rich_help_panel=described.panel)
+    is_required = described.default is ... and not optional
     return inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
+        name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=inspect.Parameter.empty if is_required else None,
+        annotation=Annotated[described.kind.type | None, info],
     )

@@ -18,8 +18,9 @@ from spdnet.data.errors import DataError
 from spdnet.data.examination import REMEDIES, clean, examine
 from spdnet.data.sources import Source
 from spdnet.data.store_writer import StoreWriter
+from spdnet.options.commands import DescriptorOptions
 from spdnet.options.option import check_options, document
-from spdnet.options.run import DTYPES, DescriptorOptions
+from spdnet.options.run import DTYPES
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Kinds of values: parsing, validation and documentation."""
 
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from spdnet.models.members import MEMBERS
@@ -63,6 +64,12 @@ class FilePath(Text):
                 f"{value!r}; rename it"
             )
         return value
+
+
+class Location(Kind):
+    """Path of a file or folder, in any encoding."""
+
+    type = Path
 
 
 class Flag(Kind):
