@@ -1,4 +1,4 @@
-"""The commands, apart from ``spdnet data``; each loads the libraries that it needs."""
+"""The command line; each command loads the libraries that it needs."""
 
 import io
 import sys
@@ -6,16 +6,8 @@ from typing import Annotated
 
 import typer
 
-from spdnet.cli.data_app import data_app
-from spdnet.cli.options import runs
-from spdnet.options.commands import (
-    CompareCommand,
-    EvaluateCommand,
-    PredictCommand,
-    ReportCommand,
-    ReproduceCommand,
-    TrainCommand,
-)
+from spdnet.cli.options import add_command
+from spdnet.options import commands
 
 app = typer.Typer(
     name="spdnet",
@@ -24,6 +16,10 @@ app = typer.Typer(
     add_completion=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
+)
+data_app = typer.Typer(
+    help="Inspect data, build files of matrices, get the data sets of the paper.",
+    no_args_is_help=True,
 )
 app.add_typer(data_app, name="data")
 
@@ -59,79 +55,13 @@ def _root(
     """
 
 
-@app.command()
-@runs("spdnet.cli.train:run_training", TrainCommand, optional=True)
-def train() -> None:
-    """Train and evaluate a network, and write everything to a run folder.
-
-    For example: spdnet train digits-small
-
-    Or: spdnet train recordings.npz --dims 93,70,50,30 --repeat 10
-
-    Or: spdnet train digits --norm log_cholesky --head log_euclidean
-
-    Or, for signals with groups: spdnet train eeg.npz --model tsmnet
-
-    Or, with a torch module of your own: spdnet train digits --model package.module:Class
-
-    Or, after an interruption: spdnet train --resume --out runs/digits-small
-
-    Or, on two machines: torchrun --nnodes 2 --nproc-per-node 8 -m spdnet train big.npz --out big
-    """
-
-
-@app.command()
-@runs("spdnet.cli.tables:run_comparison", CompareCommand)
-def compare() -> None:
-    """Compare SPDNet with every method of its paper, on the same splits of your data.
-
-    Finished parts are not repeated: after an interruption, or with more methods or repeats, run the
-    same command again.
-
-    Example: spdnet compare digits --repeats 3
-    """
-
-
-@app.command()
-@runs("spdnet.cli.tables:run_reproduction", ReproduceCommand)
-def reproduce() -> None:
-    """Reproduce an experiment of the paper, and show the published results beside the new ones.
-
-    Finished parts are not repeated: after an interruption, or with more repeats, run the same
-    command again.
-
-    Example: spdnet reproduce hdm05 --standin cmu27_joints.npz --repeats 3
-
-    As a quick test: spdnet reproduce afew --standin digits --quick
-    """
-
-
-@app.command()
-@runs("spdnet.cli.evaluate:run_evaluation", EvaluateCommand)
-def evaluate() -> None:
-    """Evaluate a run on labeled data: loss, accuracy and a table of classes.
-
-    On the training data, the part that was held out is used.
-
-    Example: spdnet evaluate runs/digits-small digits-small
-    """
-
-
-@app.command()
-@runs("spdnet.cli.evaluate:run_prediction", PredictCommand)
-def predict() -> None:
-    """Predict labels and probabilities, as a CSV file; the data need no labels.
-
-    For the training data, a column gives the part of each sample: train, val or test.
-
-    Example: spdnet predict runs/digits-small new.npz --out predictions.csv
-    """
-
-
-@app.command()
-@runs("spdnet.cli.evaluate:run_report", ReportCommand)
-def report() -> None:
-    """Write the report of a run again.
-
-    Example: spdnet report runs/digits-small
-    """
+add_command(app, "train", "spdnet.cli.train:run_training", commands.TrainCommand, optional=True)
+add_command(app, "compare", "spdnet.cli.tables:run_comparison", commands.CompareCommand)
+add_command(app, "reproduce", "spdnet.cli.tables:run_reproduction", commands.ReproduceCommand)
+add_command(app, "evaluate", "spdnet.cli.evaluate:run_evaluation", commands.EvaluateCommand)
+add_command(app, "predict", "spdnet.cli.evaluate:run_prediction", commands.PredictCommand)
+add_command(app, "report", "spdnet.cli.evaluate:run_report", commands.ReportCommand)
+add_command(data_app, "info", "spdnet.cli.data:run_info", commands.InfoCommand)
+add_command(data_app, "build", "spdnet.cli.data:run_build", commands.BuildCommand)
+add_command(data_app, "fetch", "spdnet.cli.data:run_fetch", commands.FetchCommand)
+add_command(data_app, "import", "spdnet.cli.data:run_import", commands.ImportCommand)

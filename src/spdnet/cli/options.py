@@ -2,8 +2,6 @@
 
 import inspect
 import sys
-from collections.abc import Callable
-from functools import wraps
 from pkgutil import resolve_name
 from typing import Annotated, Any
 
@@ -19,36 +17,26 @@ def find_in_current_folder(model: str | None) -> None:
         sys.path.insert(0, "")
 
 
-def runs(
-    target: str, described: Any, *, optional: bool = False
-) -> Callable[[Callable[[], None]], Callable[..., None]]:
-    """Let a command run the function ``target``, which is imported when it is called.
+def add_command(
+    app: typer.Typer, name: str, target: str, described: Any, *, optional: bool = False
+) -> None:
+    """Add a command that runs the function ``target``, which is imported when it is called.
 
-    The decorated function has the help. The options are those of the dataclass ``described``;
-    required ones become arguments, which may be ``optional``. The target gets the values of those
-    that were given.
+    The dataclass ``described`` has the options, and its docstring is the help. Required options are
+    arguments, which may be ``optional``. The target gets the values of those that were given.
     """
     found = options(described)
 
-    def decorate(command: Callable[[], None]) -> Callable[..., None]:
-        @wraps(command)
-        def run(**given: Any) -> None:
-            with errors():
-                who = command.__name__
-                resolve_name(target)(
-                    **{
-                        name: found[name].kind.parse(who, name, value)
-                        for name, value in given.items()
-                        if value is not None
-                    }
-                )
+    def run(**given: Any) -> None:
+        with errors():
+            values = {k: v for k, v in given.items() if v is not None}
+            parsed = {k: found[k].kind.parse(name, k, v) for k, v in values.items()}
+            resolve_name(target)(**parsed)
 
-        parameters = [_parameter(name, option, optional) for name, option in found.items()]
-        run.__signature__ = inspect.Signature(parameters, return_annotation=None)  # type: ignore[attr-defined]
-        run.__annotations__ = {p.name: p.annotation for p in parameters}
-        return run
-
-    return decorate
+    parameters = [_parameter(name, option, optional) for name, option in found.items()]
+    run.__signature__ = inspect.Signature(parameters, return_annotation=None)  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in parameters}
+    app.command(name, help=described.__doc__)(run)
 
 
 def _parameter(name: str, described: Any, optional: bool) -> inspect.Parameter:

@@ -1,4 +1,4 @@
-"""The options of the commands, besides the settings of a run, a comparison or a reproduction."""
+"""The commands: the docstring of each is its help, and the fields are its options."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +14,22 @@ _run = partial(option, panel=RUN)
 
 @dataclass(frozen=True, kw_only=True)
 class TrainCommand(RunOptions):
-    """Options of ``spdnet train``."""
+    """Train and evaluate a network, and write everything to a run folder.
+
+    For example: spdnet train digits-small
+
+    Or: spdnet train recordings.npz --dims 93,70,50,30 --repeat 10
+
+    Or: spdnet train digits --norm log_cholesky --head log_euclidean
+
+    Or, for signals with groups: spdnet train eeg.npz --model tsmnet
+
+    Or, with a torch module of your own: spdnet train digits --model package.module:Class
+
+    Or, after an interruption: spdnet train --resume --out runs/digits-small
+
+    Or, on two machines: torchrun --nnodes 2 --nproc-per-node 8 -m spdnet train big.npz --out big
+    """
 
     settings: Path | None = _run(Location(), "TOML file of settings, one key per option")
     out: Path | None = _run(
@@ -33,14 +48,28 @@ class TrainCommand(RunOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class CompareCommand(CompareOptions):
-    """Options of ``spdnet compare``."""
+    """Compare SPDNet with every method of its paper, on the same splits of your data.
+
+    Finished parts are not repeated: after an interruption, or with more methods or repeats, run the
+    same command again.
+
+    Example: spdnet compare digits --repeats 3
+    """
 
     out: Path | None = _option(Location(), "Folder of the comparison", unset="runs/compare-NAME")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReproduceCommand(ReproduceOptions):
-    """Options of ``spdnet reproduce``."""
+    """Reproduce an experiment of the paper, and show the published results beside the new ones.
+
+    Finished parts are not repeated: after an interruption, or with more repeats, run the same
+    command again.
+
+    Example: spdnet reproduce hdm05 --standin cmu27_joints.npz --repeats 3
+
+    As a quick test: spdnet reproduce afew --standin digits --quick
+    """
 
     out: Path | None = _option(
         Location(), "Folder of the reproduction", unset="runs/reproduce-EXPERIMENT"
@@ -49,14 +78,22 @@ class ReproduceCommand(ReproduceOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class ReportCommand:
-    """Options of ``spdnet report``."""
+    """Write the report of a run again.
+
+    Example: spdnet report runs/digits-small
+    """
 
     run: Path = _option(Location(), "Run folder of `spdnet train`", default=...)
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluateCommand(ReportCommand):
-    """Options of ``spdnet evaluate``."""
+    """Evaluate a run on labeled data: loss, accuracy and a table of classes.
+
+    On the training data, the part that was held out is used.
+
+    Example: spdnet evaluate runs/digits-small digits-small
+    """
 
     data: str = same(DataOptions, "data")
     labels: str | None = same(DataOptions, "labels", panel=None)
@@ -74,7 +111,12 @@ class EvaluateCommand(ReportCommand):
 
 @dataclass(frozen=True, kw_only=True)
 class PredictCommand(ReportCommand):
-    """Options of ``spdnet predict``."""
+    """Predict labels and probabilities, as a CSV file; the data need no labels.
+
+    For the training data, a column gives the part of each sample: train, val or test.
+
+    Example: spdnet predict runs/digits-small new.npz --out predictions.csv
+    """
 
     data: str = same(DataOptions, "data")
     out: Path = _option(
@@ -89,7 +131,13 @@ class PredictCommand(ReportCommand):
 
 @dataclass(frozen=True, kw_only=True)
 class InfoCommand:
-    """Options of ``spdnet data info``."""
+    """Show counts, sizes, classes, condition numbers, and faulty matrices by index.
+
+    For signals, show channels that are not finite, constant or equal, and the condition numbers of
+    the covariances.
+
+    Example: spdnet data info recordings.npz
+    """
 
     data: str = same(DataOptions, "data")
     labels: str | None = same(DataOptions, "labels", panel=None)
@@ -99,14 +147,23 @@ class InfoCommand:
 
 @dataclass(frozen=True, kw_only=True)
 class FetchCommand:
-    """Options of ``spdnet data fetch``."""
+    """Download the SPD matrices that the paper's authors publish.
+
+    After an interruption, the same command resumes. The data are stored in $SPDNET_DATA, or in the
+    user's cache.
+
+    Example: spdnet data fetch afew
+    """
 
     name: str = _option(Text(), "afew, hdm05 or pasc", default=...)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ImportCommand(FetchCommand):
-    """Options of ``spdnet data import``."""
+    """Import a data set of the paper that you have obtained by hand.
+
+    Example: spdnet data import afew AFEW_SPD_data.zip --index spddb_afew.mat
+    """
 
     path: Path = _option(
         Location(), "The authors' archive, packed or not, or the original data", default=...
@@ -166,7 +223,17 @@ class DescriptorOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class BuildCommand(DescriptorOptions, _BuildFiles):
-    """Options of ``spdnet data build``."""
+    """Write one file of matrices, with classes, parts and groups.
+
+    After an interruption, the same command resumes. Folders called train, val and test are the
+    parts of the data; the folder of a file is its class.
+
+    Example: spdnet data build recordings/ recordings.npz
+
+    Or: spdnet data build eeg/ eeg.npz --of signals --groups subjects.txt
+
+    Or: spdnet data build motions/ motions.npz --of sequences --test 0.5 --clip-length 0.5
+    """
 
     size: int = _option(Count(), "Height and width of the gray frames of videos", default=20)
     every: int = _option(Count(), "Step between the frames that are used", default=1)
