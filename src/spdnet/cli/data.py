@@ -36,7 +36,7 @@ from spdnet.data.sources import (
     with_random_split,
 )
 from spdnet.data.summary import describe
-from spdnet.options.commands import BuildCommand, DescriptorOptions
+from spdnet.options.commands import BuildCommand, DescriptorOptions, InfoCommand
 from spdnet.options.option import check_options, options
 from spdnet.paper.published import fetch, import_dataset
 from spdnet.runs.bad_trials import describe_bad_trials
@@ -48,13 +48,12 @@ _MEAN_OF = 100
 _DESCRIPTOR = tuple(options(DescriptorOptions))
 
 
-def run_info(
-    data: str, labels: str | None = None, groups: str | None = None, signals: bool = False
-) -> None:
+def run_info(**given: Any) -> None:
     """Run ``spdnet data info``."""
-    found = read_shown(data, labels, groups, labeled=None)
+    wanted = InfoCommand(**given)
+    found = read_shown(wanted.data, wanted.labels, wanted.groups, labeled=None)
     console = make_console()
-    is_signals, stored = signals or not found.is_matrices, isinstance(found.X, StoredArray)
+    is_signals, stored = wanted.signals or not found.is_matrices, isinstance(found.X, StoredArray)
     examined = examine_signals(found.X) if is_signals else examine(found.X, missing=not stored)
     lines = describe(found, examined)
     if valid := valid_part(found, examined):

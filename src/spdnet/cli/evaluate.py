@@ -16,13 +16,14 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from spdnet._checks import require_choice
 from spdnet._files import atomic_writer
 from spdnet.cli.display import Display, make_console, read_shown
 from spdnet.cli.options import find_in_current_folder
 from spdnet.data import Dataset
 from spdnet.data.dataset import SPLITS
 from spdnet.data.names import printable, spreadsheet_safe
+from spdnet.options.commands import EvaluateCommand, PredictCommand
+from spdnet.options.option import options
 from spdnet.runs import TrainedModel
 from spdnet.runs.confusion import Confusion
 from spdnet.runs.report import write_report
@@ -30,17 +31,15 @@ from spdnet.runs.results import PART_TITLES
 from spdnet.runs.run_folder import RunFolder
 from spdnet.runs.scores import score
 
-PARTS = (*SPLITS, "all")
 
-
-def run_evaluation(*, part: str | None = None, **given: Any) -> None:
+def run_evaluation(**given: Any) -> None:
     """Print the scores."""
-    if part is not None:
-        require_choice("evaluate", "part", part, PARTS)
-    trained, matrices = _open("evaluate", **given)
+    wanted = EvaluateCommand(**given)
+    options(wanted)["part"].check("evaluate", "part", wanted.part)
+    trained, matrices = _open("evaluate", wanted, wanted.labels)
     assert matrices.y is not None  # read with labels
     codes = trained.codes(matrices.y)
-    chosen, what = _part(trained, matrices, part)
+    chosen, what = _part(trained, matrices, wanted.part)
     with _shown() as callbacks:
         logits, codes = trained.logits(matrices, **callbacks)[chosen], codes[chosen]
     found = score(logits, codes)
@@ -58,20 +57,19 @@ def run_evaluation(*, part: str | None = None, **given: Any) -> None:
     console.print(table)
 
 
-def run_prediction(
-    *, out: Path = Path("predictions.csv"), force: bool = False, **given: Any
-) -> None:
+def run_prediction(**given: Any) -> None:
     """Write a CSV file, or to standard output.
 
     Names that a spreadsheet would read as formulas get an apostrophe: see
     :func:`spdnet.data.names.spreadsheet_safe`.
     """
-    to_stdout = _is_stdout(out)
+    wanted = PredictCommand(**given)
+    out, to_stdout = wanted.out, _is_stdout(wanted.out)
     is_stream = to_stdout or out.is_fifo() or out.is_char_device()
     target = Path(os.path.realpath(out))  # the end of symbolic links
     if not is_stream:
-        _require_new(out, target, force)
-    trained, matrices = _open("predict", **given)
+        _require_new(out, target, wanted.force)
+    trained, matrices = _open("predict", wanted)
     # a file without a name, so that nothing is left of it if the process is killed
     with tempfile.TemporaryFile(dir=None if is_stream else target.parent) as draft:
         text = io.TextIOWrapper(draft, encoding="utf-8", errors="replace", newline="")
@@ -153,28 +151,20 @@ def run_report(run: Path) -> None:
 
 
 def _open(
-    who: str,
-    *,
-    run: Path,
-    data: str,
-    labels: str | None = None,
-    groups: str | None = None,
-    bad: str | None = None,
-    device: str = "auto",
-    model: str | None = None,
+    who: str, wanted: EvaluateCommand | PredictCommand, labels: str | None = None
 ) -> tuple[TrainedModel, Dataset]:
     """Load a run, and prepare data as in its training; print warnings."""
+    run, data = wanted.run, wanted.data
     if not _is_run(run) and _is_run(Path(data)):
         raise ValueError(
             f"{who}: expected a run, then data, got {run} and then the run {data}; swapped?"
         )
-    find_in_current_folder(model)
-    trained = TrainedModel.load(run, device=device, model=model)
+    find_in_current_folder(wanted.model)
+    trained = TrainedModel.load(run, device=wanted.device, model=wanted.model)
     said = [f"warning: {warning}; using an earlier one" for warning in trained.warnings]
-    arrays = read_shown(data, labels, groups, labeled=who == "evaluate")
-    bad = trained.bad if bad is None else bad
+    arrays = read_shown(data, labels, wanted.groups, labeled=who == "evaluate")
     with closing(Display(make_console(stderr=True))) as display:
-        matrices = trained.prepare(arrays, bad, display.matrix)
+        matrices = trained.prepare(arrays, wanted.bad or trained.bad, display.matrix)
     if matrices.note:
         said.append(matrices.note)
     if trained.uses_groups and matrices.groups is None:

@@ -87,21 +87,10 @@ class ReportCommand:
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluateCommand(ReportCommand):
-    """Evaluate a run on labeled data: loss, accuracy and a table of classes.
-
-    On the training data, the part that was held out is used.
-
-    Example: spdnet evaluate runs/digits-small digits-small
-    """
-
+class _RunOnData(ReportCommand):
     data: str = same(DataOptions, "data")
-    labels: str | None = same(DataOptions, "labels", panel=None)
     groups: str | None = same(DataOptions, "groups", panel=None)
     bad: str | None = same(DataOptions, "bad", default=None, unset="as in training", panel=None)
-    part: str | None = _option(
-        Choice("train", "val", "test", "all"), "Part of the data", unset="test, if any"
-    )
     device: str = same(RunOptions, "device", panel=None)
     model: str | None = _option(
         Text(),
@@ -110,7 +99,22 @@ class EvaluateCommand(ReportCommand):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PredictCommand(ReportCommand):
+class EvaluateCommand(_RunOnData):
+    """Evaluate a run on labeled data: loss, accuracy and a table of classes.
+
+    On the training data, the part that was held out is used.
+
+    Example: spdnet evaluate runs/digits-small digits-small
+    """
+
+    labels: str | None = same(DataOptions, "labels", panel=None)
+    part: str | None = _option(
+        Choice("train", "val", "test", "all"), "Part of the data", unset="test, if any"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictCommand(_RunOnData):
     """Predict labels and probabilities, as a CSV file; the data need no labels.
 
     For the training data, a column gives the part of each sample: train, val or test.
@@ -118,14 +122,9 @@ class PredictCommand(ReportCommand):
     Example: spdnet predict runs/digits-small new.npz --out predictions.csv
     """
 
-    data: str = same(DataOptions, "data")
     out: Path = _option(
         Location(), "Output file, or - for standard output", default=Path("predictions.csv")
     )
-    groups: str | None = same(DataOptions, "groups", panel=None)
-    bad: str | None = same(EvaluateCommand, "bad")
-    device: str = same(RunOptions, "device", panel=None)
-    model: str | None = same(EvaluateCommand, "model")
     force: bool = _option(Flag(), "Replace an existing file", default=False)
 
 
