@@ -348,30 +348,26 @@ def covariances_of(
     With ``missing``, rows and columns of :func:`missing_channels` are NaN, and the others are the
     covariance of the other channels, unless all are missing.
     """
-    if missing and (gone := missing_channels(signals)).any():
-        gone[gone.all(-1)] = False
-        C = numpy.full((*signals.shape[:2], signals.shape[1]), numpy.nan)
-        patterns, which = numpy.unique(gone, axis=0, return_inverse=True)
-        for i, pattern in enumerate(patterns):
-            own, kept = numpy.flatnonzero(which.reshape(-1) == i), numpy.flatnonzero(~pattern)
-            try:
-                found = covariances_of(signals[numpy.ix_(own, kept)], estimator, reg)
-            except ValueError as error:  # of a robust estimator
-                where = f"X are the {len(own)} signals with {len(kept)} observed channels, X[0] is"
-                raise ValueError(f"{error}; {where} signal {own[0]}") from None
-            C[numpy.ix_(own, kept, kept)] = found
-        return C
-    finite: NDArray[numpy.bool_] = numpy.asarray(numpy.isfinite(signals).all((-2, -1)))
     C = numpy.full((*signals.shape[:2], signals.shape[1]), numpy.nan)
-    if signals.shape[-1] > 1 and finite.any():
+    gone = missing_channels(signals) if missing else numpy.zeros(signals.shape[:2], dtype=bool)
+    gone[gone.all(-1)] = False
+    usable = numpy.flatnonzero((numpy.isfinite(signals).all(-1) | gone).all(-1))
+    if signals.shape[-1] < 2 or len(usable) == 0:
+        return C
+    patterns, which = numpy.unique(gone[usable], axis=0, return_inverse=True)
+    for i, pattern in enumerate(patterns):
+        own, kept = usable[which.reshape(-1) == i], numpy.flatnonzero(~pattern)
         with numpy.errstate(all="ignore"):  # overflow is reported as not finite
             try:
-                plain = covariance.ESTIMATORS[estimator](signals[finite])
+                plain = covariance.ESTIMATORS[estimator](signals[numpy.ix_(own, kept)])
             except ValueError as error:  # of a robust estimator
-                if finite.all():
+                if len(own) == len(signals):
                     raise
-                raise ValueError(f"{error}; X are the {finite.sum()} finite signals") from None
+                what = (
+                    f"signals with {len(kept)} observed channels" if missing else "finite signals"
+                )
+                where = f"X are the {len(own)} {what}, X[0] is signal {own[0]}"
+                raise ValueError(f"{error}; {where}") from None
             held = numpy.isfinite(plain).all((-2, -1))
-            finite[finite] = held
-            C[finite] = covariance.regularize(plain[held], reg, "mean")
+            C[numpy.ix_(own[held], kept, kept)] = covariance.regularize(plain[held], reg, "mean")
     return C
