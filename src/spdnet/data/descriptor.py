@@ -247,11 +247,11 @@ def build(
         project = None
         if descriptor is not None and descriptor.pca is not None and left:
             learn = [source for source in sources if source.split == "train"]
-            project = fit_pca((descriptor.flat(_loaded(s)) for s in learn), descriptor.pca)
+            project = fit_pca((descriptor.flat(s.load()) for s in learn), descriptor.pca)
         wide: list[str] = []  # sources whose axes seem swapped
         try:
             for i, source in enumerate(left, len(sources) - len(left) + 1):
-                values = _loaded(source)
+                values = source.load()
                 if source.features and values.ndim == 2 and len(values) < values.shape[1]:
                     wide.append(f"{source.name} ({len(values)} of {values.shape[1]})")
                 X = _matrices(source, values, descriptor, project, dtype, bad)
@@ -265,15 +265,6 @@ def build(
                     "swapped? --of sequences takes time in rows, --of signals channels in rows"
                 )
         return writer.finish({**(provenance or {}), **plan, "empty": writer.empty})
-
-
-def _loaded(source: Source) -> NDArray[Any]:
-    try:
-        return source.load()
-    except DataError:
-        raise
-    except ValueError as error:
-        raise DataError(f"build: expected data in {source.name}, but {error}") from error
 
 
 def _matrices(

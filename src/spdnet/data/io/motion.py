@@ -83,12 +83,12 @@ def read_asf(path: str | Path) -> Skeleton:
         if any(float(v) != 0 for v in root.get("orientation", [])):
             raise ValueError(f"orientation {root['orientation']} of the root")
     except (KeyError, IndexError, ValueError) as error:
-        raise ValueError(f"read_asf: expected a skeleton in {path}, got {error!r}") from error
+        raise DataError(f"read_asf: expected a skeleton in {path}, got {error!r}") from error
     by_name = {bone.name: bone for bone in bones}
     lost = [name for name in parent if name not in by_name or name == "root"]
     if lost or len(by_name) != len(bones):
         what = f"the bone {lost[0]!r} only there" if lost else "a bone twice"
-        raise ValueError(f"read_asf: expected each bone of {path} once, got {what}")
+        raise DataError(f"read_asf: expected each bone of {path} once, got {what}")
     return Skeleton(by_name, parent, order, degrees, unit)
 
 
@@ -100,7 +100,7 @@ def read_amc(path: str | Path, skeleton: Skeleton) -> NDArray[Any]:
     T = len(values["root"])
     joint = {name: i for i, name in enumerate(skeleton.joints)}
     if T * len(joint) > _MOST:
-        raise ValueError(
+        raise DataError(
             f"read_amc: expected at most {_MOST} joints in all frames of {path}, got {T} frames of "
             f"{len(joint)}; cut it"
         )
@@ -238,7 +238,7 @@ def _motion(path: Path, skeleton: Skeleton) -> tuple[dict[str, NDArray[Any]], se
         except ValueError:
             numbers = []
         if name not in widths or len(numbers) != widths[name] or len(columns[name]) != frames - 1:
-            raise ValueError(
+            raise DataError(
                 f"read_amc: expected frames with {widths.get(name, 'no')} numbers of {name!r}, as "
                 f"the skeleton has it, got {' '.join(words)!r} in line {number} of {path}"
             )
@@ -246,5 +246,5 @@ def _motion(path: Path, skeleton: Skeleton) -> tuple[dict[str, NDArray[Any]], se
     short = [name for name, rows in columns.items() if len(rows) != frames]
     if frames == 0 or short:
         what = f"frames without {short[0]!r}" if frames else "none"
-        raise ValueError(f"read_amc: expected frames of all bones in {path}, got {what}")
+        raise DataError(f"read_amc: expected frames of all bones in {path}, got {what}")
     return {name: numpy.array(rows) for name, rows in columns.items()}, header
