@@ -118,13 +118,10 @@ class Preprocessing:
         origin = (data.digest, data.inputs_digest)
         return replace(data, X=X, channels=wanted, notes=tuple(notes), origin=origin)
 
-    def __call__(
-        self, data: Dataset, *, missing: bool = False, whole: bool = True
-    ) -> NDArray[Any] | StoredArray:
+    def __call__(self, data: Dataset, *, missing: bool = False) -> NDArray[Any] | StoredArray:
         """Return matrices ``(N, n, n)``, which are not checked.
 
-        With ``missing``, channels of signals that are constant, or NaN throughout, become NaN. With
-        ``whole``, other channels that are not finite are an error.
+        With ``missing``, channels of signals that are constant, or NaN throughout, become NaN.
         """
         rows, cols = data.X.shape[1:]
         if rows != self.n or not (self.signals or cols == self.n):
@@ -147,10 +144,6 @@ class Preprocessing:
             )
         if cols < 2:
             return numpy.asarray(covariance.estimate(X, self.estimator))  # raises the error
-        if missing and whole:
-            expected = ", or NaN throughout the channels that are missing"
-            advice = "set the whole channel to NaN"
-            _require_finite(X, data, expected, advice, or_missing=True)
         # values that are not finite are reported by index with the other faults
         return covariances_of(X, self.estimator, self.reg, missing=missing)
 
@@ -203,12 +196,12 @@ def prepare(
         raise ValueError("data: expected at least one matrix, got none")
     is_singular: list[bool] = []
     in_memory = not isinstance(data.X, StoredArray) and data.X.dtype.kind != "c"
-    if preprocessing.raw and not missing and in_memory and bad == "refuse":
-        advice = "choose a network of matrices, which may have missing channels"
-        _require_finite(numpy.asarray(data.X), data, " for a network of signals", advice)
     missing = missing and in_memory and bad != "repair"
+    matrices = preprocessing(data, missing=missing)
+    if bad == "refuse" and in_memory and preprocessing.signals and (missing or preprocessing.raw):
+        _require_finite(data, missing=missing)
     X, kept, note = clean(
-        preprocessing(data, missing=missing, whole=bad == "refuse"),
+        matrices,
         bad,
         dtype=dtype,
         names=data.names,
@@ -230,13 +223,17 @@ def prepare(
     )
 
 
-def _require_finite(
-    X: NDArray[Any], data: Dataset, expected: str, advice: str, *, or_missing: bool = False
-) -> None:
-    """Raise a DataError unless signals are finite, or missing throughout a channel."""
+def _require_finite(data: Dataset, *, missing: bool) -> None:
+    """Raise a DataError unless signals are finite, apart from channels that may be missing."""
+    X = numpy.asarray(data.X)
     broken = ~numpy.isfinite(X).all(-1)
-    if or_missing:
+    if missing:
         broken &= ~missing_channels(X)
+        expected = ", or NaN throughout the channels that are missing"
+        advice = "set the whole channel to NaN"
+    else:
+        expected = " for a network of signals"
+        advice = "choose a network of matrices, which may have missing channels"
     bad = numpy.flatnonzero(broken.any(-1))
     if len(bad):
         channel = int(broken[bad[0]].argmax())
