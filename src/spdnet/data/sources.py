@@ -231,16 +231,15 @@ def _with_step(source: Source, every: int, how: str, transposed: bool = False) -
 
 
 def _indexed(files: Files, index: Index) -> list[Source]:
-    sources = []
-    for i, parts in enumerate(index.files):
+    sources: list[Source] = []
+    for parts, y, split, group in zip(*index, strict=True):
         found = files.find(parts)
         if found is None:
             raise DataError(
                 f"build: expected {'/'.join(parts)} in {files.root}, as the index says, got none; "
-                f"{i} of {len(index.files)} files were there"
+                f"{len(sources)} of {len(index.files)} files were there"
             )
-        load = partial(_matrix, files, found)
-        about = (str(index.y[i]), str(index.split[i]), str(index.groups[i]))
+        load, about = partial(_matrix, files, found), (str(y), str(split), str(group))
         sources.append(Source("/".join(parts), load, *about, files.stamp(found)))
     return sources
 

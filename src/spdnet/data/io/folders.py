@@ -1,7 +1,7 @@
 """Folders of classes, with one matrix or recording per file."""
 
 import io
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any
@@ -162,18 +162,19 @@ def unread_notes(
     """
     known, whole = set(classes), set(used)
     taken = {parts[:n] for parts in whole for n in range(1, len(parts) + 1)}
-    above = {folder[:-1] for folder in known}
+    above = {folder[:-1] for folder in known}  # where the folders of the classes are
     rest = [
         parts
         for parts in files
         if not {parts, parts[:-1]} & whole and not parts[-1].lower().endswith(_SKELETON)
     ]
-    lost: dict[Parts, list[Parts]] = {}
+    lost = defaultdict[Parts, list[Parts]](list)
     for parts in rest:
         for n in range(1, len(parts)):
             if parts[: n - 1] in above and parts[:n] not in taken:
-                lost.setdefault(parts[:n], []).append(parts)
-    for folder, inside in sorted(lost.items()):
+                lost[parts[:n]].append(parts)
+    if lost:
+        folder, inside = min(lost.items())
         advice = f"save them as {READABLE}, or move the folder away"
         if data_files(inside):
             suffix = min(_suffix(parts[-1]) for parts in whole) or ".npy"
