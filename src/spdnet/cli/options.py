@@ -30,8 +30,7 @@ def add_command(
     def run(**given: Any) -> None:
         with errors():
             values = {k: v for k, v in given.items() if v is not None}
-            parsed = {k: found[k].kind.parse(name, k, v) for k, v in values.items()}
-            resolve_name(target)(**parsed)
+            resolve_name(target)(**{k: found[k].kind.parse(v) for k, v in values.items()})
 
     parameters = [_parameter(name, option, optional) for name, option in found.items()]
     run.__signature__ = inspect.Signature(parameters, return_annotation=None)  # type: ignore[attr-defined]

@@ -69,9 +69,7 @@ class StoreWriter:
         self._lock = acquire(lock, busy)
         if self.path.exists():
             self._release()
-            raise FileExistsError(
-                f"build: expected a new file, but {self.path} exists by now; name another"
-            )
+            raise FileExistsError(f"build: expected a new file, but {self.path} exists by now")
         if not self._part.exists():
             self._journal.unlink(missing_ok=True)  # left over from a complete build
         self._handle = self._part.open("ab", buffering=0)
