@@ -583,7 +583,8 @@ def test_train_refuses_out_of_range_settings(tmp_path, monkeypatch, flags, messa
         (("--every", "-1"), "every >= 1"),
         (("--every", "0"), "every >= 1"),
         (("--reg", "nan"), "reg"),
-        (("--clip-length", "2", "--clips", 10**12), None),
+        (("--clip-length", "2", "--clips", 10**12), "clips of at most 2147483647"),
+        (("--clip-length", "2", "--clips", 10**9), None),
     ],
 )
 def test_build_validates_numeric_options(tmp_path, flags, message):

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from spdnet import SPDNet, SPDNetClassifier, covariance
-from spdnet.data import clean
+from spdnet.data import Descriptor, clean
+from spdnet.options.commands import BuildCommand
 from spdnet.options.estimator import HYPERPARAMETERS
 from spdnet.options.kinds import Choice
 from spdnet.options.option import options
@@ -34,7 +35,7 @@ def test_the_parameters_of_the_estimator_are_the_hyperparameters():
     assert {name: parameters[name].default for name in shared} == shared
 
 
-@pytest.mark.parametrize("cls", [Recipe, Settings, Comparison, Reproduction])
+@pytest.mark.parametrize("cls", [Recipe, Settings, Comparison, Reproduction, Descriptor])
 def test_docstrings_describe_every_field(cls):
     for name in inspect.signature(cls).parameters:
         assert re.search(rf"^{name} : ", cls.__doc__, re.M), name
@@ -65,6 +66,8 @@ def test_choices_are_those_of_the_functions_that_take_them():
         "recipe": list(RECIPES),
     }
     assert {name: list(RUN[name].kind.choices) for name in found} == found
+    modes = accepted(lambda: covariance.regularize(X, mode="?"))
+    assert list(options(BuildCommand)["mode"].kind.choices) == modes
 
 
 def test_the_table_of_the_documentation_has_every_setting():

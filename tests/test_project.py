@@ -34,7 +34,7 @@ def test_make_train_installs_no_development_tools():
 def test_make_train_is_the_command_of_the_documentation():
     command = "spdnet train digits-small\n"
     assert commands("train").endswith(command)
-    for name in ("docs/start.md", "src/spdnet/cli/app.py"):
+    for name in ("docs/start.md", "src/spdnet/options/commands.py"):
         assert command in (ROOT / name).read_text()
 
 

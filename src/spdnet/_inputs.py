@@ -57,41 +57,36 @@ def as_tensor(fitted: NDArray[Any]) -> Tensor:
     return torch.from_numpy(numpy.require(fitted, requirements="W"))
 
 
-def checked_matrices(
-    who: str, X: Any, *, wanted: str = "positive definite", **settings: Any
-) -> Tensor:
-    """Return SPD matrices as a tensor, exactly symmetric; see :func:`examine_matrices`."""
-    found = examine_matrices(who, X, wanted=wanted, **settings)
-    assert found.faults is not None
+def checked_matrices(who: str, X: Any, *, wanted: str = "positive definite", **how: Any) -> Tensor:
+    """Return SPD matrices as a tensor, exactly symmetric: see :func:`examine_matrices`."""
+    found = examine_matrices(who, X, wanted=wanted, **how)
     raise_first_fault(who, found.faults, found.unit, wanted=wanted)
     return found.X
 
 
 class ExaminedMatrices(NamedTuple):
-    """Matrices as a tensor, exactly symmetric, and their faults; None if they have none."""
+    """Matrices as a tensor, exactly symmetric, and their faults."""
 
     who: str
     X: Tensor
-    faults: Faults | None = None
-    unit: float = UNIT
+    faults: Faults
+    unit: float
 
     @property
     def are_faulty(self) -> bool:
         """Whether some matrices have a fault."""
-        return self.faults is not None and bool((self.faults.code >= 0).any())
+        return bool((self.faults.code >= 0).any())
 
     @property
     def are_singular(self) -> bool:
         """Whether some matrices are singular."""
-        return self.faults is not None and bool((self.faults.code == _SINGULAR).any())
+        return bool((self.faults.code == _SINGULAR).any())
 
     def require(self, *, definite: bool, advice: str = MAKE_DEFINITE) -> None:
         """Raise a ValueError if there are faults; singular ones only if ``definite``.
 
         ``advice`` is what to do about singular matrices.
         """
-        if self.faults is None:
-            return
         code = self.faults.code
         if not definite:
             code = torch.where(code == _SINGULAR, -1, code)
@@ -245,16 +240,14 @@ def encode_domains(
             f"{who}: expected finite numbers or text in {what}, got {what}[{bad}] = {names[bad]}; "
             "give samples of unknown origin a name, or leave them out"
         )
-    known = names[:0] if known is None else known
-    index = {_domain_key(name): i for i, name in enumerate(known.tolist())}
     unique, codes = numpy.unique(names, return_inverse=True)
-    new = [name for name in unique.tolist() if _domain_key(name) not in index]
-    for name in new:
-        index[_domain_key(name)] = len(index)
+    before = [] if known is None else known.tolist()
+    everyone = {_domain_key(name): name for name in [*before, *unique.tolist()]}
+    index = {key: i for i, key in enumerate(everyone)}
     of_unique = numpy.array([index[_domain_key(name)] for name in unique.tolist()], dtype=int)
-    mixed = len({key[:2] for key in index}) > 1
-    everyone = numpy.array([*known.tolist(), *new], dtype=object if mixed else None)
-    return of_unique[codes.reshape(-1)], everyone if len(everyone) else names
+    mixed = len({key[:2] for key in everyone}) > 1
+    found = numpy.array(list(everyone.values()), dtype=object if mixed else None)
+    return of_unique[codes.reshape(-1)], found if len(found) else names
 
 
 def _domain_key(name: Any) -> tuple[bool, bool, Any]:

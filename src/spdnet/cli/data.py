@@ -14,7 +14,6 @@ import typer
 from numpy.typing import NDArray
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-from spdnet._checks import require_choice
 from spdnet.adaptation import Conditioner
 from spdnet.cli.display import Display, make_console, read_shown
 from spdnet.data import Dataset, Descriptor, StoredArray, build, clean, examine, read
@@ -37,6 +36,8 @@ from spdnet.data.sources import (
     with_random_split,
 )
 from spdnet.data.summary import describe
+from spdnet.options.commands import BuildCommand, DescriptorOptions, InfoCommand
+from spdnet.options.option import check_options, options
 from spdnet.paper.published import fetch, import_dataset
 from spdnet.runs.bad_trials import describe_bad_trials
 from spdnet.runs.conditioning import is_incomplete
@@ -44,14 +45,15 @@ from spdnet.runs.pace import time_left
 
 #: matrices whose mean completes the others before bad trials are looked for
 _MEAN_OF = 100
-KINDS = ("matrices", "sequences", "signals")
+_DESCRIPTOR = tuple(options(DescriptorOptions))
 
 
-def run_info(data: str, labels: str | None, groups: str | None, signals: bool) -> None:
+def run_info(**given: Any) -> None:
     """Run ``spdnet data info``."""
-    found = read_shown(data, labels, groups, labeled=None)
+    wanted = InfoCommand(**given)
+    found = read_shown(wanted.data, wanted.labels, wanted.groups, labeled=None)
     console = make_console()
-    is_signals, stored = signals or not found.is_matrices, isinstance(found.X, StoredArray)
+    is_signals, stored = wanted.signals or not found.is_matrices, isinstance(found.X, StoredArray)
     examined = examine_signals(found.X) if is_signals else examine(found.X, missing=not stored)
     lines = describe(found, examined)
     if valid := valid_part(found, examined):
@@ -88,74 +90,60 @@ def valid_part(
     return replace(valid, X=conditioner.transform(X).numpy(), channels=None), incomplete
 
 
-def run_build(
-    *,
-    source: Path,
-    out: Path,
-    of: str,
-    index: Path | None,
-    groups: str | None,
-    test: float | None,
-    seed: int,
-    dtype: str,
-    bad: str,
-    **options: Any,
-) -> None:
-    """Run ``spdnet data build``; other ``options`` apply only to sequences and signals."""
-    require_choice("build", "of", of, KINDS)
-    given = {name: value for name, value in options.items() if value is not None}
+def run_build(**given: Any) -> None:
+    """Run ``spdnet data build``."""
+    wanted = BuildCommand(**given)
+    check_options("build", wanted)
+    source, index = wanted.source, wanted.index
     descriptor = None
-    if of == "matrices":
-        if given:
-            flags = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+    if wanted.of == "matrices":
+        if unused := [name for name in (*_DESCRIPTOR, "size", "every") if name in given]:
+            flags = ", ".join(f"--{name.replace('_', '-')}" for name in unused)
             raise ValueError(
                 f"build: expected {flags} with --of sequences or signals, got --of matrices"
             )
         sources = matrix_sources(source, None if index is None else read_index(index))
     else:
         if index is not None:
-            raise ValueError(f"build: expected an index with --of matrices, got --of {of}")
-        size, every = given.pop("size", 20), given.pop("every", 1)
-        transposed = of == "signals"
-        sources = sequence_sources(source, size=(size, size), every=every, transposed=transposed)
-        length = given.get("clip_length", 0.0)
-        if length >= 1 and length.is_integer():
-            given["clip_length"] = int(length)
-        descriptor = Descriptor(**{"mode": "mean" if transposed else "trace", **given})
+            raise ValueError(f"build: expected an index with --of matrices, got --of {wanted.of}")
+        size, transposed = (wanted.size, wanted.size), wanted.of == "signals"
+        sources = sequence_sources(source, size=size, every=wanted.every, transposed=transposed)
+        own = {name: given[name] for name in _DESCRIPTOR if name in given}
+        descriptor = Descriptor(**{"mode": "mean" if transposed else "trace", **own})
     if index is None:
         for note in notes_on_unused(source, sources):
             _say_note(note)
-    if groups is not None:
-        sources = with_groups(sources, read_column(groups, "groups"))
-    if test is not None:
-        sources = with_random_split(sources, test, seed=seed)
+    if wanted.groups is not None:
+        sources = with_groups(sources, read_column(wanted.groups, "groups"))
+    if wanted.test is not None:
+        sources = with_random_split(sources, wanted.test, seed=wanted.seed)
     about = {
         "from": text(source.resolve().name),
         "made": time.strftime("%Y-%m-%d %H:%M:%S %z"),
-        "test": test,
-        "seed": seed,
+        "test": wanted.test,
+        "seed": wanted.seed,
     }
-    with _counting(of) as count:
+    with _counting(wanted.of) as count:
         build(
             sources,
-            out,
+            wanted.out,
             descriptor,
-            dtype=dtype,
-            bad=bad,
+            dtype=wanted.dtype,
+            bad=wanted.bad,
             provenance=about,
             on_source=count,
             on_note=_say_note,
         )
-    X = read(out).X
+    X = read(wanted.out).X
     typer.echo(f"{len(X)} matrices of {X.shape[1]} x {X.shape[2]}, {X.dtype}")
-    typer.echo(f"file: {printable(str(out))}")
+    typer.echo(f"file: {printable(str(wanted.out))}")
 
 
 def _say_note(note: str) -> None:
     typer.echo(f"note: {printable(note)}", err=True)
 
 
-def run_import(name: str, path: Path, index: Path | None) -> None:
+def run_import(name: str, path: Path, index: Path | None = None) -> None:
     """Run ``spdnet data import``."""
     with _counting("files") as count:
         file = import_dataset(name, path, index=index, on_source=count)

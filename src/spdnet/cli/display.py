@@ -4,7 +4,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 from rich.console import Console
 from rich.progress import (
@@ -39,11 +39,8 @@ def read_shown(
     data: str, labels: str | None, groups: str | None, *, labeled: bool | None
 ) -> Dataset:
     """Read an embedded data set, a file or a folder, and show the progress."""
-    display = Display(make_console(stderr=True))
-    try:
+    with closing(Display(make_console(stderr=True))) as display:
         return load_dataset(data, labels, groups, labeled=labeled, on_file=display.file)
-    finally:
-        display.close()
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, TextIO
@@ -16,13 +16,14 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from spdnet._checks import require_choice
 from spdnet._files import atomic_writer
 from spdnet.cli.display import Display, make_console, read_shown
 from spdnet.cli.options import find_in_current_folder
 from spdnet.data import Dataset
 from spdnet.data.dataset import SPLITS
 from spdnet.data.names import printable, spreadsheet_safe
+from spdnet.options.commands import EvaluateCommand, PredictCommand
+from spdnet.options.option import options
 from spdnet.runs import TrainedModel
 from spdnet.runs.confusion import Confusion
 from spdnet.runs.report import write_report
@@ -30,17 +31,15 @@ from spdnet.runs.results import PART_TITLES
 from spdnet.runs.run_folder import RunFolder
 from spdnet.runs.scores import score
 
-PARTS = (*SPLITS, "all")
 
-
-def run_evaluation(*, part: str | None, **given: Any) -> None:
+def run_evaluation(**given: Any) -> None:
     """Print the scores."""
-    if part is not None:
-        require_choice("evaluate", "part", part, PARTS)
-    trained, matrices = _open("evaluate", **given)
+    wanted = EvaluateCommand(**given)
+    options(wanted)["part"].check("evaluate", "part", wanted.part)
+    trained, matrices = _open("evaluate", wanted, wanted.labels)
     assert matrices.y is not None  # read with labels
     codes = trained.codes(matrices.y)
-    chosen, what = _part(trained, matrices, part)
+    chosen, what = _part(trained, matrices, wanted.part)
     with _shown() as callbacks:
         logits, codes = trained.logits(matrices, **callbacks)[chosen], codes[chosen]
     found = score(logits, codes)
@@ -58,24 +57,34 @@ def run_evaluation(*, part: str | None, **given: Any) -> None:
     console.print(table)
 
 
-def run_prediction(*, out: Path, force: bool, **given: Any) -> None:
+def run_prediction(**given: Any) -> None:
     """Write a CSV file, or to standard output.
 
     Names that a spreadsheet would read as formulas get an apostrophe: see
     :func:`spdnet.data.names.spreadsheet_safe`.
     """
-    _require_target(out, force)
-    trained, matrices = _open("predict", labels=None, **given)
-    to_stdout = _is_stdout(out)
-    beside = None if to_stdout or _is_stream(out) else Path(os.path.realpath(out)).parent
+    wanted = PredictCommand(**given)
+    out, to_stdout = wanted.out, _is_stdout(wanted.out)
+    is_stream = to_stdout or out.is_fifo() or out.is_char_device()
+    target = Path(os.path.realpath(out))  # the end of symbolic links
+    if not is_stream:
+        _require_new(out, target, wanted.force)
+    trained, matrices = _open("predict", wanted)
     # a file without a name, so that nothing is left of it if the process is killed
-    with tempfile.TemporaryFile(dir=beside) as draft:
+    with tempfile.TemporaryFile(dir=None if is_stream else target.parent) as draft:
         text = io.TextIOWrapper(draft, encoding="utf-8", errors="replace", newline="")
         with _shown() as callbacks:
             _write_rows(text, trained, matrices, callbacks)
         text.flush()
         draft.seek(0)
-        _write_target(out, draft)
+        opened: AbstractContextManager[BinaryIO] = atomic_writer(target)
+        if to_stdout:
+            opened = nullcontext(typer.get_binary_stream("stdout"))
+        elif is_stream:
+            opened = out.open("wb")
+        with opened as file:
+            shutil.copyfileobj(draft, file)
+            file.flush()
     place = "" if to_stdout else f": {printable(str(out))}"
     typer.echo(f"{len(matrices)} predictions{place}", err=to_stdout)
 
@@ -104,12 +113,9 @@ def _write_rows(
 @contextmanager
 def _shown() -> Iterator[dict[str, Callable[..., None]]]:
     """Show the progress of a prediction, and its warnings afterwards."""
-    display = Display(make_console(stderr=True))
     said: list[str] = []
-    try:
+    with closing(Display(make_console(stderr=True))) as display:
         yield {"on_matrix": partial(display.count, "predicting"), "on_warning": said.append}
-    finally:
-        display.close()
     for text in said:
         typer.echo(printable(f"warning: {text}"), err=True)
 
@@ -124,38 +130,17 @@ def _is_stdout(out: Path) -> bool:
         return False
 
 
-def _require_target(out: Path, force: bool) -> None:
-    """Check before any work that :func:`_write_target` can write there."""
-    if _is_stdout(out):
-        return
+def _require_new(out: Path, target: Path, force: bool) -> None:
+    """Check before any work that ``out``, whose real path is ``target``, can be written."""
     if out.is_file() and not force:
         raise FileExistsError(
             f"predict: expected a new file, but {out} exists; use --force to replace it"
         )
-    if out.exists() and not (out.is_file() or _is_stream(out)):
+    if out.exists() and not out.is_file():
         what = "folder" if out.is_dir() else "block device or a socket"
         raise ValueError(f"predict: expected a file to write, but {out} is a {what}")
-    folder = Path(os.path.realpath(out)).parent
-    if not folder.is_dir():
-        raise FileNotFoundError(f"predict: expected a folder {folder}, got none")
-
-
-def _write_target(out: Path, draft: BinaryIO) -> None:
-    """Write through pipes and devices; replace files atomically, at the end of symbolic links."""
-    if _is_stdout(out):
-        stream = typer.get_binary_stream("stdout")
-        shutil.copyfileobj(draft, stream)
-        stream.flush()
-    elif _is_stream(out):
-        with out.open("wb") as file:
-            shutil.copyfileobj(draft, file)
-    else:
-        with atomic_writer(Path(os.path.realpath(out))) as file:
-            shutil.copyfileobj(draft, file)
-
-
-def _is_stream(out: Path) -> bool:
-    return out.is_fifo() or out.is_char_device()
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"predict: expected a folder {target.parent}, got none")
 
 
 def run_report(run: Path) -> None:
@@ -166,31 +151,20 @@ def run_report(run: Path) -> None:
 
 
 def _open(
-    who: str,
-    *,
-    run: Path,
-    data: str,
-    labels: str | None,
-    groups: str | None,
-    bad: str | None,
-    device: str,
-    model: str | None,
+    who: str, wanted: EvaluateCommand | PredictCommand, labels: str | None = None
 ) -> tuple[TrainedModel, Dataset]:
     """Load a run, and prepare data as in its training; print warnings."""
+    run, data = wanted.run, wanted.data
     if not _is_run(run) and _is_run(Path(data)):
         raise ValueError(
             f"{who}: expected a run, then data, got {run} and then the run {data}; swapped?"
         )
-    find_in_current_folder(model)
-    trained = TrainedModel.load(run, device=device, model=model)
+    find_in_current_folder(wanted.model)
+    trained = TrainedModel.load(run, device=wanted.device, model=wanted.model)
     said = [f"warning: {warning}; using an earlier one" for warning in trained.warnings]
-    arrays = read_shown(data, labels, groups, labeled=who == "evaluate")
-    bad = trained.bad if bad is None else bad.lower()
-    display = Display(make_console(stderr=True))
-    try:
-        matrices = trained.prepare(arrays, bad, display.matrix)
-    finally:
-        display.close()
+    arrays = read_shown(data, labels, wanted.groups, labeled=who == "evaluate")
+    with closing(Display(make_console(stderr=True))) as display:
+        matrices = trained.prepare(arrays, wanted.bad or trained.bad, display.matrix)
     if matrices.note:
         said.append(matrices.note)
     if trained.uses_groups and matrices.groups is None:

@@ -2,43 +2,13 @@
 
 import inspect
 import sys
-from collections.abc import Callable
-from functools import wraps
 from pkgutil import resolve_name
 from typing import Annotated, Any
 
 import typer
 
 from spdnet.cli.errors import errors
-from spdnet.options.option import Option, options
-from spdnet.options.run import RunOptions
-
-_OPTIONS = options(RunOptions)
-
-
-def shared(name: str, default: str = "") -> Any:
-    """Make an option that ``spdnet train`` has too, perhaps with a default in words."""
-    return _option(name, _OPTIONS[name], default)
-
-
-def _option(name: str, described: Option, default: str, **more: Any) -> Any:
-    flags = described.flags or ((f"--{name}",) if described.default is False else ())
-    text = described.text() + (f" [default: {default}]" if default else "")
-    return typer.Option(*flags, help=text, **more)
-
-
-def argument(metavar: str, text: str) -> Any:
-    """Make an argument without a default in the help."""
-    return typer.Argument(metavar=metavar, help=text, show_default=False)
-
-
-Data = Annotated[str, argument("DATA", _OPTIONS["data"].text())]
-Labels = Annotated[str | None, shared("labels")]
-Groups = Annotated[str | None, shared("groups")]
-Signals = Annotated[bool, shared("signals")]
-Bad = Annotated[str, shared("bad")]
-Device = Annotated[str, shared("device")]
-Dtype = Annotated[str, shared("dtype")]
+from spdnet.options.option import options
 
 
 def find_in_current_folder(model: str | None) -> None:
@@ -47,43 +17,39 @@ def find_in_current_folder(model: str | None) -> None:
         sys.path.insert(0, "")
 
 
-def runs(
-    target: str, described: Any = None, *, optional: bool = False
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Let a command run the function ``target``, which is imported when it is called.
+def add_command(
+    app: typer.Typer, name: str, target: str, described: Any, *, optional: bool = False
+) -> None:
+    """Add a command that runs the function ``target``, which is imported when it is called.
 
-    The decorated function declares options and has the help. Those of the dataclass ``described``
-    are added to them; the first becomes an argument, which may be ``optional``. The target gets the
-    values of those that were given.
+    The dataclass ``described`` has the options, and its docstring is the help. Required options are
+    arguments, which may be ``optional``. The target gets the values of those that were given.
     """
-    found = {} if described is None else options(described)
+    found = options(described)
 
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        @wraps(command)
-        def run(**given: Any) -> None:
-            with errors():
-                for name, option in found.items():
-                    if (value := given.pop(name)) is not None:
-                        given[name] = option.kind.parse(command.__name__, name, value)
-                resolve_name(target)(**given)
+    def run(**given: Any) -> None:
+        with errors():
+            values = {k: v for k, v in given.items() if v is not None}
+            resolve_name(target)(**{k: found[k].kind.parse(v) for k, v in values.items()})
 
-        made = [_parameter(name, option) for name, option in found.items()]
-        if made:
-            first = next(iter(found))
-            info: Any = argument(first.upper(), found[first].text())
-            default = None if optional else inspect.Parameter.empty
-            made[0] = made[0].replace(default=default, annotation=Annotated[str | None, info])
-        parameters = [*made, *inspect.signature(command).parameters.values()]
-        run.__signature__ = inspect.Signature(parameters, return_annotation=None)  # type: ignore[attr-defined]
-        run.__annotations__ = {p.name: p.annotation for p in parameters}
-        return run
-
-    return decorate
+    parameters = [_parameter(name, option, optional) for name, option in found.items()]
+    run.__signature__ = inspect.Signature(parameters, return_annotation=None)  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in parameters}
+    app.command(name, help=described.__doc__)(run)
 
 
-def _parameter(name: str, described: Any) -> inspect.Parameter:
-    info = _option(name, described, described.default_text, rich_help_panel=described.panel)
-    annotation = Annotated[described.kind.type | None, info]
+def _parameter(name: str, described: Any, optional: bool) -> inspect.Parameter:
+    text, default = described.text(), described.default_text
+    if described.default is ...:
+        info: Any = typer.Argument(metavar=name.upper(), help=text, show_default=False)
+    else:
+        text += f" [default: {default}]" if default else ""
+        flags = described.flags or ((f"--{name}",) if described.default is False else ())
+        info = typer.Option(*flags, help=text, rich_help_panel=described.panel)
+    is_required = described.default is ... and not optional
     return inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
+        name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=inspect.Parameter.empty if is_required else None,
+        annotation=Annotated[described.kind.type | None, info],
     )

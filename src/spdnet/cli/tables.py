@@ -11,7 +11,7 @@ from spdnet.runs import Comparison, ComparisonFolder, compare
 from spdnet.runs.report import write_report
 
 
-def run_comparison(*, out: Path | None, **given: Any) -> None:
+def run_comparison(*, out: Path | None = None, **given: Any) -> None:
     """Compare, write the report, and print the table."""
     settings = Comparison(**given)
     name = Path(settings.data).resolve().stem or "data"
@@ -22,7 +22,7 @@ def run_comparison(*, out: Path | None, **given: Any) -> None:
     _finish(display, found.as_text(), folder, any(row.repeats for row in found.rows))
 
 
-def run_reproduction(*, out: Path | None, **given: Any) -> None:
+def run_reproduction(*, out: Path | None = None, **given: Any) -> None:
     """Reproduce, write the report, and print the table."""
     if given.get("standin") not in (None, "digits", "generated"):
         given["standin"] = str(Path(given["standin"]).resolve())

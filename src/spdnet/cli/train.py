@@ -23,11 +23,11 @@ from spdnet.training.device import leave, under_torchrun
 
 def run_training(
     *,
-    settings: Path | None,
-    out: Path | None,
-    resume: bool,
-    devices: int,
-    quiet: bool,
+    settings: Path | None = None,
+    out: Path | None = None,
+    resume: bool = False,
+    devices: int = 1,
+    quiet: bool = False,
     **given: Any,
 ) -> None:
     """Train with the given settings, those of a file, or those of the run to resume."""

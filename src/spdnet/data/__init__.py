@@ -4,37 +4,24 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from spdnet.data.dataset import Dataset
-    from spdnet.data.descriptor import Descriptor, build
-    from spdnet.data.digits import load_digits_spd
-    from spdnet.data.errors import DataError
-    from spdnet.data.examination import Examination, clean, examine
-    from spdnet.data.io.readers import load_dataset, read
-    from spdnet.data.preprocessing import Preprocessing, prepare
-    from spdnet.data.split import Split, hold_out, make_split
-    from spdnet.data.store import StoredArray, open_stored
-    from spdnet.data.store_writer import StoreWriter
-
-__all__ = [
-    "DataError",
-    "Dataset",
-    "Descriptor",
-    "Examination",
-    "Preprocessing",
-    "Split",
-    "StoreWriter",
-    "StoredArray",
-    "build",
-    "clean",
-    "examine",
-    "hold_out",
-    "load_dataset",
-    "load_digits_spd",
-    "make_split",
-    "open_stored",
-    "prepare",
-    "read",
-]
+    from spdnet.data.dataset import Dataset as Dataset
+    from spdnet.data.descriptor import Descriptor as Descriptor
+    from spdnet.data.descriptor import build as build
+    from spdnet.data.digits import load_digits_spd as load_digits_spd
+    from spdnet.data.errors import DataError as DataError
+    from spdnet.data.examination import Examination as Examination
+    from spdnet.data.examination import clean as clean
+    from spdnet.data.examination import examine as examine
+    from spdnet.data.io.readers import load_dataset as load_dataset
+    from spdnet.data.io.readers import read as read
+    from spdnet.data.preprocessing import Preprocessing as Preprocessing
+    from spdnet.data.preprocessing import prepare as prepare
+    from spdnet.data.split import Split as Split
+    from spdnet.data.split import hold_out as hold_out
+    from spdnet.data.split import make_split as make_split
+    from spdnet.data.store import StoredArray as StoredArray
+    from spdnet.data.store import open_stored as open_stored
+    from spdnet.data.store_writer import StoreWriter as StoreWriter
 
 _MODULES = {
     "dataset": ("Dataset",),
@@ -48,6 +35,8 @@ _MODULES = {
     "store": ("StoredArray", "open_stored"),
     "store_writer": ("StoreWriter",),
 }
+
+__all__ = sorted(name for names in _MODULES.values() for name in names)
 
 
 def __getattr__(name: str) -> Any:

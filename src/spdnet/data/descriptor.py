@@ -12,15 +12,15 @@ import numpy
 import scipy.linalg
 from numpy.typing import NDArray
 
-from spdnet._checks import require_choice, require_count, require_number
-from spdnet.covariance import REGULARIZERS, estimate, gaussian_embedding, segment
+from spdnet._checks import require_choice
+from spdnet.covariance import estimate, gaussian_embedding, segment
 from spdnet.data.errors import DataError
 from spdnet.data.examination import REMEDIES, clean, examine
 from spdnet.data.sources import Source
 from spdnet.data.store_writer import StoreWriter
-
-KINDS = ("covariance", "gaussian")
-DTYPES = ("float64", "float32")
+from spdnet.options.commands import DescriptorOptions
+from spdnet.options.option import check_options, document
+from spdnet.options.run import DTYPES
 
 
 @dataclass(frozen=True)
@@ -81,28 +81,18 @@ def fit_pca(sequences: Iterable[NDArray[Any]], n_components: int) -> Projection:
     return Projection(mean, components * numpy.sign(largest))
 
 
+@document
 @dataclass(frozen=True, kw_only=True)
-class Descriptor:
+class Descriptor(DescriptorOptions):
     """Conversion of the frames of a sequence to SPD matrices.
+
+    Of frames ``(T, d)``, ``covariance`` is a matrix ``(d, d)``, and ``gaussian`` a matrix
+    ``(d + 1, d + 1)``: see :func:`spdnet.covariance.gaussian_embedding`. For ``reg`` and ``mode``
+    see :func:`spdnet.covariance.regularize`.
 
     Parameters
     ----------
-    kind : {"covariance", "gaussian"}
-        ``(d, d)``: the covariance of the frames; or ``(d + 1, d + 1)``: see
-        :func:`spdnet.covariance.gaussian_embedding`.
-    reg, mode
-        See :func:`spdnet.covariance.regularize`.
-    root : int, optional
-        Joint of frames ``(T, joints, 3)`` whose position is subtracted from all others.
-    pca : int, optional
-        Number of principal components, fitted to the training sequences.
-    clip_length : int or float, optional
-        Length of the clips into which training sequences are cut, besides the whole sequence:
-        frames, or below 1 a fraction of the sequence. Other sequences are never cut.
-    clip_stride : int, optional
-        Stride of clips in frames; half a clip by default.
-    clips : int, optional
-        Number of clips spread evenly over a sequence, instead of a stride; fewer if it is short.
+    {options}
 
     Examples
     --------
@@ -115,29 +105,14 @@ class Descriptor:
     (6, 15, 15)
     """
 
-    kind: str = "covariance"
-    reg: float = 1e-3
-    mode: str = "trace"
-    root: int | None = None
-    pca: int | None = None
-    clip_length: float | None = None
-    clip_stride: int | None = None
-    clips: int | None = None
-
     def __post_init__(self) -> None:
-        require_choice("Descriptor", "kind", self.kind, KINDS)
-        require_choice("Descriptor", "mode", self.mode, REGULARIZERS)
-        for name in ("pca", "clip_stride", "clips"):
-            if getattr(self, name) is not None:
-                require_count("Descriptor", name, getattr(self, name))
-        if self.clip_length is not None:
-            require_number("Descriptor", "clip_length", self.clip_length, above=0)
-            whole = self.clip_length >= 2 and self.clip_length == int(self.clip_length)
-            if self.clip_length >= 1 and not whole:
-                raise ValueError(
-                    "Descriptor: expected clip_length as a number of frames, at least two, or a "
-                    f"fraction below 1, got {self.clip_length}"
-                )
+        check_options("Descriptor", self)
+        length = self.clip_length or 2
+        if length >= 1 and (length < 2 or length != int(length)):
+            raise ValueError(
+                "Descriptor: expected clip_length as a number of frames, at least two, or a "
+                f"fraction below 1, got {length:g}"
+            )
         given = [name for name in ("clip_stride", "clips") if getattr(self, name) is not None]
         if len(given) > (self.clip_length is not None):
             raise ValueError(
@@ -247,7 +222,7 @@ def build(
     require_choice("build", "bad", bad, REMEDIES)
     if path.suffix != ".npz":
         raise ValueError(f"build: expected the name of a .npz file, got {path.name}")
-    if path.exists():
+    if path.exists():  # before the writer locks the file
         raise FileExistsError(f"build: expected a new file, but {path} is there; name another")
     if descriptor is not None and None in {source.split for source in sources}:
         for name in ("clip_length", "pca"):
@@ -272,11 +247,11 @@ def build(
         project = None
         if descriptor is not None and descriptor.pca is not None and left:
             learn = [source for source in sources if source.split == "train"]
-            project = fit_pca((descriptor.flat(_loaded(s)) for s in learn), descriptor.pca)
+            project = fit_pca((descriptor.flat(s.load()) for s in learn), descriptor.pca)
         wide: list[str] = []  # sources whose axes seem swapped
         try:
             for i, source in enumerate(left, len(sources) - len(left) + 1):
-                values = _loaded(source)
+                values = source.load()
                 if source.features and values.ndim == 2 and len(values) < values.shape[1]:
                     wide.append(f"{source.name} ({len(values)} of {values.shape[1]})")
                 X = _matrices(source, values, descriptor, project, dtype, bad)
@@ -290,15 +265,6 @@ def build(
                     "swapped? --of sequences takes time in rows, --of signals channels in rows"
                 )
         return writer.finish({**(provenance or {}), **plan, "empty": writer.empty})
-
-
-def _loaded(source: Source) -> NDArray[Any]:
-    try:
-        return source.load()
-    except DataError:
-        raise
-    except ValueError as error:
-        raise DataError(f"build: expected data in {source.name}, but {error}") from error
 
 
 def _matrices(

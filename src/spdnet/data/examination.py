@@ -208,38 +208,45 @@ def clean(
         found.faults["singular"] = found.faults["singular"][:0]
         on_singular()
     X = X if dtype is None else X.astype(dtype)
-    everything = numpy.arange(len(X))
     if found.missing:
         X = numpy.array(X, numpy.result_type(X.dtype, numpy.float32))
         for channel, indices in found.missing.items():
             X[indices, channel] = X[indices, :, channel] = numpy.nan
-    if len(found.bad) == 0:
-        return X, everything, describe_missing(torch.from_numpy(X)) if found.missing else ""
-    faults = found.describe(names)
-    if bad == "drop":
-        kept = numpy.setdiff1d(everything, found.bad)
+    kept, report, count = numpy.arange(len(X)), "", len(X)
+    if len(found.bad) and bad == "drop":
+        kept, faults = numpy.setdiff1d(kept, found.bad), found.describe(names)
         if len(kept) == 0:
             raise ValueError(f"clean: expected some SPD matrices to keep, got none ({faults})")
-        report = f"dropped {len(found.bad)} of {len(X)} matrices ({faults})"
-        X = X.take(kept, axis=0)
-        also = describe_missing(torch.from_numpy(X)) if found.missing else ""
-        return X, kept, f"{report}; {also}" if also else report
-    repairable = numpy.concatenate([found.faults[name] for name in REPAIRABLE])
-    if bad == "repair" and len(repairable) == len(found.bad) and not isinstance(X, StoredArray):
-        repaired = X.astype(numpy.result_type(X, numpy.float32), copy=True)
-        part = symmetrize(repaired[repairable])
-        mean = numpy.trace(part, axis1=-2, axis2=-1).real / X.shape[-1]
-        repaired[repairable] = part + reg * mean[:, None, None] * numpy.eye(X.shape[-1])
-        left = _find(_chunks(repaired), len(X), unit=unit, dtype=computing)
-        if len(left.bad) == 0:
-            report = f"repaired {len(repairable)} of {len(X)} matrices ({faults})"
-            return repaired, everything, report
-        found, faults = left, left.describe(names)
-    advice = "; ".join(remedies(found, X, tried=bad))
-    raise ValueError(
-        f"clean: expected symmetric positive definite matrices, got {len(found.bad)} of {len(X)} "
-        f"that are not ({faults}); {advice}"
-    )
+        X, report = X.take(kept, axis=0), f"dropped {len(found.bad)} of {count} matrices ({faults})"
+    elif len(found.bad):
+        left = found
+        if bad == "repair" and _is_repairable(found, X):
+            repairable, X = found.bad, _repaired(numpy.asarray(X), found.bad, reg)
+            left = _find(_chunks(X), count, unit=unit, dtype=computing)
+            report = f"repaired {len(repairable)} of {count} matrices ({found.describe(names)})"
+        if len(left.bad):
+            advice = "; ".join(remedies(left, X, tried=bad))
+            raise ValueError(
+                f"clean: expected symmetric positive definite matrices, got {len(left.bad)} of "
+                f"{count} that are not ({left.describe(names)}); {advice}"
+            )
+    also = describe_missing(torch.from_numpy(X)) if found.missing else ""
+    return X, kept, "; ".join(filter(None, [report, also]))
+
+
+def _is_repairable(found: Examination, X: NDArray[Any] | StoredArray) -> bool:
+    """Return whether all faulty matrices, of which there are some, can be repaired."""
+    others = (len(found.faults[name]) for name in FAULTS if name not in REPAIRABLE)
+    return not any(others) and not isinstance(X, StoredArray)
+
+
+def _repaired(X: NDArray[Any], index: NDArray[numpy.int64], reg: float) -> NDArray[Any]:
+    """Replace matrices by their symmetric part plus a multiple of the identity."""
+    repaired = X.astype(numpy.result_type(X, numpy.float32), copy=True)
+    part = symmetrize(repaired[index])
+    mean = numpy.trace(part, axis1=-2, axis2=-1).real / X.shape[-1]
+    repaired[index] = part + reg * mean[:, None, None] * numpy.eye(X.shape[-1])
+    return repaired
 
 
 def definable(data: Dataset, found: Examination) -> NDArray[numpy.int64]:
@@ -252,11 +259,10 @@ def remedies(
     found: Examination, X: NDArray[Any] | StoredArray, *, tried: str = "refuse"
 ) -> list[str]:
     """Return advice on the faulty matrices of ``X``; ``tried`` is the option that failed."""
-    beyond = any(len(found.faults[name]) for name in FAULTS if name not in REPAIRABLE)
     mixed = _have_indefinite_parts(X, found.faults["asymmetric"])
     able = {
         "drop": len(found.bad) < len(X),
-        "repair": not (beyond or mixed or tried == "repair" or isinstance(X, StoredArray)),
+        "repair": _is_repairable(found, X) and not mixed and tried != "repair",
     }
     choices = [repr(name) for name, can in able.items() if can]
     advice = [f"choose {' or '.join(choices)} (--bad)"] if choices else []
@@ -342,30 +348,26 @@ def covariances_of(
     With ``missing``, rows and columns of :func:`missing_channels` are NaN, and the others are the
     covariance of the other channels, unless all are missing.
     """
-    if missing and (gone := missing_channels(signals)).any():
-        gone[gone.all(-1)] = False
-        C = numpy.full((*signals.shape[:2], signals.shape[1]), numpy.nan)
-        patterns, which = numpy.unique(gone, axis=0, return_inverse=True)
-        for i, pattern in enumerate(patterns):
-            own, kept = numpy.flatnonzero(which.reshape(-1) == i), numpy.flatnonzero(~pattern)
-            try:
-                found = covariances_of(signals[numpy.ix_(own, kept)], estimator, reg)
-            except ValueError as error:  # of a robust estimator
-                where = f"X are the {len(own)} signals with {len(kept)} observed channels, X[0] is"
-                raise ValueError(f"{error}; {where} signal {own[0]}") from None
-            C[numpy.ix_(own, kept, kept)] = found
-        return C
-    finite: NDArray[numpy.bool_] = numpy.asarray(numpy.isfinite(signals).all((-2, -1)))
     C = numpy.full((*signals.shape[:2], signals.shape[1]), numpy.nan)
-    if signals.shape[-1] > 1 and finite.any():
+    gone = missing_channels(signals) if missing else numpy.zeros(signals.shape[:2], dtype=bool)
+    gone[gone.all(-1)] = False
+    usable = numpy.flatnonzero((numpy.isfinite(signals).all(-1) | gone).all(-1))
+    if signals.shape[-1] < 2 or len(usable) == 0:
+        return C
+    patterns, which = numpy.unique(gone[usable], axis=0, return_inverse=True)
+    for i, pattern in enumerate(patterns):
+        own, kept = usable[which.reshape(-1) == i], numpy.flatnonzero(~pattern)
         with numpy.errstate(all="ignore"):  # overflow is reported as not finite
             try:
-                plain = covariance.ESTIMATORS[estimator](signals[finite])
+                plain = covariance.ESTIMATORS[estimator](signals[numpy.ix_(own, kept)])
             except ValueError as error:  # of a robust estimator
-                if finite.all():
+                if len(own) == len(signals):
                     raise
-                raise ValueError(f"{error}; X are the {finite.sum()} finite signals") from None
+                what = (
+                    f"signals with {len(kept)} observed channels" if missing else "finite signals"
+                )
+                where = f"X are the {len(own)} {what}, X[0] is signal {own[0]}"
+                raise ValueError(f"{error}; {where}") from None
             held = numpy.isfinite(plain).all((-2, -1))
-            finite[finite] = held
-            C[finite] = covariance.regularize(plain[held], reg, "mean")
+            C[numpy.ix_(own[held], kept, kept)] = covariance.regularize(plain[held], reg, "mean")
     return C

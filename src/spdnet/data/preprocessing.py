@@ -118,13 +118,10 @@ class Preprocessing:
         origin = (data.digest, data.inputs_digest)
         return replace(data, X=X, channels=wanted, notes=tuple(notes), origin=origin)
 
-    def __call__(
-        self, data: Dataset, *, missing: bool = False, whole: bool = True
-    ) -> NDArray[Any] | StoredArray:
+    def __call__(self, data: Dataset, *, missing: bool = False) -> NDArray[Any] | StoredArray:
         """Return matrices ``(N, n, n)``, which are not checked.
 
-        With ``missing``, channels of signals that are constant, or NaN throughout, become NaN. With
-        ``whole``, other channels that are not finite are an error.
+        With ``missing``, channels of signals that are constant, or NaN throughout, become NaN.
         """
         rows, cols = data.X.shape[1:]
         if rows != self.n or not (self.signals or cols == self.n):
@@ -147,8 +144,6 @@ class Preprocessing:
             )
         if cols < 2:
             return numpy.asarray(covariance.estimate(X, self.estimator))  # raises the error
-        if missing and whole:
-            _require_whole_channels(X, data)
         # values that are not finite are reported by index with the other faults
         return covariances_of(X, self.estimator, self.reg, missing=missing)
 
@@ -201,11 +196,12 @@ def prepare(
         raise ValueError("data: expected at least one matrix, got none")
     is_singular: list[bool] = []
     in_memory = not isinstance(data.X, StoredArray) and data.X.dtype.kind != "c"
-    if preprocessing.raw and not missing and in_memory and bad == "refuse":
-        _require_finite_signals(numpy.asarray(data.X), data)
     missing = missing and in_memory and bad != "repair"
+    matrices = preprocessing(data, missing=missing)
+    if bad == "refuse" and in_memory and preprocessing.signals and (missing or preprocessing.raw):
+        _require_finite(data, missing=missing)
     X, kept, note = clean(
-        preprocessing(data, missing=missing, whole=bad == "refuse"),
+        matrices,
         bad,
         dtype=dtype,
         names=data.names,
@@ -227,24 +223,17 @@ def prepare(
     )
 
 
-def _require_whole_channels(X: NDArray[Any], data: Dataset) -> None:
-    """Raise a DataError if a channel of signals is not finite, but not NaN throughout."""
-    _require_no(
-        ~numpy.isfinite(X).all(-1) & ~missing_channels(X),
-        data,
-        ", or NaN throughout the channels that are missing",
-        "set the whole channel to NaN",
-    )
-
-
-def _require_finite_signals(X: NDArray[Any], data: Dataset) -> None:
-    """Raise a DataError unless signals are finite."""
-    advice = "choose a network of matrices, which may have missing channels"
-    _require_no(~numpy.isfinite(X).all(-1), data, " for a network of signals", advice)
-
-
-def _require_no(broken: NDArray[Any], data: Dataset, expected: str, advice: str) -> None:
-    """Raise a DataError if channels ``(N, channels)`` are broken."""
+def _require_finite(data: Dataset, *, missing: bool) -> None:
+    """Raise a DataError unless signals are finite, apart from channels that may be missing."""
+    X = numpy.asarray(data.X)
+    broken = ~numpy.isfinite(X).all(-1)
+    if missing:
+        broken &= ~missing_channels(X)
+        expected = ", or NaN throughout the channels that are missing"
+        advice = "set the whole channel to NaN"
+    else:
+        expected = " for a network of signals"
+        advice = "choose a network of matrices, which may have missing channels"
     bad = numpy.flatnonzero(broken.any(-1))
     if len(bad):
         channel = int(broken[bad[0]].argmax())

@@ -11,7 +11,6 @@ from typing import Any
 import numpy
 from numpy.typing import NDArray
 
-from spdnet._checks import require_count, require_number
 from spdnet.data.dataset import SPLITS
 from spdnet.data.errors import DataError
 from spdnet.data.io.arrays import names_in, read_npz
@@ -20,7 +19,7 @@ from spdnet.data.io.folders import READABLE, count_by_suffix, data_files, parse_
 from spdnet.data.io.frames import IMAGE_SUFFIXES, VIDEO_SUFFIXES, read_images, read_video
 from spdnet.data.io.index import Index
 from spdnet.data.io.motion import read_amc, read_asf, read_c3d
-from spdnet.data.io.readers import as_parts, as_text, unused_notes
+from spdnet.data.io.readers import as_parts, as_text, column, unused_notes
 from spdnet.data.split import draw_parts
 
 #: folder names and the parts of the data that they stand for
@@ -99,7 +98,6 @@ def sequence_sources(
     frames that are used; for ``parts`` see :func:`matrix_sources`. With ``transposed``, only tables
     are read, with channels in rows, as ``spdnet train`` reads signals.
     """
-    require_count("build", "every", every)
     path = Path(path)
     if path.suffix.lower() == ".npz" and path.is_file():
         if transposed:
@@ -109,21 +107,7 @@ def sequence_sources(
             )
         return [_with_step(source, every, f"every {every}") for source in _packed(path)]
     files = open_files(path)
-    found: list[Source] = []
-    if transposed:
-        pass
-    elif path.is_dir():
-        found = _motions(files, parts)
-        for file in files.ending_with(".c3d"):
-            found.append(_source(files, file, partial(_markers, path.joinpath(*file)), parts))
-        for file in files.ending_with(*VIDEO_SUFFIXES):
-            read = partial(read_video, path.joinpath(*file), size=size)
-            found.append(_source(files, file, read, parts))
-        for folder in sorted({file[:-1] for file in files.ending_with(*IMAGE_SUFFIXES)} - {()}):
-            read = partial(read_images, path.joinpath(*folder), size=size)
-            found.append(_source(files, folder, read, parts))
-    elif files.ending_with(".amc", ".c3d", *VIDEO_SUFFIXES, *IMAGE_SUFFIXES):
-        raise DataError(f"build: expected motions and videos in a folder, got {path}; unpack it")
+    found = [] if transposed else _recordings(files, size, parts)
     if not found:
         for file in data_files(files.members):
             source = _source(files, file, partial(_matrix, files, file), parts)
@@ -165,7 +149,6 @@ def with_random_split(sources: list[Source], test: float, *, seed: int = 0) -> l
             f"build: expected folders that name no parts, to draw some at random, got {named[0]}; "
             "leave test out"
         )
-    require_number("build", "test", test, above=0, below=1)
     y = numpy.array([source.y for source in sources])
     names = [source.group for source in sources]
     groups = None if None in names else numpy.array(names)
@@ -214,12 +197,30 @@ def _matrix(files: Files, parts: tuple[str, ...]) -> NDArray[Any]:
     return parse_matrix(files.read(parts), "/".join(parts))
 
 
+def _recordings(files: Files, size: tuple[int, int], names: Mapping[str, str]) -> list[Source]:
+    """Return the motions, videos and folders of images."""
+    if not files.root.is_dir():
+        if files.ending_with(".amc", ".c3d", *VIDEO_SUFFIXES, *IMAGE_SUFFIXES):
+            raise DataError(
+                f"build: expected motions and videos in a folder, got {files.root}; unpack it"
+            )
+        return []
+    folders = {file[:-1] for file in files.ending_with(*IMAGE_SUFFIXES)} - {()}
+    readers: list[tuple[Callable[[Path], NDArray[Any]], list[tuple[str, ...]]]] = [
+        (lambda file: read_c3d(file)[0], files.ending_with(".c3d")),
+        (partial(read_video, size=size), files.ending_with(*VIDEO_SUFFIXES)),
+        (partial(read_images, size=size), sorted(folders)),
+    ]
+    found = _motions(files, names)
+    for read, places in readers:
+        for place in places:
+            load = partial(read, files.root.joinpath(*place))
+            found.append(_source(files, place, load, names))
+    return found
+
+
 def _joints(skeleton: Path, motion: Path) -> NDArray[Any]:
     return read_amc(motion, read_asf(skeleton))
-
-
-def _markers(file: Path) -> NDArray[Any]:
-    return read_c3d(file)[0]
 
 
 def _with_step(source: Source, every: int, how: str, transposed: bool = False) -> Source:
@@ -230,16 +231,15 @@ def _with_step(source: Source, every: int, how: str, transposed: bool = False) -
 
 
 def _indexed(files: Files, index: Index) -> list[Source]:
-    sources = []
-    for i, parts in enumerate(index.files):
+    sources: list[Source] = []
+    for parts, y, split, group in zip(*index, strict=True):
         found = files.find(parts)
         if found is None:
             raise DataError(
                 f"build: expected {'/'.join(parts)} in {files.root}, as the index says, got none; "
-                f"{i} of {len(index.files)} files were there"
+                f"{len(sources)} of {len(index.files)} files were there"
             )
-        load = partial(_matrix, files, found)
-        about = (str(index.y[i]), str(index.split[i]), str(index.groups[i]))
+        load, about = partial(_matrix, files, found), (str(y), str(split), str(group))
         sources.append(Source("/".join(parts), load, *about, files.stamp(found)))
     return sources
 
@@ -273,36 +273,32 @@ def _packed(path: Path) -> list[Source]:
         raise DataError(
             f"build: expected arrays frames, lengths and label in {path}, got no {missing[0]}"
         )
-    frames, lengths, y = arrays["frames"], arrays["lengths"], arrays["label"]
+    frames, lengths = arrays["frames"], arrays["lengths"]
     valid = lengths.ndim == 1 and lengths.dtype.kind in "iu" and not (lengths < 0).any()
     total = len(frames) if frames.ndim else 0
     # Python integers do not overflow
-    if not valid or sum(lengths.tolist()) != total or y.shape != lengths.shape:
+    if not valid or sum(lengths.tolist()) != total:
         raise DataError(
-            f"build: expected a label for each of the lengths in {path}, which sum to the number "
-            f"of frames, got {total} frames, lengths {lengths.shape}, labels {y.shape}"
+            f"build: expected lengths in {path} that sum to the {total} frames, got others of "
+            f"shape {lengths.shape}"
         )
-    for name in _COLUMNS:
-        if name in arrays and arrays[name].shape != y.shape:
-            raise DataError(
-                f"build: expected {name} of shape {y.shape}, one for each label, in {path}, got "
-                f"{arrays[name].shape}"
-            )
-    if "classes" in arrays and y.dtype.kind in "iu":
-        classes = arrays["classes"]
+    columns = {
+        k: column(path, lengths, k, arrays[k], of="lengths") for k in _COLUMNS if k in arrays
+    }
+    if "classes" in arrays and columns["label"].dtype.kind in "iu":
+        y, classes = columns["label"], as_text(arrays["classes"], f"classes of {path}")
         if classes.ndim != 1 or not ((y >= 0) & (y < len(classes))).all():
             raise DataError(
                 f"build: expected labels that are indices of classes in {path}, got others for "
                 f"classes of shape {classes.shape}"
             )
-        arrays["label"] = classes[y]
-    columns = {k: as_text(arrays[k], f"{k} of {path}") for k in _COLUMNS if k in arrays}
+        columns["label"] = classes[y]
     if "split" in columns:
         columns["split"] = as_parts(columns["split"], f"build: expected split of {path}")
     ends, stamp = numpy.cumsum(lengths.astype(numpy.int64)).tolist(), stamp_of(path)
     sources = []
     for i, (start, end) in enumerate(pairwise([0, *ends])):
-        own = {k: str(column[i]) for k, column in columns.items()}
+        own = {k: str(values[i]) for k, values in columns.items()}
         name = own.get("name", f"{path.stem}/{i}")
         about = (own["label"], own.get("split"), own.get("groups", name), stamp)
         sources.append(Source(name, partial(numpy.asarray, frames[start:end]), *about))

@@ -5,7 +5,6 @@ The file is an uncompressed ``.npz``, in which the rows of an array lie one afte
 
 import math
 import os
-import struct
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -15,7 +14,7 @@ from typing import Any
 import numpy
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from spdnet.data.errors import DataError
+from spdnet.data.errors import DataError, converting
 from spdnet.data.io.arrays import converting_errors, read_header
 
 _BLOCK = 2**24  # bytes per block
@@ -156,16 +155,10 @@ def open_stored(path: str | Path, name: str = "X") -> StoredArray | None:
         info = archive.getinfo(f"{name}.npy")
         if info.compress_type != zipfile.ZIP_STORED or info.flag_bits & 1:
             return None
-        handle.seek(info.header_offset)
-        local = handle.read(30)
-        if len(local) < 30 or local[:4] != b"PK\x03\x04":
-            raise DataError(f"read: expected a .npz file, but {path} is damaged")
-        begin = info.header_offset + 30 + sum(struct.unpack("<HH", local[26:]))
-        handle.seek(begin)
-        try:
-            shape, by_column, dtype = read_header(handle)
-        except Exception as error:  # numpy's parser raises many types
-            raise DataError(f"read: expected an array {name} in {path}, got {error}") from error
+        with converting(f"read: expected an array {name} in {path}"):
+            archive.open(info).close()  # checks the local header, and leaves the handle behind it
+            begin = handle.tell()
+            shape, by_column, dtype = read_header(handle, name, path)
         offset, state = handle.tell(), _state(os.fstat(handle.fileno()))
     if by_column or len(shape) == 0 or 0 in shape[1:]:
         return None

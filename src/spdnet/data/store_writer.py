@@ -22,8 +22,6 @@ _HEADER = 128  # bytes of the header of X
 _FIRST_ROW = 64 + _HEADER
 _BLOCK = 2**24  # bytes per write
 _LINES = 1000  # sources per write
-_DTYPES = ("<f8", "<f4", ">f8", ">f4")
-_FIELDS = ("source", "count", "kind")  # of a line in the journal, besides columns
 
 
 class _Pending(NamedTuple):
@@ -64,7 +62,7 @@ class StoreWriter:
         self._kind: list[Any] | None = None  # rows, columns and dtype of every matrix
         self._lines: list[dict[str, Any]] = []
         plan = dict(json.loads(json.dumps(plan)))
-        first = (json.dumps({"plan": plan}) + "\n").encode()
+        first = _sealed({"plan": plan})
         self._pending = _Pending([], [], 0, len(first))
         self.path.parent.mkdir(parents=True, exist_ok=True)
         busy = f"build: expected no other writer of {self.path}, but another process writes it"
@@ -117,7 +115,7 @@ class StoreWriter:
         line = {"source": source, "count": len(X), "kind": kind, **columns}
         matrices, lines, *_ = self._pending
         matrices.append(numpy.ascontiguousarray(X))
-        lines.append((json.dumps(line) + "\n").encode())
+        lines.append(_sealed(line))
         self._lines.append(line)
         if sum(p.nbytes for p in matrices) >= _BLOCK or len(lines) >= _LINES:
             self.flush()
@@ -203,22 +201,22 @@ class StoreWriter:
 
     def _resume(self, plan: dict[str, Any]) -> None:
         try:
-            texts = self._journal.read_text(encoding="utf-8").splitlines(keepends=True)
-            complete = [json.loads(text) for text in texts if text.endswith("\n")]
-            before = dict(complete[0]["plan"])
-            self._lines = complete[1:]
-            end = _FIRST_ROW if self._lines else 0
-            for line in self._lines:
-                self._kind = self._kind or line["kind"]
-                end += _size(line, self._kind)
-        except (ValueError, LookupError, TypeError, RecursionError) as error:
+            *texts, _ = self._journal.read_bytes().split(b"\n")  # the last one is incomplete
+            first, *self._lines = map(_unsealed, texts)
+            before = first["plan"]
+        except ValueError as error:
             self._refuse("is damaged", error)
         if before != plan:
             differs = [k for k in {**before, **plan} if before.get(k) != plan.get(k)]
             self._refuse(f"began with other {', '.join(differs)}")
+        end = 0
+        if self._lines:
+            self._kind = n, m, dtype = self._lines[0]["kind"]
+            count = sum(line["count"] for line in self._lines)
+            end = _FIRST_ROW + count * n * m * numpy.dtype(dtype).itemsize
         if self._part.stat().st_size < end:
             self._refuse("is damaged")
-        journal_end = sum(len(text.encode()) for text in texts[: len(complete)])
+        journal_end = sum(len(text) + 1 for text in texts)
         self._pending = _Pending([], [], end, journal_end)  # the rest is overwritten
 
     def _refuse(self, why: str, error: Exception | None = None) -> NoReturn:
@@ -242,17 +240,15 @@ def _write(file: Any, parts: Iterable[Any], position: int) -> int:
     return file.tell()
 
 
-def _size(line: dict[str, Any], kind: Any) -> int:
-    """Return the bytes of the matrices of a journal line; raise a ValueError if it is damaged."""
-    n, m, dtype = line["kind"]
-    sizes = (n, m, 1 + line["count"])
-    columns = line.keys() - _FIELDS
-    plain = (line[name] is None or type(line[name]) in (str, int, float) for name in columns)
-    if (
-        any(type(size) is not int or size < 1 for size in sizes)
-        or (line["kind"] != kind or dtype not in _DTYPES or type(line["source"]) is not str)
-        or not (all(plain) and all(name.isidentifier() for name in columns))
-        or columns & {"X", "provenance"}
-    ):
-        raise ValueError(f"a line {line}")
-    return line["count"] * n * m * int(dtype[-1])
+def _sealed(line: Mapping[str, Any]) -> bytes:
+    """Return a line of the journal, with a checksum."""
+    text = json.dumps(line).encode()
+    return b"%08x %b\n" % (zlib.crc32(text), text)
+
+
+def _unsealed(line: bytes) -> Any:
+    """Return what a line of the journal holds; raise a ValueError if it is damaged."""
+    seal, _, text = line.partition(b" ")
+    if int(seal, 16) != zlib.crc32(text):
+        raise ValueError(f"the line {line!r}")
+    return json.loads(text)

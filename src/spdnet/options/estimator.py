@@ -22,21 +22,21 @@ HYPERPARAMETERS["model"] = same(
     recipe.RecipeOptions,
     "model",
     default=None,
-    detail="Also a subclass of ``torch.nn.Module``, constructed by ``Class(n, n_classes)``: see "
-    ":class:`spdnet.models.Model`.",
+    help="Network. Also a subclass of ``torch.nn.Module``, constructed by ``Class(n, n_classes)``: "
+    "see :class:`spdnet.models.Model`.",
 )
 _PARAMETERS = {
     "dims": _training(
         Sizes(),
-        "Sizes of the matrices: of the input, then after each BiMap",
-        detail="The size of the input may be omitted if the first BiMap reduces it. Default: see "
-        ":func:`spdnet.training.choose_dims`. Other models may have other sizes.",
+        "Sizes of the matrices: of the input, then after each BiMap. The size of the input may be "
+        "omitted if the first BiMap reduces it. Default: see :func:`spdnet.training.choose_dims`. "
+        "Other models may have other sizes.",
     ),
     "recipe": same(
         RunOptions,
         "recipe",
-        detail="See :class:`spdnet.training.Recipe`. The parameters from ``model`` to "
-        "``label_smoothing`` replace its values if they are not None.",
+        help="Name of a set of hyperparameters. See :class:`spdnet.training.Recipe`. The "
+        "parameters from ``model`` to ``label_smoothing`` replace its values if they are not None.",
     ),
     **HYPERPARAMETERS,
     "rank": same(RunOptions, "rank"),
@@ -44,7 +44,9 @@ _PARAMETERS = {
     "adapt": same(
         RunOptions,
         "adapt",
-        help="Adaptation to the ``domains`` of matrices, if they are given to :meth:`fit`",
+        help="Adaptation to the ``domains`` of matrices, if they are given to :meth:`fit`. "
+        "recenter moves the mean of each domain to the identity, rescale also equalizes their "
+        "dispersion, and auto accounts for different class proportions.",
         default="auto",
     ),
     "class_weight": _run(AnyOf('dict or "balanced"'), "Weights of the classes in the loss"),
@@ -56,9 +58,8 @@ _PARAMETERS = {
     ),
     "validation_fraction": _training(
         Number(above=0, below=1),
-        "Validation fraction for ``early_stopping``",
-        detail="The split is stratified, or by whole groups if ``groups`` or ``domains`` are given "
-        "to :meth:`fit`.",
+        "Validation fraction for ``early_stopping``. The split is stratified, or by whole groups "
+        "if ``groups`` or ``domains`` are given to :meth:`fit`.",
         default=0.1,
     ),
     "n_iter_no_change": _training(
@@ -77,13 +78,13 @@ _PARAMETERS = {
     "device": same(
         RunOptions,
         "device",
-        detail="The fitted network is kept on the CPU, so that it can be unpickled on any machine.",
+        help="Device, such as auto, cpu, cuda or cuda:1. The fitted network is kept on the CPU, so "
+        "that it can be unpickled on any machine.",
     ),
     "n_jobs": _run(
         AnyOf("int"),
-        "Number of processes that compare networks by cross-validation, on a CPU",
-        detail="None is one process, unless in a :func:`joblib.parallel_config` context; -1 is all "
-        "processors.",
+        "Number of processes that compare networks by cross-validation, on a CPU. None is one "
+        "process, unless in a :func:`joblib.parallel_config` context; -1 is all processors.",
     ),
     "dtype": same(RunOptions, "dtype"),
     "verbose": _run(Count(), "Number of epochs between printed lines; 0 prints nothing", default=0),

@@ -1,6 +1,7 @@
 """Kinds of values: parsing, validation and documentation."""
 
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from spdnet.models.members import MEMBERS
@@ -27,8 +28,14 @@ class Kind:
     #: the allowed names, for a choice
     names: tuple[str, ...] = ()
 
-    def parse(self, who: str, name: str, text: Any) -> Any:
-        """Convert an argument of the command line, without checking it."""
+    def convert(self, text: Any) -> Any:
+        """Convert an argument of the command line, or raise a ValueError."""
+        return text
+
+    def parse(self, text: Any) -> Any:
+        """Convert an argument of the command line; one that is refused is left to the check."""
+        with suppress(ValueError):
+            return self.convert(text)
         return text
 
     def check(self, who: str, name: str, value: Any) -> Any:
@@ -65,6 +72,12 @@ class FilePath(Text):
         return value
 
 
+class Location(Kind):
+    """Path of a file or folder, in any encoding."""
+
+    type = Path
+
+
 class Flag(Kind):
     """True or false."""
 
@@ -89,7 +102,7 @@ class Choice(Kind):
         self.names = (*choices, "none") if none else choices
         self.doc = "{" + ", ".join(f'"{name}"' for name in self.names) + "}"
 
-    def parse(self, who: str, name: str, text: Any) -> Any:
+    def convert(self, text: Any) -> Any:
         return text.lower()
 
     def check(self, who: str, name: str, value: Any) -> Any:
@@ -110,12 +123,8 @@ class NameOr(Kind):
         self.other, self.allowed = other, names
         self.doc = "{" + ", ".join(f'"{name}"' for name in names) + f"}} or {other.doc}"
 
-    def parse(self, who: str, name: str, text: Any) -> Any:
-        if text.lower() in self.allowed:
-            return text.lower()
-        with suppress(ValueError):
-            return self.other.type(text)
-        return text  # left to the check
+    def convert(self, text: Any) -> Any:
+        return text.lower() if text.lower() in self.allowed else self.other.type(text)
 
     def check(self, who: str, name: str, value: Any) -> Any:
         if isinstance(value, str):
@@ -131,7 +140,7 @@ class ModelName(Kind):
 
     names = (*MODELS, "package.module:Class")
 
-    def parse(self, who: str, name: str, text: Any) -> Any:
+    def convert(self, text: Any) -> Any:
         return text if ":" in text else text.lower()
 
     def check(self, who: str, name: str, value: Any) -> Any:
@@ -147,7 +156,7 @@ class Names(Kind):
 
     doc = "sequence of str"
 
-    def parse(self, who: str, name: str, text: Any) -> Any:
+    def convert(self, text: Any) -> Any:
         names = [part.strip() for part in text.lower().split(",")]
         return None if names == ["all"] else tuple(filter(None, names))
 
@@ -158,7 +167,7 @@ class Members(Kind):
     doc = 'sequence of str, or "auto"'
     names = ("auto", *MEMBERS)
 
-    def parse(self, who: str, name: str, text: Any) -> Any:
+    def convert(self, text: Any) -> Any:
         return text.lower() if text.lower() in _NO_NAMES else tuple(text.lower().split(","))
 
     def check(self, who: str, name: str, value: Any) -> Any:
@@ -217,10 +226,8 @@ class Threshold(Kind):
 
     doc = "float or str"
 
-    def parse(self, who: str, name: str, text: Any) -> Any:
-        with suppress(ValueError):
-            return float(text)
-        return text  # left to the check
+    def convert(self, text: Any) -> Any:
+        return float(text)
 
     def check(self, who: str, name: str, value: Any) -> Any:
         _checks().require_threshold(who, value)
@@ -232,11 +239,10 @@ class Sizes(Kind):
 
     doc = "sequence of int"
 
-    def parse(self, who: str, name: str, text: Any) -> Any:
-        try:
-            return tuple(int(part) for part in text.split(","))
-        except ValueError:
-            raise ValueError(f"{who}: expected {name} such as 93,70,50,30, got {text!r}") from None
+    def convert(self, text: Any) -> Any:
+        return tuple(int(part) for part in text.split(","))
 
     def check(self, who: str, name: str, value: Any) -> Any:
+        if isinstance(value, str):
+            raise ValueError(f"{who}: expected {name} such as 93,70,50,30, got {value!r}")
         return _checks().require_shrinking(who, value)

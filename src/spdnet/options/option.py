@@ -21,8 +21,7 @@ class Option:
     """Description of an option."""
 
     kind: Kind
-    help: str  # noun phrase that begins with a capital and has no full stop
-    detail: str = ""  # further sentences
+    help: str  # noun phrase that begins with a capital, then perhaps sentences
     panel: str | None  # of the help; None for a hyperparameter that only recipes set
     recipes: Mapping[str, Any] = field(default_factory=dict)  # values of a hyperparameter
     default: Any = None  # ... for a required option
@@ -32,12 +31,13 @@ class Option:
     neutral: Any = ...  # value that models without the hyperparameter accept
 
     def text(self, *, choices: bool = True) -> str:
-        """Return the help, the allowed names and the details."""
-        text = self.help
+        """Return the help, with the allowed names after its first phrase."""
+        phrase, stop, details = self.help.partition(". ")
         if choices and self.kind.names:
             *first, last = self.kind.names
-            text += f": {', '.join(first)} or {last}" if first else f": {last}"
-        return f"{text}{'' if text.endswith('.') else '.'} {self.detail}".rstrip()
+            phrase += f": {', '.join(first)} or {last}" if first else f": {last}"
+        text = phrase + stop + details
+        return text if text.endswith(".") else f"{text}."
 
     @property
     def default_text(self) -> str:

@@ -19,40 +19,38 @@ class RecipeOptions:
 
     model: str = _network(
         ModelName(),
-        "Network",
-        detail=" ".join(f"{name} {model.note}." for name, model in MODELS.items() if model.note),
+        ". ".join(
+            ["Network", *(f"{name} {model.note}" for name, model in MODELS.items() if model.note)]
+        ),
         default="spdnet",
         recipes={"auto": "portfolio"},
     )
     members: tuple[str, ...] | str | None = _network(
         Members(),
-        "Members of a portfolio",
-        detail="auto compares all of them by cross-validation within the training set, and keeps "
-        "the best.",
+        "Members of a portfolio. auto compares all of them by cross-validation within the "
+        "training set, and keeps the best.",
         default=None,
         neutral=None,
         recipes={"auto": "auto"},
     )
     ensemble: int = _network(
         Count(),
-        "Number of networks that are averaged",
-        detail="They have different initial weights. The members of a portfolio are repeated until "
-        "there are as many.",
+        "Number of networks that are averaged. They have different initial weights. The members "
+        "of a portfolio are repeated until there are as many.",
         default=1,
         neutral=1,
         recipes={"auto": 4},
     )
     norm: str | None = _network(
         Choice("brooks", "domain", *_METRICS, none=True, verb="normalization"),
-        "Batch normalization after each BiMap",
-        detail="domain normalizes each domain by its own statistics, and adapts to new domains.",
+        "Batch normalization after each BiMap. domain normalizes each domain by its own "
+        "statistics, and adapts to new domains.",
         default=None,
         neutral=None,
     )
     head: str = _network(
         Choice("linear", "mlp", *_MORE_METRICS, verb="logits"),
-        "Classifier",
-        detail="mlp has a hidden layer, batch normalization and dropout. A metric selects "
+        "Classifier. mlp has a hidden layer, batch normalization and dropout. A metric selects "
         "Riemannian logistic regression instead of LogEig and linear.",
         default="linear",
         neutral="linear",
@@ -68,16 +66,14 @@ class RecipeOptions:
     )
     log: bool = _network(
         Flag(),
-        "LogEig before the head linear or mlp",
-        detail="Without it, SPDNet is the ablation of the paper.",
+        "LogEig before the head linear or mlp. Without it, SPDNet is the ablation of the paper.",
         default=True,
         neutral=True,
         in_estimator=False,
     )
     eps: float | str = _network(
         Threshold(),
-        "Threshold of ReEig",
-        detail="A number, or a percentage of the eigenvalues such as 10%.",
+        "Threshold of ReEig. A number, or a percentage of the eigenvalues such as 10%.",
         default=1e-4,
     )
     center: str | None = _network(
@@ -105,8 +101,7 @@ class RecipeOptions:
     )
     schedule: str = _training(
         Choice("constant", "cosine"),
-        "Learning rate schedule",
-        detail="cosine decreases the learning rate to zero.",
+        "Learning rate schedule. cosine decreases the learning rate to zero.",
         default="cosine",
         recipes={"paper": "constant"},
     )
@@ -116,16 +111,15 @@ class RecipeOptions:
     )
     label_smoothing: float = _training(
         Number(at_least=0, below=1),
-        "Label smoothing of the training loss",
-        detail="It reduces overconfidence when a small training set is overfitted.",
+        "Label smoothing of the training loss. It reduces overconfidence when a small training "
+        "set is overfitted.",
         default=0.1,
         recipes={"paper": 0.0},
     )
     bias: bool = hyperparameter(
         Flag(),
-        "Bias of the linear classifier",
-        detail="The logarithms of centered data are near zero: without a bias, the network "
-        "predicts rare classes as often as frequent ones.",
+        "Bias of the linear classifier. The logarithms of centered data are near zero: without a "
+        "bias, the network predicts rare classes as often as frequent ones.",
         default=True,
         recipes={"paper": False},
         panel=None,

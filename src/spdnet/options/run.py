@@ -54,19 +54,17 @@ class DataOptions:
     )
     labels: str | None = _data(
         FilePath(),
-        "File with the labels of a .npy file",
-        detail="A .npy file, or text with one label per line.",
+        "File with the labels of a .npy file. A .npy file, or text with one label per line.",
     )
     groups: str | None = _data(
         FilePath(),
-        "File with the group label of each sample, for example the subject",
-        detail="A .npy file, or text with one label per line.",
+        "File with the group label of each sample, for example the subject. A .npy file, or text "
+        "with one label per line.",
     )
     signals: bool = _data(Flag(), "Treat X as signals even if it is square", default=False)
     estimator: str = _data(
         Choice("sample", "ledoit_wolf", "oas", "huber", "student_t", "tyler", "mcd"),
-        "Covariance estimator for signals",
-        detail="The last four are robust against outliers.",
+        "Covariance estimator for signals. The last four are robust against outliers.",
         default="sample",
     )
     reg: float = _data(
@@ -81,40 +79,38 @@ class DataOptions:
     )
     rank: str | int = _data(
         NameOr(Count(), "auto", "full"),
-        "Rank of the matrices",
-        detail="auto removes directions without variance in all training matrices if some are "
-        "singular, and full keeps all; a number keeps as many directions.",
+        "Rank of the matrices. auto removes directions without variance in all training matrices "
+        "if some are singular, and full keeps all; a number keeps as many directions.",
         default="auto",
     )
     shrinkage: str | float = _data(
         NameOr(Number(at_least=0, below=1), "auto", "none"),
-        "Shrinkage of the matrices toward a multiple of the identity",
-        detail="auto chooses it by cross-validation within the training set if some matrices are "
-        "singular for another reason, and none refuses singular matrices.",
+        "Shrinkage of the matrices toward a multiple of the identity. auto chooses it by "
+        "cross-validation within the training set if some matrices are singular for another "
+        "reason, and none refuses singular matrices.",
         default="auto",
     )
     adapt: str = _data(
         Choice("none", "recenter", "rescale", "auto"),
-        "Adaptation to domains, the groups of the data, such as subjects or sessions",
-        detail="recenter moves the mean of each domain to the identity, rescale also equalizes "
-        "their dispersion, and auto accounts for different class proportions.",
+        "Adaptation to domains, the groups of the data, such as subjects or sessions. recenter "
+        "moves the mean of each domain to the identity, rescale also equalizes their dispersion, "
+        "and auto accounts for different class proportions.",
         default="none",
     )
 
 
 _recipe = option(
     Choice(*RECIPE_NAMES),
-    "Name of a set of hyperparameters",
-    detail="auto chooses networks by cross-validation within the training set, fast trains one "
-    "SPDNet, and paper has the settings of the paper. Other options replace values; with one of "
-    "another network, such as dims, auto becomes fast.",
+    "Name of a set of hyperparameters. auto chooses networks by cross-validation within the "
+    "training set, fast trains one SPDNet, and paper has the settings of the paper. Other "
+    "options replace values; with one of another network, such as dims, auto becomes fast.",
     default="auto",
     panel=NETWORK,
 )
 _dims = option(
     Sizes(),
-    "Sizes of the matrices, such as 93,70,50,30",
-    detail="The size of the input, then of the output of each BiMap.",
+    "Sizes of the matrices, such as 93,70,50,30. The size of the input, then of the output of "
+    "each BiMap.",
     unset="from the data",
     panel=NETWORK,
 )
@@ -138,15 +134,14 @@ class RunOptions(_Settings):  # type: ignore[misc]
 
     class_weight: str | None = _training(
         Choice("balanced", none=True),
-        "Class weights in the loss",
-        detail="balanced gives all classes the same total weight in training and validation.",
+        "Class weights in the loss. balanced gives all classes the same total weight in training "
+        "and validation.",
         unset="none",
     )
     bad_trials: str = _training(
         Choice("none", "flag", "drop"),
-        "Treatment of outlying trials",
-        detail="flag reports them, and drop also leaves them out of training and validation. Test "
-        "trials are only reported.",
+        "Treatment of outlying trials. flag reports them, and drop also leaves them out of "
+        "training and validation. Test trials are only reported.",
         default="none",
     )
     patience: int | None = _training(
@@ -155,8 +150,7 @@ class RunOptions(_Settings):  # type: ignore[misc]
     )
     seed: int = _training(
         Natural(),
-        "Random seed",
-        detail="It determines the splits, the initial weights and the order of the batches.",
+        "Random seed. It determines the splits, the initial weights and the order of the batches.",
         default=0,
     )
     device: str = _training(Text(), "Device, such as auto, cpu, cuda or cuda:1", default="auto")
@@ -174,8 +168,8 @@ class RunOptions(_Settings):  # type: ignore[misc]
     )
     val: float | None = _data(
         Number(at_least=0, below=1),
-        "Validation fraction, used to select the epoch",
-        detail="It is a fraction of the samples that are not test samples.",
+        "Validation fraction, used to select the epoch. It is a fraction of the samples that are "
+        "not test samples.",
         unset=f"{show(VAL_SIZE)}, or the split of the data; 0 with the recipe auto",
     )
     repeat: int = _run(
@@ -186,8 +180,8 @@ class RunOptions(_Settings):  # type: ignore[misc]
     )
     jobs: int | None = _run(
         Count(),
-        "Number of processes that train repeats, or the folds of a comparison, side by side",
-        detail="Each has one thread.",
+        "Number of processes that train repeats, or the folds of a comparison, side by side. Each "
+        "has one thread.",
         unset="one for each processor, at most 8; 1 on a GPU, and for repeats on more than 1 GiB",
     )
     baseline: bool = _run(Flag(), "Log-Euclidean linear baseline on the same split", default=True)
@@ -219,22 +213,20 @@ class CompareOptions(DataOptions):
     jobs: int | None = same(
         RunOptions,
         "jobs",
-        help="Number of processes that fit methods side by side",
+        help="Number of processes that fit methods side by side. Each has one thread.",
         unset="one for each processor, at most 8; 1 on a GPU",
     )
     methods: tuple[str, ...] | None = _other(
         Names(),
-        "Methods, such as cdl,rsr,spdnet-2, or all",
-        detail="They are nn-log-euclidean, nn-affine-invariant, nn-stein, mdm, logistic, lda, "
-        "ridge, svm, svm-stein, cdl, cdl-pls, leml, spdml-aim, spdml-stein, rsr, rsr-spdml, "
-        "spdnet-0 to spdnet-3, auto (the default network); herml and expressionlets for signals, "
-        "deepo2p for the images of the digits.",
+        "Methods, such as cdl,rsr,spdnet-2, or all. They are nn-log-euclidean, "
+        "nn-affine-invariant, nn-stein, mdm, logistic, lda, ridge, svm, svm-stein, cdl, cdl-pls, "
+        "leml, spdml-aim, spdml-stein, rsr, rsr-spdml, spdnet-0 to spdnet-3, auto (the default "
+        "network); herml and expressionlets for signals, deepo2p for the images of the digits.",
         unset="all",
     )
     protocol: str | None = _other(
         Choice("file", "groups", "random-halves"),
-        "Split",
-        detail="file is the split of the data (validation counts as training), groups holds out "
+        "Split. file is the split of the data (validation counts as training), groups holds out "
         "random groups, and random-halves are stratified.",
         unset="the first of these that the data allow",
     )
@@ -251,9 +243,8 @@ class ReproduceOptions:
 
     experiment: str = _other(
         Choice(*EXPERIMENTS),
-        "Experiment",
-        detail="The first three are rows of Table 1, no-logeig is the network without LogEig, "
-        "epsilon and convergence are Figure 2.",
+        "Experiment. The first three are rows of Table 1, no-logeig is the network without "
+        "LogEig, epsilon and convergence are Figure 2.",
         default=...,
     )
     standin: str | None = _other(
@@ -292,8 +283,7 @@ class ReproduceOptions:
     clips: bool = _other(Flag(), "Training sequences cut into clips", default=True)
     score: str = _other(
         Choice("features", "logits"),
-        "Input of verification",
-        detail="features are the output of LogEig.",
+        "Input of verification. features are the output of LogEig.",
         default="features",
     )
     seed: int = same(RunOptions, "seed", panel=None)

@@ -17,15 +17,12 @@ from spdnet.data.io.files import PACKED, is_bomb
 
 #: size up to which an array may have any compression ratio, as names of groups do
 HARMLESS = 2**28
+_NUMBERS = ("X", "frames", "lengths")
 _MANY = 100  # arrays that error messages consider
 _HEADERS = {
     (1, 0): numpy.lib.format.read_array_header_1_0,
     (2, 0): numpy.lib.format.read_array_header_2_0,
 }
-
-
-class _ObjectsError(ValueError):
-    """An array of Python objects, to which pandas converts text."""
 
 
 def read_npy(file: str | Path | BinaryIO, name: str | None = None) -> NDArray[Any]:
@@ -40,7 +37,7 @@ def read_npy(file: str | Path | BinaryIO, name: str | None = None) -> NDArray[An
     with converting_errors(name):
         size = file.seek(0, os.SEEK_END)
         file.seek(0)
-        return _read(file, size, "it", name)
+        return _read(file, size, "array", name)
 
 
 def names_in(path: str | Path) -> list[str]:
@@ -59,7 +56,7 @@ def shapes_in(path: str | Path) -> dict[str, tuple[int, ...]]:
             shapes[name] = ()
             if info.compress_type in PACKED:
                 with suppress(Exception), archive.open(info) as file:
-                    shapes[name] = read_header(file)[0]
+                    shapes[name] = read_header(file, name, path)[0]
     return shapes
 
 
@@ -90,8 +87,8 @@ def read_npz(path: str | Path, names: Iterable[str]) -> dict[str, NDArray[Any]]:
     return found
 
 
-def read_header(file: Any) -> tuple[tuple[int, ...], bool, numpy.dtype[Any]]:
-    """Read the header of an array: shape, column-major order, dtype."""
+def read_header(file: Any, name: str, path: Any) -> tuple[tuple[int, ...], bool, numpy.dtype[Any]]:
+    """Read the header of the array ``name`` of a file: shape, column-major order, dtype."""
     version = numpy.lib.format.read_magic(file)
     if version not in _HEADERS:
         raise ValueError(f"version {version}, which is for tables")
@@ -102,7 +99,11 @@ def read_header(file: Any) -> tuple[tuple[int, ...], bool, numpy.dtype[Any]]:
     if min(shape, default=0) < 0:
         raise ValueError(f"shape {shape}")
     if dtype.hasobject:
-        raise _ObjectsError("Python objects, which are not loaded")
+        what, kind = ("numbers", "float") if name in _NUMBERS else ("numbers or text", "str")
+        raise DataError(
+            f"read: expected {what} in {name} of {path}, got Python objects, which are not loaded; "
+            f"save {name}.astype({kind})"
+        )
     if dtype.kind not in "biufcmMUS" or dtype.itemsize == 0:
         raise ValueError(f"values of type {dtype}")
     return shape, by_column, dtype
@@ -123,22 +124,13 @@ def _archive(path: str | Path) -> Iterator[zipfile.ZipFile]:
 
 
 def _read(file: Any, size: int, name: str, path: Any) -> NDArray[Any]:
-    """Read the array in a file of ``size`` bytes."""
-    try:
-        shape, _, dtype = read_header(file)
-    except _ObjectsError as error:
-        what, kind = "numbers or text", "str"
-        if name in ("X", "frames", "lengths"):
-            what, kind = "numbers", "float"
-        where = path if name == "it" else f"{name} of {path}"
-        raise DataError(
-            f"read: expected {what} in {where}, got {error}; save {name}.astype({kind})"
-        ) from error
-    there = size - file.tell()
-    if math.prod(shape) * dtype.itemsize > there:  # Python integers do not overflow
-        raise ValueError(f"shape {shape} of {dtype}, which are {there} bytes")
-    file.seek(0)
+    """Read the array in a file of ``size`` bytes; ``name`` and ``path`` are used in messages."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+        warnings.simplefilter("ignore")  # about headers that Python 2 wrote
+        shape, _, dtype = read_header(file, name, path)
+        there = size - file.tell()
+        if math.prod(shape) * dtype.itemsize > there:  # Python integers do not overflow
+            raise ValueError(f"shape {shape} of {dtype}, which are {there} bytes")
+        file.seek(0)
         X: NDArray[Any] = numpy.lib.format.read_array(file, allow_pickle=False)
     return X.astype(dtype.newbyteorder("="), copy=False)

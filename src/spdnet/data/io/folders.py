@@ -1,7 +1,7 @@
 """Folders of classes, with one matrix or recording per file."""
 
 import io
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any
@@ -37,9 +37,10 @@ def read_folder(
     if not _are_parts(everything, present):
         present = {}
     depth = 3 if present else 2  # part, class, file
-    inside = [parts for parts in everything if not present or parts[0] in present]
-    found = data_files(parts for parts in inside if len(parts) == depth)
+    inside = [parts for parts in everything if len(parts) == depth]
+    found = data_files(parts for parts in inside if not present or parts[0] in present)
     found.sort(key=lambda parts: SPLITS.index(present[parts[0]]) if present else 0)
+    loose = data_files(parts for parts in everything if len(parts) == 1)
     if present:
         others = [parts for parts in everything if len(parts) > 1 and parts[0] not in present]
         kind = data_files([*found, *others])
@@ -51,13 +52,11 @@ def read_folder(
     with_classes = bool(found)
     if found:
         notes = unread_notes("read", everything, found, {parts[:-1] for parts in found})
-    elif not labeled:
-        present = {}
-        found = data_files(parts for parts in everything if len(parts) == 1)
+    elif loose and not labeled:
+        present, found = {}, loose
         rest = set(everything) - set(found)
         notes = [f"not read: {count_by_suffix(rest)}"] if rest else []
-    if not found:
-        loose = data_files(parts for parts in everything if len(parts) == 1)
+    else:
         instead = f"{count_by_suffix(loose)} in no folder of a class" if loose else ""
         raise DataError(
             f"read: expected files {folder}/<class>/*.npy or *.mat, or *.csv, *.tsv or *.txt of "
@@ -163,18 +162,19 @@ def unread_notes(
     """
     known, whole = set(classes), set(used)
     taken = {parts[:n] for parts in whole for n in range(1, len(parts) + 1)}
-    above = {folder[:-1] for folder in known}
+    above = {folder[:-1] for folder in known}  # where the folders of the classes are
     rest = [
         parts
         for parts in files
         if not {parts, parts[:-1]} & whole and not parts[-1].lower().endswith(_SKELETON)
     ]
-    lost: dict[Parts, list[Parts]] = {}
+    lost = defaultdict[Parts, list[Parts]](list)
     for parts in rest:
         for n in range(1, len(parts)):
             if parts[: n - 1] in above and parts[:n] not in taken:
-                lost.setdefault(parts[:n], []).append(parts)
-    for folder, inside in sorted(lost.items()):
+                lost[parts[:n]].append(parts)
+    if lost:
+        folder, inside = min(lost.items())
         advice = f"save them as {READABLE}, or move the folder away"
         if data_files(inside):
             suffix = min(_suffix(parts[-1]) for parts in whole) or ".npy"

@@ -1,9 +1,8 @@
 """Index files of the SPD data sets that the authors of SPDNet publish."""
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy
 from numpy.typing import NDArray
@@ -17,8 +16,7 @@ from spdnet.data.io.matlab import load_mat
 _SETS = {1: "train", 2: "test"}
 
 
-@dataclass(frozen=True)
-class Index:
+class Index(NamedTuple):
     """Files of an index, by the parts of their paths, with classes from 1, parts and groups.
 
     The group of a clip is its path without the number of the clip.

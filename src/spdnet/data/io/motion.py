@@ -2,7 +2,7 @@
 
 import io
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy
 from numpy.typing import NDArray
+from scipy.spatial.transform import Rotation
 
 from spdnet.data.errors import DataError, decoding
 
@@ -82,25 +83,24 @@ def read_asf(path: str | Path) -> Skeleton:
         if any(float(v) != 0 for v in root.get("orientation", [])):
             raise ValueError(f"orientation {root['orientation']} of the root")
     except (KeyError, IndexError, ValueError) as error:
-        raise ValueError(f"read_asf: expected a skeleton in {path}, got {error!r}") from error
+        raise DataError(f"read_asf: expected a skeleton in {path}, got {error!r}") from error
     by_name = {bone.name: bone for bone in bones}
     lost = [name for name in parent if name not in by_name or name == "root"]
     if lost or len(by_name) != len(bones):
         what = f"the bone {lost[0]!r} only there" if lost else "a bone twice"
-        raise ValueError(f"read_asf: expected each bone of {path} once, got {what}")
+        raise DataError(f"read_asf: expected each bone of {path} once, got {what}")
     return Skeleton(by_name, parent, order, degrees, unit)
 
 
 def read_amc(path: str | Path, skeleton: Skeleton) -> NDArray[Any]:
     """Return the positions ``(frames, joints, 3)`` of :attr:`Skeleton.joints` in motion."""
     path = Path(path)
-    values = _motion(path, skeleton)
-    header = _sections(path)
-    degrees = "radians" not in header and ("degrees" in header or skeleton.degrees)
+    values, header = _motion(path, skeleton)
+    degrees = ":radians" not in header and (":degrees" in header or skeleton.degrees)
     T = len(values["root"])
     joint = {name: i for i, name in enumerate(skeleton.joints)}
     if T * len(joint) > _MOST:
-        raise ValueError(
+        raise DataError(
             f"read_amc: expected at most {_MOST} joints in all frames of {path}, got {T} frames of "
             f"{len(joint)}; cut it"
         )
@@ -108,12 +108,11 @@ def read_amc(path: str | Path, skeleton: Skeleton) -> NDArray[Any]:
     columns = dict(zip(skeleton.order, values["root"].T, strict=True))
     positions[:, 0] = numpy.stack([columns[f"T{a}"] for a in "XYZ"], -1) / skeleton.unit
     angles = {name[1].lower(): column for name, column in columns.items() if name[0] == "R"}
-    turned = {"root": _rotation(angles, T, degrees)}
+    turned = {"root": _rotations(angles, T, degrees)}
     for name in skeleton.connected:
         bone, parent = skeleton.bones[name], skeleton.parent[name]
-        own_values = values.get(name, numpy.zeros((T, 0)))
-        angles = dict(zip((d[1] for d in bone.dof), own_values.T, strict=True))
-        own = _rotation(angles, T, degrees)
+        angles = dict(zip((d[1] for d in bone.dof), values[name].T)) if bone.dof else {}
+        own = _rotations(angles, T, degrees)
         turned[name] = R = turned[parent] @ bone.axis @ own @ bone.axis.T
         positions[:, joint[name]] = positions[:, joint[parent]] + R @ bone.offset
     return positions
@@ -165,7 +164,7 @@ def read_c3d(file: str | Path) -> tuple[NDArray[Any], list[str]]:
 def _bone(lines: list[list[str]], unit: float, degrees: bool) -> Bone:
     fields = {line[0]: line[1:] for line in lines}
     direction = numpy.array([_number(v) for v in fields["direction"][:3]])
-    angles = dict(zip("xyz", ([_number(v)] for v in fields["axis"][:3]), strict=True))
+    angles = {k: numpy.array([_number(v)]) for k, v in zip("xyz", fields["axis"][:3], strict=True)}
     if fields["axis"][3:] not in ([], ["XYZ"]):
         raise ValueError(f"axis {fields['axis'][3]}")
     dof = tuple(d for d in fields.get("dof", []) if d[0] == "r")
@@ -174,7 +173,7 @@ def _bone(lines: list[list[str]], unit: float, degrees: bool) -> Bone:
     return Bone(
         fields["name"][0],
         direction * _number(fields["length"][0]) / unit,
-        _rotation({k: numpy.array(v) for k, v in angles.items()}, 1, degrees)[0],
+        _rotations(angles, 1, degrees)[0],
         dof,
     )
 
@@ -186,20 +185,10 @@ def _number(word: str) -> float:
     return value
 
 
-def _rotation(angles: dict[str, NDArray[Any]], T: int, degrees: bool) -> NDArray[Any]:
+def _rotations(angles: Mapping[str, NDArray[Any]], T: int, degrees: bool) -> NDArray[Any]:
     """Return rotations ``(T, 3, 3)`` about fixed axes: first x, then y, then z."""
-    R = numpy.broadcast_to(numpy.eye(3), (T, 3, 3))
-    for k, axis in enumerate("xyz"):
-        if axis in angles:
-            angle = numpy.deg2rad(angles[axis]) if degrees else angles[axis]
-            i, j = (k + 1) % 3, (k + 2) % 3
-            turn = numpy.zeros((T, 3, 3))
-            turn[:, k, k] = 1
-            turn[:, i, i] = turn[:, j, j] = numpy.cos(angle)
-            turn[:, j, i] = numpy.sin(angle)
-            turn[:, i, j] = -numpy.sin(angle)
-            R = turn @ R
-    return R
+    columns = numpy.stack([angles.get(axis, numpy.zeros(T)) for axis in "xyz"], -1)
+    return Rotation.from_euler("xyz", columns, degrees=degrees).as_matrix()
 
 
 def _sections(path: Path) -> dict[str, list[list[str]]]:
@@ -230,15 +219,16 @@ def _blocks(lines: list[list[str]]) -> list[list[list[str]]]:
     ]
 
 
-def _motion(path: Path, skeleton: Skeleton) -> dict[str, NDArray[Any]]:
-    """Return the values of each bone ``(frames, degrees of freedom)``."""
+def _motion(path: Path, skeleton: Skeleton) -> tuple[dict[str, NDArray[Any]], set[str]]:
+    """Return the values of each bone ``(frames, degrees of freedom)``, and the header."""
     widths = {name: len(bone.dof) for name, bone in skeleton.bones.items() if bone.dof}
     widths["root"] = len(skeleton.order)
     columns: dict[str, list[list[float]]] = {name: [] for name in widths}
-    frames = 0
+    frames, header = 0, set()
     for number, words in _lines(path):
         name, *rest = words
         if name.startswith(":"):
+            header.add(name.lower())
             continue
         if not rest and name.isdigit():
             frames += 1
@@ -248,7 +238,7 @@ def _motion(path: Path, skeleton: Skeleton) -> dict[str, NDArray[Any]]:
         except ValueError:
             numbers = []
         if name not in widths or len(numbers) != widths[name] or len(columns[name]) != frames - 1:
-            raise ValueError(
+            raise DataError(
                 f"read_amc: expected frames with {widths.get(name, 'no')} numbers of {name!r}, as "
                 f"the skeleton has it, got {' '.join(words)!r} in line {number} of {path}"
             )
@@ -256,5 +246,5 @@ def _motion(path: Path, skeleton: Skeleton) -> dict[str, NDArray[Any]]:
     short = [name for name, rows in columns.items() if len(rows) != frames]
     if frames == 0 or short:
         what = f"frames without {short[0]!r}" if frames else "none"
-        raise ValueError(f"read_amc: expected frames of all bones in {path}, got {what}")
-    return {name: numpy.array(rows).reshape(frames, -1) for name, rows in columns.items()}
+        raise DataError(f"read_amc: expected frames of all bones in {path}, got {what}")
+    return {name: numpy.array(rows) for name, rows in columns.items()}, header

@@ -158,7 +158,7 @@ def _with_groups(data: Dataset, file: str | Path) -> Dataset:
         raise DataError(
             f"read: expected data without groups, besides those in {file}, got data with groups"
         )
-    groups = _column(Path(file), data.X, "groups", read_column(file, "groups"))
+    groups = column(Path(file), data.X, "groups", read_column(file, "groups"))
     return replace(data, groups=groups)
 
 
@@ -187,13 +187,10 @@ def _near(path: Path) -> str:
         return ""
     beside = [Path(text(p.name)) for p in islice(path.parent.iterdir(), _BESIDE)]
     order = {".npz": 1, ".npy": 2, path.suffix.lower(): 0}
-    beside.sort(key=lambda p: (order.get(p.suffix.lower(), 3), p.name))
-    stems = list(dict.fromkeys(p.stem.lower() for p in beside))
-    near = difflib.get_close_matches(path.stem.lower(), stems, n=1, cutoff=0.75)
-    if not near:
-        return ""
-    found = next(p for p in beside if p.stem.lower() == near[0])
-    return f"; did you mean {found.name!r}?"
+    beside.sort(key=lambda p: (order.get(p.suffix.lower(), 3), p.name), reverse=True)
+    by_stem = {p.stem.lower(): p.name for p in beside}  # the best suffix is the last
+    near = difflib.get_close_matches(path.stem.lower(), by_stem, n=1, cutoff=0.75)
+    return f"; did you mean {by_stem[near[0]]!r}?" if near else ""
 
 
 def _read_npz(path: Path, labeled: bool | None) -> dict[str, Any]:
@@ -249,11 +246,10 @@ def _checked(
             f"read: expected X of numbers with shape (N, n, n) or (N, channels, time) in "
             f"{path}, got {X.dtype} with shape {X.shape}{hint}"
         )
-    if X.dtype.kind in "fc" and X.dtype.itemsize > (8 if X.dtype.kind == "f" else 16):
+    if X.dtype.char in "gG":  # longer than any type of torch
         with numpy.errstate(all="ignore"):  # values too large become infinite and are reported
-            # torch has no wider type
-            X = X.astype(numpy.float64 if X.dtype.kind == "f" else numpy.complex128)
-    columns = {k: _column(path, X, k, v) for k, v in columns.items() if v is not None}
+            X = X.astype(X.dtype.char.translate({ord("g"): "d", ord("G"): "D"}))
+    columns = {k: column(path, X, k, v) for k, v in columns.items() if v is not None}
     if "split" in columns:
         columns["split"] = as_parts(columns["split"], f"read: expected split of {path}")
     if "groups" in columns:
@@ -273,12 +269,12 @@ def _checked(
     return Dataset(X, **columns, notes=notes, channels=names)
 
 
-def _column(
-    path: Path, X: NDArray[Any] | StoredArray, name: str, values: NDArray[Any]
-) -> NDArray[Any]:
-    if values.shape != (N := X.shape[:1]):
+def column(path: Path, X: Any, name: str, values: NDArray[Any], *, of: str = "X") -> NDArray[Any]:
+    """Return the column ``name`` of a file, numbers or valid text, one for each of ``X``."""
+    if values.shape != X.shape[:1]:
         raise DataError(
-            f"read: expected {name} of shape {N}, one for each of X, in {path}, got {values.shape}"
+            f"read: expected {name} of shape {X.shape[:1]}, one for each of {of}, in {path}, got "
+            f"{values.shape}"
         )
     values = as_text(values, f"{name} of {path}")
     if values.dtype.kind not in "biufU":

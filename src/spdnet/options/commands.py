@@ -1,0 +1,246 @@
+"""The commands: the docstring of each is its help, and the fields are its options."""
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from spdnet.options.kinds import Choice, Count, Flag, Location, Natural, Number, Text
+from spdnet.options.option import RUN, option, same
+from spdnet.options.run import CompareOptions, DataOptions, ReproduceOptions, RunOptions
+
+_option = partial(option, panel=None)
+_run = partial(option, panel=RUN)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainCommand(RunOptions):
+    """Train and evaluate a network, and write everything to a run folder.
+
+    For example: spdnet train digits-small
+
+    Or: spdnet train recordings.npz --dims 93,70,50,30 --repeat 10
+
+    Or: spdnet train digits --norm log_cholesky --head log_euclidean
+
+    Or, for signals with groups: spdnet train eeg.npz --model tsmnet
+
+    Or, with a torch module of your own: spdnet train digits --model package.module:Class
+
+    Or, after an interruption: spdnet train --resume --out runs/digits-small
+
+    Or, on two machines: torchrun --nnodes 2 --nproc-per-node 8 -m spdnet train big.npz --out big
+    """
+
+    settings: Path | None = _run(Location(), "TOML file of settings, one key per option")
+    out: Path | None = _run(
+        Location(), "Run folder", unset="runs/NAME; for a second run runs/NAME-2"
+    )
+    resume: bool = _run(
+        Flag(), "Resume the run in --out. A larger --epochs extends it", default=False
+    )
+    devices: int = _run(
+        Count(),
+        "Number of processes that share each batch, each with a GPU or on the CPU",
+        default=1,
+    )
+    quiet: bool = _run(Flag(), "No progress bar and no line per epoch", default=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompareCommand(CompareOptions):
+    """Compare SPDNet with every method of its paper, on the same splits of your data.
+
+    Finished parts are not repeated: after an interruption, or with more methods or repeats, run the
+    same command again.
+
+    Example: spdnet compare digits --repeats 3
+    """
+
+    out: Path | None = _option(Location(), "Folder of the comparison", unset="runs/compare-NAME")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReproduceCommand(ReproduceOptions):
+    """Reproduce an experiment of the paper, and show the published results beside the new ones.
+
+    Finished parts are not repeated: after an interruption, or with more repeats, run the same
+    command again.
+
+    Example: spdnet reproduce hdm05 --standin cmu27_joints.npz --repeats 3
+
+    As a quick test: spdnet reproduce afew --standin digits --quick
+    """
+
+    out: Path | None = _option(
+        Location(), "Folder of the reproduction", unset="runs/reproduce-EXPERIMENT"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportCommand:
+    """Write the report of a run again.
+
+    Example: spdnet report runs/digits-small
+    """
+
+    run: Path = _option(Location(), "Run folder of `spdnet train`", default=...)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _RunOnData(ReportCommand):
+    data: str = same(DataOptions, "data")
+    groups: str | None = same(DataOptions, "groups", panel=None)
+    bad: str | None = same(DataOptions, "bad", default=None, unset="as in training", panel=None)
+    device: str = same(RunOptions, "device", panel=None)
+    model: str | None = _option(
+        Text(),
+        "Class of the network, MODULE:CLASS, for a run that was trained with one of your own",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluateCommand(_RunOnData):
+    """Evaluate a run on labeled data: loss, accuracy and a table of classes.
+
+    On the training data, the part that was held out is used.
+
+    Example: spdnet evaluate runs/digits-small digits-small
+    """
+
+    labels: str | None = same(DataOptions, "labels", panel=None)
+    part: str | None = _option(
+        Choice("train", "val", "test", "all"), "Part of the data", unset="test, if any"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictCommand(_RunOnData):
+    """Predict labels and probabilities, as a CSV file; the data need no labels.
+
+    For the training data, a column gives the part of each sample: train, val or test.
+
+    Example: spdnet predict runs/digits-small new.npz --out predictions.csv
+    """
+
+    out: Path = _option(
+        Location(), "Output file, or - for standard output", default=Path("predictions.csv")
+    )
+    force: bool = _option(Flag(), "Replace an existing file", default=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class InfoCommand:
+    """Show counts, sizes, classes, condition numbers, and faulty matrices by index.
+
+    For signals, show channels that are not finite, constant or equal, and the condition numbers of
+    the covariances.
+
+    Example: spdnet data info recordings.npz
+    """
+
+    data: str = same(DataOptions, "data")
+    labels: str | None = same(DataOptions, "labels", panel=None)
+    groups: str | None = same(DataOptions, "groups", panel=None)
+    signals: bool = same(DataOptions, "signals", panel=None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FetchCommand:
+    """Download the SPD matrices that the paper's authors publish.
+
+    After an interruption, the same command resumes. The data are stored in $SPDNET_DATA, or in the
+    user's cache.
+
+    Example: spdnet data fetch afew
+    """
+
+    name: str = _option(Text(), "afew, hdm05 or pasc", default=...)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImportCommand(FetchCommand):
+    """Import a data set of the paper that you have obtained by hand.
+
+    Example: spdnet data import afew AFEW_SPD_data.zip --index spddb_afew.mat
+    """
+
+    path: Path = _option(
+        Location(), "The authors' archive, packed or not, or the original data", default=...
+    )
+    index: Path | None = _option(Location(), "The authors' index (.mat), if it is not in PATH")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _BuildFiles:
+    source: Path = _option(Location(), "A folder, a zip archive, or a .npz file", default=...)
+    out: Path = _option(Location(), "The .npz file to write", default=...)
+    of: str = _option(
+        Choice("matrices", "sequences", "signals"),
+        "Contents of the source. matrices: one .npy, .mat, .csv, .tsv or .txt file each. "
+        "sequences: motions (.amc, .c3d), videos, images, such files with time in rows, or a .npz "
+        "file with frames and lengths. signals: such files with channels in rows.",
+        default="matrices",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DescriptorOptions:
+    """Options of the conversion of sequences and signals to matrices."""
+
+    kind: str = _option(
+        Choice("covariance", "gaussian"),
+        "Descriptor of sequences and signals. gaussian contains the mean.",
+        default="covariance",
+    )
+    reg: float = _option(
+        Number(), "Regularization of the covariance, in the unit that mode names", default=1e-3
+    )
+    mode: str = _option(
+        Choice("trace", "mean", "absolute", "shrinkage", "none"),
+        "Unit of reg. mean is the mean eigenvalue.",
+        default="trace",
+        unset="trace, or mean with --of signals, as in training",
+    )
+    root: int | None = _option(
+        Natural(), "Joint of frames (T, joints, 3) whose position is subtracted from all others"
+    )
+    pca: int | None = _option(
+        Count(), "Number of principal components, fitted to the training part"
+    )
+    clip_length: float | None = _option(
+        Number(above=0),
+        "Length of the clips into which training sequences are cut, besides the whole sequence. A "
+        "number of frames, or a fraction of the sequence such as 0.5. Other sequences are never "
+        "cut.",
+    )
+    clip_stride: int | None = _option(Count(), "Stride of clips in frames", unset="half a clip")
+    clips: int | None = _option(
+        Count(),
+        "Number of clips spread evenly over a sequence, instead of a stride; fewer if it is short",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildCommand(DescriptorOptions, _BuildFiles):
+    """Write one file of matrices, with classes, parts and groups.
+
+    After an interruption, the same command resumes. Folders called train, val and test are the
+    parts of the data; the folder of a file is its class.
+
+    Example: spdnet data build recordings/ recordings.npz
+
+    Or: spdnet data build eeg/ eeg.npz --of signals --groups subjects.txt
+
+    Or: spdnet data build motions/ motions.npz --of sequences --test 0.5 --clip-length 0.5
+    """
+
+    size: int = _option(Count(), "Height and width of the gray frames of videos", default=20)
+    every: int = _option(Count(), "Step between the frames that are used", default=1)
+    index: Path | None = _option(Location(), "Index (.mat) of the authors for matrices")
+    groups: Path | None = same(DataOptions, "groups", kind=Location(), panel=None)
+    test: float | None = _option(
+        Number(above=0, below=1), "Test fraction, if the folders have no split"
+    )
+    seed: int = same(RunOptions, "seed", help="Random seed of that split", panel=None)
+    dtype: str = same(RunOptions, "dtype", panel=None)
+    bad: str = same(DataOptions, "bad", panel=None)
