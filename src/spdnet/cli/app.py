@@ -31,7 +31,7 @@ OwnModel = Annotated[
     typer.Option(
         "--model",
         metavar="MODULE:CLASS",
-        help="Class of the network, for a run that was trained with one of your own.",
+        help="Class of the network, if it is not part of spdnet.",
     ),
 ]
 
@@ -118,9 +118,9 @@ def compare(
         Path | None, typer.Option(help="Folder of the comparison. [default: runs/compare-NAME]")
     ] = None,
 ) -> None:
-    """Compare SPDNet with every method of its paper, on the same splits of your data.
+    """Compare SPDNet with the methods of its paper and other baselines on the same splits.
 
-    Finished parts are not repeated: after an interruption, or with more methods or repeats, run the
+    Completed fits are not repeated: after an interruption, or with more methods or repeats, run the
     same command again.
 
     Example: spdnet compare digits --repeats 3
@@ -138,7 +138,7 @@ def reproduce(
 ) -> None:
     """Reproduce an experiment of the paper, and show the published results beside the new ones.
 
-    Finished parts are not repeated: after an interruption, or with more repeats, run the same
+    Completed parts are not repeated: after an interruption, or with more repeats, run the same
     command again.
 
     Example: spdnet reproduce hdm05 --standin cmu27_joints.npz --repeats 3
@@ -162,9 +162,9 @@ def evaluate(
     device: Device = "auto",
     model: OwnModel = None,
 ) -> None:
-    """Evaluate a run on labeled data: loss, accuracy and a table of classes.
+    """Evaluate a run on labeled data: accuracy, loss, and precision and recall of each class.
 
-    On the training data, the part that was held out is used.
+    If the data are those of the run, its test set is used: see --part.
 
     Example: spdnet evaluate runs/digits-small digits-small
     """
@@ -184,9 +184,9 @@ def predict(
     model: OwnModel = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
 ) -> None:
-    """Predict labels and probabilities, as a CSV file; the data need no labels.
+    """Predict labels and probabilities, and write them to a CSV file. Labels are not needed.
 
-    For the training data, a column gives the part of each sample: train, val or test.
+    If the data are those of the run, the column part is train, val or test for each sample.
 
     Example: spdnet predict runs/digits-small new.npz --out predictions.csv
     """
@@ -195,7 +195,7 @@ def predict(
 @app.command()
 @runs("spdnet.cli.evaluate:run_report")
 def report(run: Run) -> None:
-    """Write the report of a run again.
+    """Regenerate the report of a run.
 
     Example: spdnet report runs/digits-small
     """

@@ -8,7 +8,7 @@ import typer
 from spdnet.cli.options import Bad, Data, Dtype, Groups, Labels, Signals, argument, runs
 
 data_app = typer.Typer(
-    help="Inspect data, build files of matrices, get the data sets of the paper.",
+    help="Inspect data, convert files, and obtain the data sets of the paper.",
     no_args_is_help=True,
 )
 
@@ -21,10 +21,10 @@ def info(
     groups: Groups = None,
     signals: Signals = False,
 ) -> None:
-    """Show counts, sizes, classes, condition numbers, and faulty matrices by index.
+    """Show sizes, classes and condition numbers, and list invalid matrices and outlier trials.
 
-    For signals, show channels that are not finite, constant or equal, and the condition numbers of
-    the covariances.
+    For signals, also list channels that are not finite, constant or identical. Condition numbers
+    are those of the covariances.
 
     Example: spdnet data info recordings.npz
     """
@@ -39,9 +39,10 @@ def build_(
     of: Annotated[
         str,
         typer.Option(
-            help="matrices: one .npy, .mat, .csv, .tsv or .txt file each. sequences: motions "
-            "(.amc, .c3d), videos, images, such files with time in rows, or a .npz file with "
-            "frames and lengths. signals: such files with channels in rows."
+            help="Contents of the source. matrices: one .npy, .mat, .csv, .tsv or .txt file per "
+            "matrix. sequences: motion capture (.amc, .c3d), videos, images, files as for matrices "
+            "with time in rows, or a .npz file with frames and lengths. signals: files as for "
+            "matrices with channels in rows."
         ),
     ] = "matrices",
     kind: Annotated[
@@ -62,10 +63,12 @@ def build_(
             "trace; for signals mean, as in training]"
         ),
     ] = None,
-    root: Annotated[int | None, typer.Option(help="Joint that positions are relative to.")] = None,
+    root: Annotated[
+        int | None, typer.Option(help="Index of the joint that is the origin of the positions.")
+    ] = None,
     pca: Annotated[
         int | None,
-        typer.Option(help="Number of principal components, fitted on the training part."),
+        typer.Option(help="Number of principal components, fitted to the training set."),
     ] = None,
     clip_length: Annotated[
         float | None,
@@ -92,14 +95,14 @@ def build_(
         float | None,
         typer.Option(help="Test fraction, if the folders have no split. [default: none]"),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Random seed of that split.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed of the split.")] = 0,
     dtype: Dtype = "float64",
     bad: Bad = "refuse",
 ) -> None:
-    """Write one file of matrices, with classes, parts and groups.
+    """Convert many files to one .npz file of matrices with labels, split and groups.
 
-    After an interruption, the same command resumes. Folders called train, val and test are the
-    parts of the data; the folder of a file is its class.
+    The folder that contains a file is its class. Folders named train, val and test define the
+    split. After an interruption, the same command resumes.
 
     Example: spdnet data build recordings/ recordings.npz
 
@@ -135,7 +138,7 @@ def import_(
         Path | None, typer.Option(help="The authors' index (.mat), if it is not in PATH.")
     ] = None,
 ) -> None:
-    """Import a data set of the paper that you have obtained by hand.
+    """Import a data set of the paper that you obtained yourself.
 
     Example: spdnet data import afew AFEW_SPD_data.zip --index spddb_afew.mat
     """

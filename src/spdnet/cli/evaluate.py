@@ -192,7 +192,7 @@ def _open(
     finally:
         display.close()
     if matrices.note:
-        said.append(matrices.note)
+        said.append(f"note: {matrices.note}")
     if trained.uses_groups and matrices.groups is None:
         said.append(f"note: no groups in {data}: all its samples are treated as one new group")
     for text in said:
