@@ -312,7 +312,7 @@ class InterruptComparison(Lines):
         self.left, self.signal = left, signal
 
     def count(self, what, done, total):
-        if what == "comparing":
+        if what == "comparing networks: batch":
             self.left -= 1
             if self.left == 0:
                 if self.signal:

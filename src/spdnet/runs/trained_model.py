@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
-from warnings import warn
 
 import numpy
 import torch
@@ -22,6 +21,7 @@ from spdnet._checks import (
     require_shrinking,
 )
 from spdnet._inputs import MATRIX_DTYPES, numbers
+from spdnet._warnings import warn_user
 from spdnet.adaptation import Conditioner
 from spdnet.covariance import ESTIMATORS
 from spdnet.data import Dataset, Preprocessing, StoredArray, prepare
@@ -238,11 +238,11 @@ class TrainedModel:
         """Return probabilities ``(N, n_classes)`` in the order of ``classes``."""
         matrices = self._matrices(X, groups, channels)
         for note in matrices.notes if self.uses_groups or channels is not None else ():
-            warn(f"predict: {note}", stacklevel=2)
+            warn_user(f"predict: {note}", UserWarning)
         said: list[str] = []
         found = self.probabilities(matrices, on_warning=said.append)
         for warning in said:
-            warn(f"predict: {warning}", stacklevel=2)
+            warn_user(f"predict: {warning}", UserWarning)
         return found
 
     def probabilities(self, matrices: Dataset, **callbacks: Any) -> NDArray[numpy.float64]:

@@ -154,7 +154,7 @@ class Training:
                 groups=None if groups is None else groups[self.split.parts["train"]],
                 seed=self.settings.seed,
                 fabric=session.fabric,
-                on_batch=lambda done, total: watch.count("comparing", done, total),
+                on_batch=lambda done, total: watch.count("comparing networks: batch", done, total),
             )
             text = (found := StoredChoice(**asdict(choice))).to_text()
             session.first(lambda: atomic_write(folder.choice_file, text))
