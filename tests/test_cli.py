@@ -433,7 +433,7 @@ BAD = {
     "an empty folder": (lambda p: ("train", p), "<class>/*.npy or *.mat"),
     "no labels": (
         lambda p: (np.save(p / "X.npy", X), ("train", p / "X.npy"))[1],
-        "expected labels beside X.npy",
+        "expected labels for X.npy",
     ),
     "a file without y": (
         lambda p: (np.savez(p / "a.npz", X=X), ("train", p / "a.npz"))[1],
@@ -460,7 +460,7 @@ BAD = {
     ),
     "a finished run": (
         lambda p: ("train", p / "a.npz", "--out", run_folder(p)),
-        "is not empty; name another, or resume the run in it with --resume",
+        "is not empty; choose another (--out), or resume the run in it with --resume",
     ),
     "labels for a file that has them": (
         lambda p: good(p, "--labels", "y.txt"),

@@ -110,7 +110,7 @@ def test_info_looks_at_signals(tmp_path):
     np.savez(tmp_path / "b.npz", X=square, y=np.arange(10) % 2)
     shown = invoke("data", "info", tmp_path / "b.npz").stdout
     assert "10 matrices" in shown
-    assert "say so (--signals)" in shown
+    assert "set signals (--signals)" in shown
     shown = invoke("data", "info", tmp_path / "b.npz", "--signals").stdout
     assert "10 signals" in shown
     assert "not more time points than channels" in shown

@@ -223,9 +223,12 @@ def encode_domains(
     """
     names = as_array(who, [] if domains is None else domains, what)
     if names.shape != (n,):
+        got = f"shape {names.shape}"
+        if domains is None:
+            got = f"none; fit had {what}: pass them here, too (in pipelines by metadata routing)"
         raise ValueError(
             f"{who}: expected {what} of the {n} samples{'' if known is None else ', as in fit'}, "
-            f"got {'none' if domains is None else f'shape {names.shape}'}"
+            f"got {got}"
         )
     if names.dtype.kind == "O" and len({isinstance(name, str) for name in names}) == 1:
         names = numpy.asarray(names.tolist())  # a table has columns of objects
@@ -275,6 +278,8 @@ def numbers(
     values = as_array(who, X)
     if values.ndim != 3:
         hint = bands_hint(values) or hint
+        if values.ndim == 2 and values.shape[0] == values.shape[1]:
+            hint = "; pass a single matrix as X[None]"
         raise ValueError(f"{who}: expected X of shape {shape}, got {values.shape}{hint}")
     if len(values) == 0:
         raise ValueError(f"{who}: expected at least one matrix, got none")

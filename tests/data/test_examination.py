@@ -138,7 +138,7 @@ def test_the_remedy_that_helps_is_named_with_its_option():
 
 def test_square_signals_are_recognised():
     X = np.random.default_rng(0).normal(size=(5, 4, 4))
-    assert ending(X).endswith("as many samples as channels, say so (--signals)")
+    assert ending(X).endswith("as many samples as channels, set signals (--signals)")
     assert "choose" not in ending(X)
     one = np.concatenate([np.stack([np.eye(4)] * 5), X[:1]])
     assert ending(one).endswith("choose 'drop' (--bad)")  # one bad matrix, not signals

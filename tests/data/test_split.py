@@ -43,7 +43,7 @@ def test_groups_stay_whole():
 
 
 def test_groups_that_cannot_be_divided():
-    with pytest.raises(ValueError, match="got 2 groups for 2 classes; name the parts in a split"):
+    with pytest.raises(ValueError, match="got 2 groups for 2 classes; add groups, remove them"):
         hold_out([0, 0, 1, 1], 0.5, groups=["a", "a", "b", "b"])
 
 

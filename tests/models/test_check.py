@@ -115,3 +115,8 @@ def test_a_copy_examines_its_first_batch(copied):
     X[2, 0, 1] += 1
     with pytest.raises(ValueError, match="not symmetric"):
         copied(model)(X)
+
+
+def test_arrays_are_refused():
+    with pytest.raises(TypeError, match=r"got numpy.ndarray; use torch.as_tensor\(X\)"):
+        SPDNet((4, 3), 2)(torch.eye(4).numpy())

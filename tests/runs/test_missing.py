@@ -210,8 +210,8 @@ def test_other_montages_are_arranged_by_name(named, tmp_path):
     more[:, 1:6, 1:6] = moved[:, [0, 1, 3, 4, 5]][:, :, [0, 1, 3, 4, 5]]
     own = ["T9", *(k for k in names if k != "Oz"), "T10"]
     data = save(tmp_path / "b.npz", X=more, y=y, channels=own)
-    lack = "training channels that the data lack: Oz"
-    drop = "dropped channels unknown in training: T9, T10"
+    lack = "channels of the training data that are missing here: Oz"
+    drop = "channels dropped, which the training data do not have: T9, T10"
     with pytest.warns(UserWarning, match="predict") as caught:
         found = named.predict_proba(more, channels=own)
     note = "80 of 80 matrices have missing channels, which are estimated from the others"
@@ -237,7 +237,7 @@ def test_signals_are_arranged_by_name(tmp_path):
     few = save(tmp_path / "c.npz", X=S[:, [4, 1, 2]], channels=["Pz", "C3", "Cz"])
     run = invoke("predict", tmp_path / "a/run", few, "--out", tmp_path / "p.csv")
     assert run.exit_code == 0, run.output
-    assert "training channels that the data lack: Fz, C4, Oz" in run.output
+    assert "channels of the training data that are missing here: Fz, C4, Oz" in run.output
     S[:, [0, 3, 5]] = np.nan
     rows = (tmp_path / "p.csv").read_text().splitlines()[1:]
     np.testing.assert_allclose(

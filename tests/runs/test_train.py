@@ -174,7 +174,7 @@ def test_square_signals_need_the_flag_and_bad_ones_are_named(tmp_path):
     assert not (tmp_path / "run").exists()
     watch = Lines()
     found = train(quick(data, signals=True, bad="drop"), RunFolder(tmp_path / "run"), watch=watch)
-    assert watch.lines[0] == "dropped 1 of 30 matrices (1 not finite: 7)"
+    assert watch.lines[0] == "note: dropped 1 of 30 matrices (1 not finite: 7)"
     assert list(found.notes) == ["dropped 1 of 30 matrices (1 not finite: 7)"]
     assert sum(part.n for part in found.parts.values()) == 29
 
@@ -312,7 +312,7 @@ class InterruptComparison(Lines):
         self.left, self.signal = left, signal
 
     def count(self, what, done, total):
-        if what == "comparing":
+        if what == "comparing networks: batch":
             self.left -= 1
             if self.left == 0:
                 if self.signal:
@@ -764,7 +764,7 @@ def test_what_a_reader_should_know_is_noted(tmp_path):
     assert list(found.notes) == ["some groups are in more than one part of the split in the data"]
     data = file_of(tmp_path, groups=np.arange(60) % 4)
     found = train(quick(data, test=0.05, val=0.0), RunFolder(tmp_path / "c"))
-    assert "holds 25.0 % of the matrices instead of 5 %" in found.notes[0]
+    assert "matrices instead of 5 %, because" in found.notes[0]
 
 
 def test_a_folder_has_one_process(tmp_path):

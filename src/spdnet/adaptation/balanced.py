@@ -220,10 +220,11 @@ class BalancedRecenter(DomainTransformer):
         if p_value < _SIGNIFICANT and variation > _NOTABLE:
             most = int((proportions - self.prior_).argmax())
             warn_user(
-                f"BalancedRecenter: the classes of the domain {name} are not as frequent as in "
+                f"BalancedRecenter: the class proportions of the domain {name} seem to differ from "
                 f"training (p = {p_value:.1g}): class {self.classes_[most]} has an estimated share "
                 f"of {100 * proportions[most]:.0f} % instead of {100 * self.prior_[most]:.0f} %; "
-                "recentering accounts for it",
+                "recentering accounts for this; if the proportions are known to be equal, use "
+                "Recenter (adapt='recenter')",
             )
 
 

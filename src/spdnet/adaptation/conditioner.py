@@ -149,8 +149,8 @@ class Conditioner:
             completion = Completion().set_mean(mean(_regularized(some) if singular else some))
         if caught:
             self.notes_.append(
-                "the mean that missing channels are estimated from is approximate, since entries "
-                "that few matrices share contradict each other: drop channels that are often "
+                "the mean from which missing channels are estimated is approximate, because "
+                "entries that few matrices share are inconsistent; drop channels that are often "
                 "missing"
             )
         self.steps_.append(completion)

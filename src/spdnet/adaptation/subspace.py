@@ -96,6 +96,9 @@ class Subspace(TakesMatrices, TransformerMixin, BaseEstimator):  # type: ignore[
     rank: str | int = "auto"
     shrinkage: str | float = "auto"
 
+    #: cross-validation by groups passes them to fit, too, without set_fit_request
+    __metadata_request__fit = {"groups": True}  # noqa: RUF012, as scikit-learn reads it
+
     def fit(
         self, X: ArrayLike, y: ArrayLike | None = None, *, groups: ArrayLike | None = None
     ) -> Self:

@@ -105,6 +105,9 @@ class LogEuclideanClassifier(SPDClassifier):
     gamma: float | None = positive(None)
     max_iter: int = 2000
 
+    #: cross-validation by groups passes them to fit, too, without set_fit_request
+    __metadata_request__fit = {"groups": True}  # noqa: RUF012, as scikit-learn reads it
+
     def fit(  # type: ignore[override]
         self, X: ArrayLike, y: ArrayLike, *, groups: ArrayLike | None = None
     ) -> Self:

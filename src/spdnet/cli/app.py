@@ -18,7 +18,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
 )
 data_app = typer.Typer(
-    help="Inspect data, build files of matrices, get the data sets of the paper.",
+    help="Inspect data, convert files, and obtain the data sets of the paper.",
     no_args_is_help=True,
 )
 app.add_typer(data_app, name="data")

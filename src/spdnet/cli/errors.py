@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 import typer
 
 _FREE_SPACE = (
-    "; free some space, then run the command again, with --resume and --out for a training: files "
+    "; free some space, then run the command again (for training, with --resume and --out): files "
     "written before are complete"
 )
 _ADVICE = {

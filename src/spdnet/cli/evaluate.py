@@ -166,7 +166,7 @@ def _open(
     with closing(Display(make_console(stderr=True))) as display:
         matrices = trained.prepare(arrays, wanted.bad or trained.bad, display.matrix)
     if matrices.note:
-        said.append(matrices.note)
+        said.append(f"note: {matrices.note}")
     if trained.uses_groups and matrices.groups is None:
         said.append(f"note: no groups in {data}: all its samples are treated as one new group")
     for text in said:

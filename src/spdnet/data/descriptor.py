@@ -223,7 +223,7 @@ def build(
     if path.suffix != ".npz":
         raise ValueError(f"build: expected the name of a .npz file, got {path.name}")
     if path.exists():  # before the writer locks the file
-        raise FileExistsError(f"build: expected a new file, but {path} is there; name another")
+        raise FileExistsError(f"build: expected a new file, but {path} exists; choose another name")
     if descriptor is not None and None in {source.split for source in sources}:
         for name in ("clip_length", "pca"):
             if getattr(descriptor, name) is not None:

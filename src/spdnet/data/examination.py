@@ -267,7 +267,9 @@ def remedies(
     choices = [repr(name) for name, can in able.items() if can]
     advice = [f"choose {' or '.join(choices)} (--bad)"] if choices else []
     if mixed and 2 * len(found.faults["asymmetric"]) > len(X):
-        advice.append("if these are signals with as many samples as channels, say so (--signals)")
+        advice.append(
+            "if these are signals with as many samples as channels, set signals (--signals)"
+        )
     return advice or ["correct them where they were computed"]
 
 

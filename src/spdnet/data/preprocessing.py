@@ -71,7 +71,7 @@ class Preprocessing:
             n = data.X.shape[-1]
             raise ValueError(
                 f"data: expected signals for {model}, got matrices of {n} x {n}; if they "
-                "are signals, say so with signals (--signals)"
+                "are signals, set signals (--signals)"
             )
         n = data.X.shape[-2]
         return cls(signals, n, estimator, reg, model is not None, data.channels)
@@ -112,9 +112,9 @@ class Preprocessing:
             X[:, index < 0] = numpy.nan
             if not self.signals:
                 X[:, :, index < 0] = numpy.nan
-            notes.append(f"training channels that the data lack: {_some(lacking)}")
+            notes.append(f"channels of the training data that are missing here: {_some(lacking)}")
         if more:
-            notes.append(f"dropped channels unknown in training: {_some(more)}")
+            notes.append(f"channels dropped, which the training data do not have: {_some(more)}")
         origin = (data.digest, data.inputs_digest)
         return replace(data, X=X, channels=wanted, notes=tuple(notes), origin=origin)
 
@@ -229,8 +229,8 @@ def _require_finite(data: Dataset, *, missing: bool) -> None:
     broken = ~numpy.isfinite(X).all(-1)
     if missing:
         broken &= ~missing_channels(X)
-        expected = ", or NaN throughout the channels that are missing"
-        advice = "set the whole channel to NaN"
+        expected = ", or missing channels that are NaN throughout"
+        advice = "set the whole channel to NaN if it is missing"
     else:
         expected = " for a network of signals"
         advice = "choose a network of matrices, which may have missing channels"

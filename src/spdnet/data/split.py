@@ -152,10 +152,11 @@ def _notes(
         notes.append(f"{which}the epoch" if len(parts["val"]) else f"{neither}training data")
     for name, fraction in fractions.items():
         share = len(parts[name]) / len(data)
+        why = "classes are small" if data.groups is None else "whole groups are held out"
         if data.split is None and fraction > 0 and not 0.5 < share / fraction < 2:
             notes.append(
-                f"the part {name!r} holds {100 * share:.1f} % of the matrices instead of "
-                f"{100 * fraction:g} %, because classes or groups are few"
+                f"the part {name!r} has {len(parts[name])} of {len(data)} matrices instead of "
+                f"{100 * fraction:g} %, because {why}"
             )
     return notes
 
@@ -241,8 +242,9 @@ def _by_group(
             best, best_miss = chosen, miss
     if best is None:
         raise ValueError(
-            "hold_out: expected groups that can be held out with every class left, got "
-            f"{len(table)} groups for {len(total)} classes; name the parts in a split"
+            "hold_out: expected groups that can be held out while every class remains in the rest, "
+            f"got {len(table)} group{'s' * (len(table) != 1)} for {len(total)} classes; add "
+            "groups, remove them, or define the split in the data"
         )
     return best[group]
 

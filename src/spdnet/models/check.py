@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 
 from spdnet._autograd import can_branch
-from spdnet._checks import require_same_dtype, require_shrinking, require_square
+from spdnet._checks import require_same_dtype, require_shrinking, require_square, require_tensor
 from spdnet._precision import complex_dtype
 from spdnet.linalg.validate import require_positive_semidefinite
 from spdnet.models.model import Model, require_complex_support
@@ -37,6 +37,7 @@ class BatchCheck:
         self, compute: Callable[[Tensor, bool | None], Tensor], X: Tensor, check: bool | None
     ) -> Tensor:
         """Compute ``compute(X, check)``, where None only checks what decompositions show."""
+        require_tensor(self.who, X)
         if check is None and not can_branch(X):
             check = False
         if check is not None:

@@ -59,7 +59,7 @@ def find_model(name: str) -> Any:
         return _load(MODELS[name].path)
     if name not in _imported:
         raise ValueError(
-            f"model: expected the class of the model to be named again, got none; a file does not "
+            f"model: expected the class of the model, got none; a file does not "
             f"import code by itself: give --model {name}, or model= in Python"
         )
     return _imported[name]

@@ -48,9 +48,9 @@ class TrainCommand(RunOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class CompareCommand(CompareOptions):
-    """Compare SPDNet with every method of its paper, on the same splits of your data.
+    """Compare SPDNet with the methods of its paper and other baselines on the same splits.
 
-    Finished parts are not repeated: after an interruption, or with more methods or repeats, run the
+    Completed fits are not repeated: after an interruption, or with more methods or repeats, run the
     same command again.
 
     Example: spdnet compare digits --repeats 3
@@ -63,7 +63,7 @@ class CompareCommand(CompareOptions):
 class ReproduceCommand(ReproduceOptions):
     """Reproduce an experiment of the paper, and show the published results beside the new ones.
 
-    Finished parts are not repeated: after an interruption, or with more repeats, run the same
+    Completed parts are not repeated: after an interruption, or with more repeats, run the same
     command again.
 
     Example: spdnet reproduce hdm05 --standin cmu27_joints.npz --repeats 3
@@ -78,7 +78,7 @@ class ReproduceCommand(ReproduceOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class ReportCommand:
-    """Write the report of a run again.
+    """Regenerate the report of a run.
 
     Example: spdnet report runs/digits-small
     """
@@ -94,15 +94,15 @@ class _RunOnData(ReportCommand):
     device: str = same(RunOptions, "device", panel=None)
     model: str | None = _option(
         Text(),
-        "Class of the network, MODULE:CLASS, for a run that was trained with one of your own",
+        "Class of the network, MODULE:CLASS, if it is not part of spdnet",
     )
 
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluateCommand(_RunOnData):
-    """Evaluate a run on labeled data: loss, accuracy and a table of classes.
+    """Evaluate a run on labeled data: accuracy, loss, and precision and recall of each class.
 
-    On the training data, the part that was held out is used.
+    If the data are those of the run, its test set is used: see --part.
 
     Example: spdnet evaluate runs/digits-small digits-small
     """
@@ -115,9 +115,9 @@ class EvaluateCommand(_RunOnData):
 
 @dataclass(frozen=True, kw_only=True)
 class PredictCommand(_RunOnData):
-    """Predict labels and probabilities, as a CSV file; the data need no labels.
+    """Predict labels and probabilities, and write them to a CSV file. Labels are not needed.
 
-    For the training data, a column gives the part of each sample: train, val or test.
+    If the data are those of the run, the column part is train, val or test for each sample.
 
     Example: spdnet predict runs/digits-small new.npz --out predictions.csv
     """
@@ -130,10 +130,10 @@ class PredictCommand(_RunOnData):
 
 @dataclass(frozen=True, kw_only=True)
 class InfoCommand:
-    """Show counts, sizes, classes, condition numbers, and faulty matrices by index.
+    """Show sizes, classes and condition numbers, and list invalid matrices and outlier trials.
 
-    For signals, show channels that are not finite, constant or equal, and the condition numbers of
-    the covariances.
+    For signals, also list channels that are not finite, constant or identical. Condition numbers
+    are those of the covariances.
 
     Example: spdnet data info recordings.npz
     """
@@ -159,7 +159,7 @@ class FetchCommand:
 
 @dataclass(frozen=True, kw_only=True)
 class ImportCommand(FetchCommand):
-    """Import a data set of the paper that you have obtained by hand.
+    """Import a data set of the paper that you obtained yourself.
 
     Example: spdnet data import afew AFEW_SPD_data.zip --index spddb_afew.mat
     """
@@ -176,9 +176,10 @@ class _BuildFiles:
     out: Path = _option(Location(), "The .npz file to write", default=...)
     of: str = _option(
         Choice("matrices", "sequences", "signals"),
-        "Contents of the source. matrices: one .npy, .mat, .csv, .tsv or .txt file each. "
-        "sequences: motions (.amc, .c3d), videos, images, such files with time in rows, or a .npz "
-        "file with frames and lengths. signals: such files with channels in rows.",
+        "Contents of the source. matrices: one .npy, .mat, .csv, .tsv or .txt file per matrix. "
+        "sequences: motion capture (.amc, .c3d), videos, images, files as for matrices with time "
+        "in rows, or a .npz file with frames and lengths. signals: files as for matrices with "
+        "channels in rows.",
         default="matrices",
     )
 
@@ -204,9 +205,7 @@ class DescriptorOptions:
     root: int | None = _option(
         Natural(), "Joint of frames (T, joints, 3) whose position is subtracted from all others"
     )
-    pca: int | None = _option(
-        Count(), "Number of principal components, fitted to the training part"
-    )
+    pca: int | None = _option(Count(), "Number of principal components, fitted to the training set")
     clip_length: float | None = _option(
         Number(above=0),
         "Length of the clips into which training sequences are cut, besides the whole sequence. A "
@@ -222,10 +221,10 @@ class DescriptorOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class BuildCommand(DescriptorOptions, _BuildFiles):
-    """Write one file of matrices, with classes, parts and groups.
+    """Convert many files to one .npz file of matrices with labels, split and groups.
 
-    After an interruption, the same command resumes. Folders called train, val and test are the
-    parts of the data; the folder of a file is its class.
+    The folder that contains a file is its class. Folders named train, val and test define the
+    split. After an interruption, the same command resumes.
 
     Example: spdnet data build recordings/ recordings.npz
 
@@ -241,6 +240,6 @@ class BuildCommand(DescriptorOptions, _BuildFiles):
     test: float | None = _option(
         Number(above=0, below=1), "Test fraction, if the folders have no split"
     )
-    seed: int = same(RunOptions, "seed", help="Random seed of that split", panel=None)
+    seed: int = same(RunOptions, "seed", help="Random seed of the split", panel=None)
     dtype: str = same(RunOptions, "dtype", panel=None)
     bad: str = same(DataOptions, "bad", panel=None)

@@ -80,14 +80,15 @@ class DataOptions:
     rank: str | int = _data(
         NameOr(Count(), "auto", "full"),
         "Rank of the matrices. auto removes directions without variance in all training matrices "
-        "if some are singular, and full keeps all; a number keeps as many directions.",
+        "if some are singular, and full keeps all; a number keeps that many of the largest "
+        "variance.",
         default="auto",
     )
     shrinkage: str | float = _data(
         NameOr(Number(at_least=0, below=1), "auto", "none"),
         "Shrinkage of the matrices toward a multiple of the identity. auto chooses it by "
-        "cross-validation within the training set if some matrices are singular for another "
-        "reason, and none refuses singular matrices.",
+        "cross-validation within the training set if some matrices are still singular, and none "
+        "refuses singular matrices.",
         default="auto",
     )
     adapt: str = _data(
@@ -103,7 +104,8 @@ _recipe = option(
     Choice(*RECIPE_NAMES),
     "Name of a set of hyperparameters. auto chooses networks by cross-validation within the "
     "training set, fast trains one SPDNet, and paper has the settings of the paper. Other "
-    "options replace values; with one of another network, such as dims, auto becomes fast.",
+    "options override its values. An option of another network, such as dims, changes auto to "
+    "fast.",
     default="auto",
     panel=NETWORK,
 )
@@ -140,7 +142,7 @@ class RunOptions(_Settings):  # type: ignore[misc]
     )
     bad_trials: str = _training(
         Choice("none", "flag", "drop"),
-        "Treatment of outlying trials. flag reports them, and drop also leaves them out of "
+        "Treatment of outlier trials. flag reports them, and drop also leaves them out of "
         "training and validation. Test trials are only reported.",
         default="none",
     )
@@ -232,7 +234,7 @@ class CompareOptions(DataOptions):
     )
     tune: bool = _other(
         Flag(),
-        "Search the parameters of each method by cross-validation on the training set",
+        "Select the hyperparameters of each method by cross-validation on the training set",
         default=False,
     )
 
@@ -277,7 +279,7 @@ class ReproduceOptions:
     )
     root: int | None = _other(
         Natural(),
-        "Joint that positions are relative to",
+        "Index of the joint that is the origin of the positions",
         unset="absolute positions, as in the paper",
     )
     clips: bool = _other(Flag(), "Training sequences cut into clips", default=True)

@@ -77,8 +77,8 @@ def data_folder() -> Path:
         found = Path()
     if not found.is_absolute():  # some versions of platformdirs leave ~ as it is
         raise DataError(
-            "data: expected a home folder to keep data sets in, got none; name a folder in the "
-            "environment variable SPDNET_DATA"
+            "data: expected a home folder to keep data sets in, got none; set the "
+            "environment variable SPDNET_DATA to a folder"
         )
     return found
 
@@ -148,7 +148,7 @@ def _new_file(name: str) -> Path:
     file = data_file(name)
     if file.exists():
         raise FileExistsError(
-            f"data: expected no {name} yet, but {file} is there; delete it to import another"
+            f"data: expected no {name} yet, but {file} exists; delete it to import another"
         )
     return file
 
@@ -167,7 +167,7 @@ def _own_index(path: Path) -> Index | None:
     if len(named) > 1:
         raise DataError(
             f"import: expected one index in {path}, got {', '.join('/'.join(p) for p in named)}; "
-            "name the one to use with index"
+            "choose one with --index"
         )
     return read_index(files.read(named[0]), "/".join(named[0]))
 

@@ -264,7 +264,7 @@ class ReproductionFolder(SharedFolder):
         elif file.read_bytes().strip() != digest.encode():
             raise ValueError(
                 f"reproduce: expected the data that repeat {repeat + 1} in {self.path} began with, "
-                "got others; name another folder, or restore the data"
+                "got others; choose another folder, or restore the data"
             )
 
     def results(self) -> ReproductionResults:

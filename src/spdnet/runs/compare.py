@@ -96,8 +96,8 @@ def compare(
 
     folder.require_same(plain)
     watch.say(
-        f"{what}, {len(data.classes)} classes; {protocol}, {repeats} repeats: {splits[0].sizes}; "
-        f"{len(methods)} methods"
+        f"{what}, {len(data.classes)} classes; {protocol}, {repeats} repeat{'s' * (repeats != 1)}: "
+        f"{splits[0].sizes}; {len(methods)} methods"
     )
     with folder.locked():
         known = folder.require_same(plain).get("methods")  # may have changed meanwhile
@@ -169,7 +169,7 @@ def _load(settings: Comparison, watch: Watch) -> tuple[Dataset, Preprocessing]:
     singular = accepts_singular(arrays, settings)
     data = prepare(arrays, preprocessing, settings.bad, singular=singular, missing=True)
     if data.note:
-        watch.say(data.note)
+        watch.say(f"note: {data.note}")
     seen = set(data.label_names.tolist())
     return replace(data, classes=[name for name in data.classes if name in seen]), preprocessing
 

@@ -63,7 +63,7 @@ class Folder:
         self.path.mkdir(parents=True, exist_ok=True)
         busy = (
             f"run: expected no other process in {self.path}, but another is writing there; wait "
-            "for it, or name another folder"
+            "for it, or choose another folder"
         )
         with locked(self.path, busy):
             for draft in filter(is_draft, self.path.rglob("*")):
@@ -118,7 +118,7 @@ class SharedFolder(Folder):
             if not self.is_free:
                 raise FileExistsError(
                     f"{who}: expected a new folder or one of a {what}, but {self.path} holds "
-                    "something else; name another"
+                    "something else; choose another"
                 )
             return {}
         before = read_json(self.settings_file, f"{self.command} writes it")
@@ -126,7 +126,7 @@ class SharedFolder(Folder):
             if before.get(name) != value and name not in self.may_change:
                 raise ValueError(
                     f"{who}: expected the {what} that {self.path} holds, with {name} = "
-                    f"{before.get(name)!r}, got {value!r}; name another folder"
+                    f"{before.get(name)!r}, got {value!r}; choose another folder (--out)"
                 )
         return before
 

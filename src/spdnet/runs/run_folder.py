@@ -60,8 +60,8 @@ class RunFolder(Folder):
         """Raise an error if the folder is not empty."""
         if not self.is_free:
             raise FileExistsError(
-                f"train: expected a new folder, but {self.path} is not empty; name another, or "
-                "resume the run in it with --resume"
+                f"train: expected a new folder, but {self.path} is not empty; choose another "
+                "(--out), or resume the run in it with --resume"
             )
 
     def create(self, settings: Settings, digest: str) -> None:

@@ -117,7 +117,7 @@ def _load(settings: Settings, watch: Watch) -> tuple[Dataset, Preprocessing]:
         on_matrix=watch.matrix,
     )
     if data.note:
-        watch.say(data.note)
+        watch.say(f"note: {data.note}")
     return data, preprocessing
 
 

@@ -382,7 +382,7 @@ def _require_named(model: str, name: str | None) -> None:
     """Raise an error unless a model that is not registered is named by the caller."""
     if name is None and not is_registered(model):
         raise ValueError(
-            f"run: expected the class of the network to be named, since the model {model!r} is not "
+            f"run: expected the class of the network, since the model {model!r} is not "
             f"part of spdnet and a checkpoint does not import code by itself; give --model {model},"
             " or TrainedModel.load(..., model=Class)"
         )

@@ -152,7 +152,7 @@ class Training:
                 seed=self.settings.seed,
                 fabric=session.fabric,
                 jobs=session.jobs,
-                on_batch=lambda done, total: watch.count("comparing", done, total),
+                on_batch=lambda done, total: watch.count("comparing networks: batch", done, total),
             )
             found = stored = StoredChoice(**asdict(choice))
             session.first(lambda: stored.write(folder.choice_file))

@@ -121,7 +121,7 @@ BAD = {
     "no labels": (
         lambda p: (np.save(p / "X.npy", X), read(p / "X.npy")),
         DataError,
-        "expected labels beside X.npy",
+        "expected labels for X.npy",
     ),
     "absent labels": (
         lambda p: (np.save(p / "X.npy", X), read(p / "X.npy", p / "y.txt")),

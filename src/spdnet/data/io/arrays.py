@@ -77,8 +77,8 @@ def read_npz(path: str | Path, names: Iterable[str]) -> dict[str, NDArray[Any]]:
                 raise ValueError(f"{name} with an unusual compression method")
             if packed > os.stat(path).st_size or is_bomb(size, packed, HARMLESS):
                 raise DataError(
-                    f"read: expected {name} in {path} to be what it seems, got {size} bytes packed "
-                    f"in {packed}; save it again with numpy.savez, which does not pack"
+                    f"read: expected {name} in {path} with a plausible size, got {size} bytes "
+                    f"compressed to {packed}; save it again with numpy.savez, without compression"
                 )
             with archive.open(info) as file:
                 found[name] = _read(file, size, name, path)

@@ -137,7 +137,7 @@ def _members(archive: zipfile.ZipFile, path: Path) -> dict[tuple[str, ...], str]
         small = tuple(part.lower() for part in parts or ())
         faults = {
             "two files of this name": not is_folder and small in seen,
-            "a name that leads out of it": parts is None,
+            "a path outside of the archive": parts is None,
             "a link or a device": kind not in (0, stat.S_IFREG, stat.S_IFDIR),
             "a password": info.flag_bits & 1,
             "an unusual compression method": info.compress_type not in PACKED,

@@ -109,8 +109,8 @@ def read(
     elif path.suffix.lower() == ".npy":
         if labels is None and labeled:
             raise DataError(
-                f"read: expected labels beside {path.name}, got none; name a .npy or text file "
-                "with one label for each matrix"
+                f"read: expected labels for {path.name}, got none; give a .npy or text file with "
+                "one label per sample (--labels), or save X and y in a .npz file"
             )
         arrays = {"X": read_npy(path), "y": None if labels is None else read_column(labels)}
     else:
