@@ -205,7 +205,20 @@ def test_a_file_as_matlab_writes_it():
     }
     for name, X in expected.items():
         np.testing.assert_array_equal(found.pop(name), X, strict=True)
-    assert found == {}  # text, cells and structs are left out
+    trials = found.pop("trials")
+    np.testing.assert_array_equal(trials[0], np.arange(6.0).reshape(2, 3), strict=True)
+    assert trials[1:3] == ["left hand", np.array([[1.0]])]
+    np.testing.assert_array_equal(trials[3], np.zeros((0, 0)), strict=True)
+    assert found == {
+        "name": "S01 ∀",
+        "rows": ["ab", "cd"],
+        "nothing": "",
+        "no_cells": [],
+        "info": {"fs": [[250.0]], "device": "cap", "labels": ["left hand"]},
+        "events": [{"onset": [[time]], "label": "left hand"} for time in (1.0, 2.0)],
+        "no_events": [],
+        "bare": {},
+    }
 
 
 @pytest.mark.parametrize("chunks", [None, (100, 70)])
@@ -258,11 +271,19 @@ def test_other_attributes_are_refused(fill):
 
 
 @pytest.mark.parametrize("shape", [np.array([-1, 2**40]), np.ones(40, "u8"), np.ones(2) / 2])
-def test_false_shapes_of_empty_arrays(shape):
+def test_false_shapes_of_empty_structs(shape):
     def fill(file):
-        attach(dataset(file, "X", shape, "double"), "MATLAB_empty", np.uint8(1))
+        attach(dataset(file, "X", shape, "struct"), "MATLAB_empty", np.uint8(1))
 
     with pytest.raises(DataError, match="expected the shape of an empty array"):
+        load_mat(mat73(fill))
+
+
+def test_many_structs_without_fields_are_counted():
+    def fill(file):
+        empty(file, "X", (2**20, 2**20), "struct")
+
+    with pytest.raises(DataError, match="at most"):
         load_mat(mat73(fill))
 
 

@@ -54,8 +54,7 @@ def load_mat(
     object, char of 3 axes    has nothing else
     ========================  ==============================================================
 
-    Of version 7.3, only arrays are read, and everything else is omitted. Nothing in the file is
-    executed, and no other file is opened. ``name`` is used in messages.
+    Nothing in the file is executed, and no other file is opened. ``name`` is used in messages.
     """
     if isinstance(file, str | Path):
         name = name or str(file)
@@ -117,7 +116,7 @@ def _looks(data: bytes) -> str:
 
 
 class Reader:
-    """Limits that all versions share."""
+    """Limits and conversions that all versions share."""
 
     def __init__(self) -> None:
         self.left = MAX_BYTES
@@ -129,9 +128,26 @@ class Reader:
         if self.left < 0:
             raise DataError(f"expected at most {MAX_BYTES} bytes when unpacked, got more")
 
+    def enter(self, depth: int) -> None:
+        """Count a value and check its depth."""
+        self.take(COST)
+        if depth > MAX_DEPTH:
+            raise DataError(f"expected values at most {MAX_DEPTH} deep in each other, got more")
+
     def refuse(self, kind: str) -> Any:
         """Record a value that is not supported, and return None for it."""
         self.refused.add(kind)
+
+    def rows(self, text: str, shape: list[int]) -> str | list[str] | None:
+        """Return the rows of a char array, given column by column."""
+        rows, count = shape[0], math.prod(shape)
+        # MATLAB counts UTF-16 units, other programs characters
+        if count != len(text) and (rows > 1 or 2 * count != len(text.encode("utf-16-le"))):
+            raise DataError(f"expected {count} letters, got {len(text)}")
+        if len(shape) > 2:
+            return self.refuse("char of three axes")
+        self.take(COST * rows)
+        return text if rows == 1 else [text[i::rows] for i in range(rows)]
 
 
 def make_array(parts: list[NDArray[Any]], kind: Any) -> NDArray[Any]:
@@ -204,9 +220,7 @@ class Version5(Reader):
 
     def matrix(self, data: memoryview, depth: int) -> tuple[str, Any]:
         """Return the name and value of an array of any class."""
-        self.take(COST)
-        if depth > MAX_DEPTH:
-            raise DataError(f"expected values at most {MAX_DEPTH} deep in each other, got more")
+        self.enter(depth)
         if not data:
             return "", numpy.zeros((0, 0))
         parts = self.elements(data)
@@ -264,21 +278,14 @@ class Version5(Reader):
         found = [{f: self.item(parts, depth) for f in fields} for _ in range(count)]
         return found[0] if count == 1 else found
 
-    def text(self, parts: _Parts, shape: list[int]) -> str | list[str] | None:
-        """Return the rows of a char array, which is stored column by column."""
+    def text(self, parts: _Parts, shape: list[int]) -> Any:
+        """Return a char array."""
         if 0 in shape:
             return ""
         kind, data = self.part(parts, _TEXT)
         self.take(4 * len(data))
         codec = _TEXT[kind].replace("*", "le" if self.order == "<" else "be")
-        text, rows, count = str(data, codec, "replace"), shape[0], math.prod(shape)
-        # MATLAB counts UTF-16 units, other programs characters
-        if count != len(text) and (rows > 1 or 2 * count != len(text.encode("utf-16-le"))):
-            raise DataError(f"expected {count} letters, got {len(text)}")
-        if len(shape) > 2:
-            return self.refuse("char of three axes")
-        self.take(COST * rows)
-        return text if rows == 1 else [text[i::rows] for i in range(rows)]
+        return self.rows(str(data, codec, "replace"), shape)
 
     def array(self, parts: _Parts, shape: list[int], kind: str, flags: int) -> NDArray[Any]:
         """Return a numeric array."""

@@ -1,4 +1,4 @@
-"""Reading of the arrays in MATLAB files of version 7.3, which are HDF5."""
+"""Reading of MATLAB files of version 7.3, which are HDF5."""
 
 import math
 import zlib
@@ -13,11 +13,18 @@ from spdnet.data.io.arrays import HARMLESS
 from spdnet.data.io.files import is_bomb
 from spdnet.data.io.matlab import COST, NUMBERS, Reader, make_array
 
+_EMPTY = {"char": str, "cell": list}
 _COMPLEX = [numpy.dtype([("real", f), ("imag", f)]) for f in ("<f4", "<f8")]
+_KNOWN = {*NUMBERS, *_EMPTY, "struct", "logical", ""}
+_BLANK = "canonical empty"  # the class of cells that were never set
+
+
+class _Column(list[Any]):
+    """Field of an array of structs."""
 
 
 class Version73(Reader):
-    """Reader of the arrays in MATLAB's HDF5, whose axes are reversed."""
+    """Reader of MATLAB's HDF5, with reversed axes, and cells as references."""
 
     def variables(self, data: bytes) -> dict[str, Any]:
         """Return all variables by name."""
@@ -28,40 +35,71 @@ class Version73(Reader):
                 "expected h5py for version 7.3, got none: install spdnet[hdf5]"
             ) from error
         self.h5, self.data = h5py, memoryview(data)
-        found = {}
-        with h5py.File(BytesIO(data), "r") as file:
-            for key in file:
-                if key in ("#refs#", "#subsystem#"):
-                    continue
-                if not isinstance(file.get(key, getlink=True), h5py.HardLink):
-                    raise DataError(f"expected data, got the link {key!r}")
-                found[key.encode("utf-8", "backslashreplace").decode()] = self.value(file[key])
+        with h5py.File(BytesIO(data), "r") as self.file:
+            found = self.members(self.file, 0)
         return {name: value for name, value in found.items() if value is not None}
 
-    def value(self, item: Any) -> Any:
-        """Return an array; None for everything else."""
-        self.take(COST)
+    def members(self, group: Any, depth: int) -> dict[str, Any]:
+        """Return the values of a group by name."""
+        found = {}
+        for key in group:
+            if depth == 0 and key in ("#refs#", "#subsystem#"):
+                continue
+            if not isinstance(group.get(key, getlink=True), self.h5.HardLink):
+                raise DataError(f"expected data, got the link {key!r}")
+            found[key.encode("utf-8", "backslashreplace").decode()] = self.value(group[key], depth)
+        return found
+
+    def value(self, item: Any, depth: int) -> Any:
+        """Convert an object of the file."""
+        self.enter(depth)
         kind = str(self.attribute(item, "MATLAB_class") or "")
-        if not isinstance(item, self.h5.Dataset):
-            return self.refuse("sparse" if kind in (*NUMBERS, "logical") else kind or "struct")
-        if kind not in (*NUMBERS, "logical", ""):
+        if isinstance(item, self.h5.Dataset):
+            return self.dataset(item, "double" if kind == _BLANK else kind, depth)
+        if not isinstance(item, self.h5.Group) or kind not in ("", "struct"):
+            is_sparse = kind in (*NUMBERS, "logical")
+            return self.refuse("sparse" if is_sparse else kind or "type")
+        fields = self.members(item, depth + 1)
+        if fields and all(isinstance(column, _Column) for column in fields.values()):
+            return [dict(zip(fields, row)) for row in zip(*fields.values(), strict=True)]
+        return fields
+
+    def dataset(self, item: Any, kind: str, depth: int) -> Any:
+        """Convert numbers, text or cells."""
+        if kind not in _KNOWN:
             return self.refuse(kind)
         self.check_storage(item)
         dtype = item.dtype
+        is_reference = self.h5.check_ref_dtype(dtype) is self.h5.Reference
         is_complex = dtype in _COMPLEX
-        if item.shape is None or not (is_complex or (dtype.kind in "biuf" and dtype.itemsize <= 8)):
+        is_array = is_reference or is_complex or (dtype.kind in "biuf" and dtype.itemsize <= 8)
+        if item.shape is None or not is_array:
             return self.refuse(str(dtype))
         X = numpy.asarray(item[()])
+        if is_reference:
+            values = [self.value(self.file[to], depth + 1) for to in X.ravel()]
+            return values if kind == "cell" else _Column(values)
         if self.attribute(item, "MATLAB_empty"):  # the data are the shape
             return self.empty(X.ravel(), kind)
+        if kind == "char":
+            text = str(X.astype("<u2").tobytes(), "utf-16-le", "replace")
+            return self.rows(text, list(X.shape[::-1]))
         parts = [X["real"].T, X["imag"].T] if is_complex else [X.T]
         found = make_array(parts, kind if kind in NUMBERS else parts[0].dtype.newbyteorder("="))
         return found != 0 if kind == "logical" else found
 
-    def empty(self, shape: NDArray[Any], kind: str) -> NDArray[Any]:
-        """Return an array without entries."""
-        if shape.dtype.kind not in "iu" or len(shape) > 32 or 0 not in shape or (shape < 0).any():
-            raise DataError("expected the shape of an empty array, got other numbers, without 0")
+    def empty(self, shape: NDArray[Any], kind: str) -> Any:
+        """Return an empty value, or structs without fields."""
+        if shape.dtype.kind not in "iu" or len(shape) > 32 or (shape < 0).any():
+            raise DataError("expected the shape of an empty array, got other numbers")
+        if kind in _EMPTY:
+            return _EMPTY[kind]()
+        count = math.prod(shape.tolist())
+        if kind == "struct":
+            self.take(COST * count)
+            return {} if count == 1 else [{} for _ in range(count)]
+        if count:
+            raise DataError("expected an empty array, got its shape without 0")
         return numpy.zeros(shape.tolist(), {"logical": "?", "": "f8"}.get(kind, kind))
 
     def check_storage(self, item: Any) -> None:
