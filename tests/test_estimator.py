@@ -1,4 +1,5 @@
 import pickle
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -704,3 +705,14 @@ def test_singular_matrices_that_training_did_not_have():
         classifier.predict(new)
     with pytest.raises(ValueError, match=r"alike with spdnet\.covariance\.regularize"):
         SPDNetClassifier(recipe="fast").fit(new + 0j, y[:9])
+
+
+@pytest.mark.parametrize("settings", [{"recipe": "paper"}, {"center": "none"}])
+def test_matrices_below_the_threshold_are_warned_of(settings):
+    X, y = load_digits_spd()
+    classifier = SPDNetClassifier((17, 8, 4), epochs=1, random_state=0, **settings)
+    with pytest.warns(RuntimeWarning, match="all eigenvalues of all 32 matrices are below eps"):
+        classifier.fit(1e-12 * X[:60], y[:60])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        classifier.fit(X[:60], y[:60])

@@ -53,6 +53,7 @@ from spdnet.training.progress import describe_epoch
 from spdnet.training.recipe import NETWORK_OPTIONS, find_recipe, require_taken
 
 WHO = "SPDNetClassifier"
+_EXAMINED = 32  # matrices whose scale is compared with the threshold of ReEig
 
 
 @document
@@ -191,6 +192,9 @@ class SPDNetClassifier(
             fabric=fabric,
         )
         progress = trainer.run(self._report)
+        if unchecked(model):  # training does not check its input
+            with torch.no_grad():
+                model.eval()(*train.take(torch.arange(min(_EXAMINED, len(train)))).inputs)
         self.scale_ = InputScale.of(data.X, signals=recipe.takes_signals)
         # on the CPU, to be unpickled where there is no such device
         self.model_: torch.nn.Module = model.eval().cpu()

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spdnet.data import hold_out, split
+from spdnet.data import Dataset, hold_out, make_split, split
 
 
 @given(
@@ -65,6 +65,24 @@ def test_the_choice_of_groups_is_as_it_was():
     expected = {0: [5, 7, 8, 16, 17, 18, 19, 22, 29], 1: [0, 2, 3, 4, 6, 11, 12, 14, 24]}
     for seed, places in expected.items():
         assert np.flatnonzero(hold_out(y, 0.3, groups=groups, seed=seed)).tolist() == places
+
+
+@pytest.mark.parametrize("sizes", [(70, 70, 70, 70), (70, 68, 71, 69)])
+def test_seeds_draw_different_groups(sizes):
+    """Also if the sizes of the groups differ a little, so that one choice is the closest."""
+    groups = np.repeat(np.arange(4), sizes)
+    y = np.random.default_rng(0).integers(0, 3, len(groups))
+    drawn = {tuple(groups[hold_out(y, 0.5, groups=groups, seed=i)]) for i in range(12)}
+    assert len(drawn) >= 4
+    for held in drawn:
+        assert 0.4 < len(held) / len(groups) <= 0.5
+
+
+def test_small_parts_are_noted():
+    X = np.zeros((40, 2, 2))
+    few = make_split(Dataset(X[:12], np.arange(12) % 2), test=0.2)
+    assert any("the part 'test' has 2 samples: its accuracy" in note for note in few.notes)
+    assert not make_split(Dataset(X, np.arange(40) % 2), test=0.3).notes
 
 
 def test_work_grows_with_the_groups_not_with_their_square(monkeypatch):

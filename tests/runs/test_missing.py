@@ -268,6 +268,15 @@ def test_names_that_do_not_fit_are_refused(named, tmp_path):
     assert "not used: array 'ch_names' (did you mean channels?)" in read(tmp_path / "c.npz").notes
 
 
+def test_too_few_known_channels_are_refused(named):
+    X, _ = matrices(1)
+    with pytest.raises(DataError, match=r"without Fz, .*; 1 of 6 channels are too few"):
+        named.predict(X, channels=["a", "b", "Cz", "d", "e", "f"])
+    with pytest.warns(UserWarning, match="predict") as caught:
+        assert len(named.predict(X, channels=["a", "b", "Cz", "d", "C4", "f"])) == len(X)
+    assert "missing here: Fz, C3, Pz, Oz" in str(caught[0].message)
+
+
 def named_folder(named, tmp_path):
     """Return the folder of the run of a network, trained again."""
     folder = tmp_path / "again"

@@ -223,3 +223,34 @@ def test_the_command_line(tmp_path):
     code, _, err = run("train", data, *flags, "--eps", "0.1", "--out", "bad")
     assert code == 2
     assert "expected no eps with model='mine:LogNet'" in err
+
+
+class LazyNet(torch.nn.Module):
+    """Its weights have no shape before the first batch."""
+
+    def __init__(self, n, n_classes):
+        super().__init__()
+        self.linear = torch.nn.LazyLinear(n_classes)
+
+    def forward(self, X):
+        return self.linear(X.flatten(1))
+
+
+def test_lazy_modules_get_their_shapes():
+    X, y = np.tile(np.eye(4), (8, 1, 1)), np.arange(8) % 2
+    X[y == 1] *= 2
+    classifier = SPDNetClassifier(model=LazyNet, epochs=2, random_state=0).fit(X, y)
+    assert classifier.model_.linear.weight.shape == (2, 16)
+
+
+def test_other_constructors_are_refused():
+    X, y = np.tile(np.eye(4), (8, 1, 1)), np.arange(8) % 2
+    with pytest.raises(TypeError, match=r"by Identity2\(n, n_classes\), got .* required"):
+        SPDNetClassifier(model=Identity2, epochs=1).fit(X, y)
+
+
+class Identity2(torch.nn.Module):
+    """Its constructor has another parameter."""
+
+    def __init__(self, n, n_classes, width):
+        super().__init__()

@@ -14,6 +14,9 @@ from spdnet.data.errors import DataError
 from spdnet.data.examination import clean, covariances_of, list_indices, missing_channels
 from spdnet.data.store import StoredArray
 
+#: fraction of the training channels from which the others are estimated, at least
+_LEAST_CHANNELS = 1 / 4
+
 
 @dataclass(frozen=True)
 class Preprocessing:
@@ -87,10 +90,13 @@ class Preprocessing:
             return data
         lacking, more = ([k for k in a if k not in b] for a, b in ((wanted, own), (own, wanted)))
         spelled = {name.casefold() for name in lacking} & {name.casefold() for name in more}
-        if len(more) == len(own) or (lacking and not missing) or spelled:
+        too_few = len(wanted) - len(lacking) < _LEAST_CHANNELS * len(wanted)
+        if too_few or (lacking and not missing) or spelled:
             hints = (did_you_mean(name, lacking) for name in more)
             why = next(filter(None, hints), "")
-            if len(more) < len(own) and not spelled:
+            if too_few and not why:
+                why = f"; {len(wanted) - len(lacking)} of {len(wanted)} channels are too few"
+            elif not spelled:
                 why = (
                     "; they are estimated only by a network for real matrices, trained on data in "
                     f"memory, and not with 'repair' (--bad){why}"

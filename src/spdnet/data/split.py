@@ -13,6 +13,8 @@ from spdnet._checks import as_array, require_number
 from spdnet.data.dataset import SPLITS, Dataset
 
 _TRIES = 200
+_TOLERANCE = 0.1
+_MEANINGFUL = 10
 _FOLDS = 4
 
 
@@ -150,6 +152,10 @@ def _notes(
         which = "there is no test part: the validation accuracy is optimistic, because it selected "
         neither = "there is neither a test part nor a validation part: the accuracy is that on the "
         notes.append(f"{which}the epoch" if len(parts["val"]) else f"{neither}training data")
+    scored = next((name for name in ("test", "val") if len(parts[name])), None)
+    if scored is not None and (n := len(parts[scored])) < _MEANINGFUL:
+        samples = f"{n} sample{'s' * (n != 1)}"
+        notes.append(f"the part {scored!r} has {samples}: its accuracy is not meaningful")
     for name, fraction in fractions.items():
         share = len(parts[name]) / len(data)
         why = "classes are small" if data.groups is None else "whole groups are held out"
@@ -175,8 +181,9 @@ def hold_out(
     fraction : float
         Between 0 and 1.
     groups : array, shape (N,), optional
-        Groups that stay together, such as subjects. Of 200 random choices of groups, the one whose
-        class fractions are closest to ``fraction`` is taken.
+        Groups that stay together, such as subjects. The first random choice of groups is taken
+        whose class fractions differ from ``fraction`` by at most a tenth on average, or else the
+        closest of 200.
     seed : int
 
     Examples
@@ -227,8 +234,10 @@ def _by_group(
     total, sizes = table.sum(0), table.sum(1).tolist()
     smallest = min(sizes)
     most = max(fraction * len(codes), smallest)
-    best, best_miss = None, numpy.inf
-    for _ in range(_TRIES):
+    best, best_miss, tries = None, numpy.inf, 0
+    enough = _TOLERANCE * fraction * len(total)
+    while tries < _TRIES and best_miss > enough:
+        tries += 1
         chosen, have, count = numpy.zeros(len(table), dtype=bool), numpy.zeros(len(total)), 0.0
         for g in rng.permutation(len(table)).tolist():
             # stop at the fraction; keep a member of every class

@@ -90,6 +90,13 @@ class Model(nn.Module):
         settings = {name: getattr(recipe, name) for name in names if name != "dims"}
         if settings.get("norm") == "domain":
             settings["n_domains"] = n_domains
+        try:
+            signature(cls).bind(size, n_classes, **settings)
+        except TypeError as error:
+            raise TypeError(
+                f"model: expected a class that is constructed by {cls.__name__}(n, n_classes), got "
+                f"one with other parameters: {error}"
+            ) from error
         if {"device", "dtype"} <= set(signature(cls).parameters):
             return cls(size, n_classes, **settings, device=device, dtype=dtype)
         with nullcontext() if device is None else torch.device(device):

@@ -83,7 +83,6 @@ def compare(
     splits = [_split(protocol, data, settings, i) for i in range(repeats)]
     groups = data.groups if protocol == "groups" else None
     device = str(make_fabric(settings.device).device)
-    conditioned = [_condition(data, split, settings, watch, i) for i, split in enumerate(splits)]
     chosen = {"protocol": protocol, "repeats": repeats, "digest": data.digest}
     plain = {**settings.identity(), **chosen}
     what = replace(preprocessing, raw=False).describe(len(data))
@@ -95,6 +94,7 @@ def compare(
         return name, repeat, X, splits[repeat], where, groups, settings.tune
 
     folder.require_same(plain)
+    conditioned = [_condition(data, split, settings, watch, i) for i, split in enumerate(splits)]
     watch.say(
         f"{what}, {len(data.classes)} classes; {protocol}, {repeats} repeat{'s' * (repeats != 1)}: "
         f"{splits[0].sizes}; {len(methods)} methods"

@@ -53,7 +53,7 @@ def fit_conditioner(who: str, data: Dataset, split: Split, settings: DataOptions
     rest = numpy.setdiff1d(numpy.arange(len(data) if data.is_singular else 0), train)
     return conditioner.fit(
         torch.from_numpy(numpy.asarray(data.X[train])),
-        split.codes[train],
+        numpy.asarray(data.classes)[split.codes[train]],  # messages name them
         None if settings.adapt == "none" else groups,
         groups=groups,
         singular=data.is_singular,

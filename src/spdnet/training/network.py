@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from functools import partial
 
 import torch
+from torch.nn.parameter import is_lazy
 
 from spdnet.models.ensemble import Ensemble
 from spdnet.models.model import get_trait
@@ -104,5 +105,7 @@ def build(
     with seeded(seed):
         model = make_network(recipe, n, n_classes, dims=dims, n_domains=n_domains, dtype=dtype)
         model.to("cpu" if isinstance(train.X, DiskTensor) else train.X.device)
+        if any(is_lazy(p) for p in model.parameters()):
+            model(*train.take(torch.arange(min(2, len(train)))).inputs)  # sets their shapes
         get_trait(model, "fit_buffers")(train.X, train.y, train.weight)
     return model
