@@ -20,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted, check_random_state
 from spdnet._checks import require_choice, require_count, require_number, require_shrinking
 from spdnet._inputs import (
     DTYPES,
+    TakesMatrices,
     checked_signals,
     checked_weights,
     encode_domains,
@@ -59,6 +60,7 @@ _EXAMINED = 32  # matrices whose scale is compared with the threshold of ReEig
 @document
 @dataclass(repr=False, eq=False)
 class SPDNetClassifier(
+    TakesMatrices,
     ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
     ClassifierMixin,  # type: ignore[misc]
     TransformerMixin,  # type: ignore[misc]
@@ -433,9 +435,3 @@ class SPDNetClassifier(
     def _report(self, trainer: Trainer) -> None:
         if self.verbose and trainer.progress.epoch % self.verbose == 0:
             print(describe_epoch(trainer.progress.history[-1]))
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.three_d_array = True
-        tags.input_tags.two_d_array = False
-        return tags

@@ -1,14 +1,12 @@
 """Choice of one shrinkage for all matrices, by cross-validation or from their spectra."""
 
-from collections.abc import Iterator
-
 import numpy
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from spdnet.data.split import assign_folds
+from spdnet.data.split import scored_folds
 from spdnet.linalg import eigh, vech
 from spdnet.linalg.symmetric import trace
 
@@ -46,7 +44,7 @@ def cross_validate(
         few = numpy.sort(by_class[numpy.linspace(0, len(codes) - 1, most).astype(int)])
         X, codes = X[torch.from_numpy(few).to(X.device)], codes[few]
         groups = None if groups is None else groups[few]
-    folds = list(_folds(codes, groups)) if len(codes) >= _FEWEST else []
+    folds = list(scored_folds(codes, groups)) if len(codes) >= _FEWEST else []
     if not folds:
         return {}
     s, U = eigh(X, check=False)  # shrinkage keeps the eigenvectors
@@ -61,16 +59,6 @@ def cross_validate(
         right = [_count_right(K, targets, labels, train, test) for train, test in folds]
         curve[rho] = int(torch.stack(right).sum(0).max()) / sum(len(test) for _, test in folds)
     return curve
-
-
-def _folds(
-    codes: IntArray, groups: NDArray[numpy.generic] | None
-) -> Iterator[tuple[IntArray, IntArray]]:
-    fold, _ = assign_folds(codes, groups)
-    for k in numpy.unique(fold):
-        train, test = numpy.flatnonzero(fold != k), numpy.flatnonzero(fold == k)
-        if len(numpy.unique(codes[train])) > 1 and numpy.isin(codes[test], codes[train]).any():
-            yield train, test
 
 
 def _count_right(

@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from spdnet._checks import require_choice, require_count, require_number
-from spdnet._inputs import checked_matrices, encode_labels
+from spdnet._inputs import TakesMatrices, checked_matrices, encode_labels
 from spdnet.training.device import resolve_device
 
 IntArray = NDArray[numpy.int64]
@@ -39,7 +39,7 @@ positive = partial(checked, require=require_number, above=0)
 choice = partial(checked, require=require_choice)
 
 
-class Baseline(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class Baseline(TakesMatrices, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Base class of the classifiers.
 
     A subclass is a dataclass that defines ``_validate``, ``_fit`` and ``_predict``. Codes are
@@ -86,12 +86,6 @@ class Baseline(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _predict(self, X: Any) -> IntArray:
         raise NotImplementedError
-
-    def __sklearn_tags__(self) -> Any:
-        tags = super().__sklearn_tags__()
-        tags.input_tags.three_d_array = True
-        tags.input_tags.two_d_array = False
-        return tags
 
 
 class SPDClassifier(Baseline):

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from spdnet._checks import as_array
 from spdnet.baselines.estimator import IntArray, SPDClassifier, choice, positive, subsample
-from spdnet.data.split import assign_folds
+from spdnet.data.split import scored_folds
 from spdnet.manifolds import log_euclidean
 
 #: root mean square of the centered logarithms, relative to their largest entry, that is rounding
@@ -168,7 +168,8 @@ class LogEuclideanClassifier(SPDClassifier):
         Cs = {"svm": _C_SVM, "lda": _FIXED[:1]}.get(self.method, _C)
         gammas = _GAMMA if self.method == "svm" else _FIXED[1:]
         few = subsample(codes, _MOST)
-        folds = _folds(codes[few], None if groups is None else groups[few])
+        by = None if groups is None else groups[few]
+        folds = list(scored_folds(codes[few], by)) if len(few) >= _FEWEST else []
         if not folds:
             Cs, gammas = _FIXED[:1], _FIXED[1:]
         Cs = Cs if self.C is None else (float(self.C),)
@@ -260,18 +261,3 @@ def _span(features: NDArray[Any]) -> NDArray[Any] | None:
 
 def _rotate(features: NDArray[Any], basis: NDArray[Any] | None) -> NDArray[Any]:
     return features if basis is None else features @ basis
-
-
-def _folds(codes: IntArray, groups: NDArray[Any] | None) -> list[tuple[IntArray, IntArray]]:
-    """Return training and test indices of the folds that can be scored, none for few samples."""
-    if len(codes) < _FEWEST:
-        return []
-    fold, _ = assign_folds(codes, groups)
-    folds = [
-        (numpy.flatnonzero(fold != k), numpy.flatnonzero(fold == k)) for k in numpy.unique(fold)
-    ]
-    return [
-        (train, test)
-        for train, test in folds
-        if len(numpy.unique(codes[train])) > 1 and numpy.isin(codes[test], codes[train]).any()
-    ]

@@ -1,6 +1,6 @@
 """Split of a data set into training, validation and test parts."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -287,3 +287,17 @@ def assign_folds(
         blocks = numpy.arange(len(index)) * _FOLDS // max(len(index), _FOLDS)
         fold[index] = (blocks + (label if len(index) < _FOLDS else 0)) % _FOLDS
     return fold, False
+
+
+def scored_folds(
+    codes: NDArray[numpy.int64], groups: ArrayLike | None = None
+) -> Iterator[tuple[NDArray[numpy.int64], NDArray[numpy.int64]]]:
+    """Return training and test indices of the folds of :func:`assign_folds` that can be scored.
+
+    The training part has at least two classes, and some test sample is of one of them.
+    """
+    fold, _ = assign_folds(codes, groups)
+    for k in numpy.unique(fold):
+        train, test = numpy.flatnonzero(fold != k), numpy.flatnonzero(fold == k)
+        if len(numpy.unique(codes[train])) > 1 and numpy.isin(codes[test], codes[train]).any():
+            yield train, test
