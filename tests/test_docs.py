@@ -88,6 +88,7 @@ def test_blocks_declare_a_known_language(page):
 @pytest.mark.parametrize("page", [marked(page) for page in RUN_HERE])
 def test_blocks_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)  # processes have another working directory
     if "guide" not in page.parts:  # guides create their own files
         make_files(tmp_path, 93 if page == README else 8)
         for name in built(page):
