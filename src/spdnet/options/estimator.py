@@ -84,7 +84,7 @@ _PARAMETERS = {
     "n_jobs": _run(
         AnyOf("int"),
         "Number of processes that compare networks by cross-validation, on a CPU. None is one "
-        "process, unless in a :func:`joblib.parallel_config` context; -1 is all processors.",
+        "process, unless in a ``joblib.parallel_config`` context; -1 is all processors.",
     ),
     "dtype": same(RunOptions, "dtype"),
     "verbose": _run(Count(), "Number of epochs between printed lines; 0 prints nothing", default=0),

@@ -52,7 +52,7 @@ class InputScale:
         return self.describe(log_variance(X, signals), signals=signals)
 
     def describe(self, values: Tensor, *, signals: bool = False) -> str | None:
-        """Return the message of :meth:`warning` from the result of :func:`log_variance`."""
+        """Return the message of :meth:`warning` from the result of ``log_variance``."""
         far = values[(values < self.low - _FAR) | (values > self.high + _FAR)]
         if len(far) == 0:
             return None
