@@ -193,6 +193,15 @@ BAD = {
         DataError,
         "got none on line 2",
     ),
+    "a header": (
+        lambda p: (
+            np.save(p / "X.npy", X),
+            (p / "y.txt").write_text("label\na\nb\na\nb\na\nb"),
+            read(p / "X.npy", p / "y.txt"),
+        ),
+        DataError,
+        r"labels of shape \(6,\).* in .*y.txt, got \(7,\); is the first value, 'label', a header",
+    ),
     "labels in another encoding": (
         lambda p: (
             np.save(p / "X.npy", X),

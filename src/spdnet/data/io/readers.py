@@ -112,7 +112,9 @@ def read(
                 f"read: expected labels for {path.name}, got none; give a .npy or text file with "
                 "one label per sample (--labels), or save X and y in a .npz file"
             )
-        arrays = {"X": read_npy(path), "y": None if labels is None else read_column(labels)}
+        arrays = {"X": read_npy(path)}
+        if labels is not None:
+            arrays["y"] = column(Path(labels), arrays["X"], "labels", read_column(labels))
     else:
         raise DataError(
             f"read: expected a folder, a .npz or a .npy file, got {path.name}; save X and y with "
@@ -272,9 +274,11 @@ def _checked(
 def column(path: Path, X: Any, name: str, values: NDArray[Any], *, of: str = "X") -> NDArray[Any]:
     """Return the column ``name`` of a file, numbers or valid text, one for each of ``X``."""
     if values.shape != X.shape[:1]:
+        has_header = values.ndim == 1 and X.shape[:1] == (len(values) - 1,)
+        hint = f"; is the first value, {text(str(values[0]))!r}, a header?" if has_header else ""
         raise DataError(
             f"read: expected {name} of shape {X.shape[:1]}, one for each of {of}, in {path}, got "
-            f"{values.shape}"
+            f"{values.shape}{hint}"
         )
     values = as_text(values, f"{name} of {path}")
     if values.dtype.kind not in "biufU":
