@@ -1,5 +1,6 @@
 """Normalized Euclidean features of SPD matrices."""
 
+from functools import reduce
 from typing import Any
 
 import torch
@@ -32,8 +33,8 @@ MOST = 4096
 #: number of centers of Gaussian features at most
 MOST_CENTERS = 1024
 _JITTER = 1e-4
-#: entries of a basis that are converted together, to bound memory
-_BLOCK = 2**22
+#: entries of a basis that are converted together, few enough for the cache
+_BLOCK = 2**18
 
 
 class SpectralFeatures(SPDLayer):
@@ -225,11 +226,10 @@ class SpectralFeatures(SPDLayer):
 
 
 def _product(x: Tensor, basis: Tensor) -> Tensor:
-    """Compute ``x @ basis``; a basis of another dtype is converted some columns at a time."""
-    if basis.dtype == x.dtype or basis.numel() <= _BLOCK:
-        return x @ basis.to(x)
-    parts = basis.split(max(1, _BLOCK // len(basis)), -1)
-    return torch.cat([x @ part.to(x) for part in parts], -1)
+    """Compute ``x @ basis``; a basis of another dtype is converted some rows at a time."""
+    rows = len(basis) if basis.dtype == x.dtype else max(1, _BLOCK // basis.shape[1])
+    parts = zip(x.split(rows, -1), basis.split(rows), strict=True)
+    return reduce(torch.add, (some @ part.to(x) for some, part in parts))
 
 
 class GaussianFeatures(nn.Module):
