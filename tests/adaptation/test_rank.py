@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
 
+from spdnet import SPDNetClassifier
 from spdnet.adaptation import Subspace, find_rank
 from spdnet.adaptation.shrinkage import GRID, cross_validate, shrink
 from spdnet.covariance import oas, regularize
@@ -152,6 +153,22 @@ def test_a_dead_direction_changes_nothing(n, dead, seed, factor):
         if factor == 0:
             assert subspace.shrinkage_ == 0
             np.testing.assert_allclose(subspace.inverse_transform(Z), Y, atol=1e-12 * Y.max())
+
+
+@pytest.mark.parametrize("more", [1, 3])
+def test_further_dead_directions_do_not_change_the_coordinates(more):
+    X, y = referenced(40, 6), np.arange(40) % 2
+    X[y == 1] *= 1.5
+    padded = np.pad(X, ((0, 0), (0, more), (0, more)))
+    Q = random_basis(6 + more, seed=1)
+    padded = symmetrize(Q @ padded @ Q.T)
+    found, expected = Subspace().fit_transform(padded), Subspace().fit_transform(X)
+    np.testing.assert_allclose(found, expected, atol=1e-12 * X.max())
+    probabilities = [
+        SPDNetClassifier(recipe="fast", epochs=3, random_state=0).fit(Y, y).predict_proba(Y)
+        for Y in (X, padded)
+    ]
+    np.testing.assert_allclose(*probabilities, atol=1e-8)
 
 
 def test_basis_is_the_range_of_the_mean_in_order_of_variance():

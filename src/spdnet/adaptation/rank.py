@@ -86,15 +86,15 @@ def _count(s: Tensor, errors: Tensor) -> Tensor:
 def range_basis(X: Tensor, error: Tensor) -> Tensor:
     """Return orthonormal eigenvectors ``(n, r)`` of one matrix of rank ``r``, the largest first.
 
-    ``error`` is the size of rounding errors relative to the largest eigenvalue.
+    Their signs are arbitrary. ``error`` is the size of rounding errors relative to the largest
+    eigenvalue.
     """
     R = _correlations(X[None], error[None])
     s, U = torch.linalg.eigh(R[0])
     most = int(_count(s[None], error[None]))
     spread = X.diagonal().clamp(min=0).sqrt()[:, None] * U[:, X.shape[-1] - most :]
     F = torch.linalg.qr(spread).Q
-    F = F @ torch.linalg.eigh(congruence(X, F)).eigenvectors.flip(-1)
-    return F * F.gather(0, F.abs().argmax(0, keepdim=True)).sign()
+    return F @ torch.linalg.eigh(congruence(X, F)).eigenvectors.flip(-1)
 
 
 def checked_semidefinite(who: str, X: ArrayLike, n: int | None = None) -> Tensor:

@@ -234,7 +234,7 @@ class Subspace(TakesMatrices, TransformerMixin, BaseEstimator):  # type: ignore[
                 f"Subspace: expected rank <= {most}, the rank of the mean of the training "
                 f"matrices, got {r}; use rank='auto', or rank='full' with shrinkage"
             )
-        return None if r == n else F[:, :r]
+        return None if r == n else _oriented(F[:, :r], X)
 
     def _choose(
         self,
@@ -280,6 +280,17 @@ class Subspace(TakesMatrices, TransformerMixin, BaseEstimator):  # type: ignore[
                 "are affected; set a larger shrinkage, such as 0.1, or fit with shrinkage='auto' "
                 "to matrices some of which are singular"
             )
+
+
+def _oriented(F: Tensor, X: Tensor) -> Tensor:
+    """Choose the signs of the columns by the matrices, not by the coordinates.
+
+    The third moments of the covariances with the first column are positive. The coordinates in the
+    subspace then do not depend on directions without variance.
+    """
+    covariances = (X @ F[:, 0]) @ F / trace(X)[:, None]
+    negative = (covariances**3).sum(0) < 0
+    return torch.where(negative, -F, F)
 
 
 def _definite_rank(X: Tensor, dtype: torch.dtype) -> Tensor:
