@@ -542,6 +542,7 @@ def test_default_metric_equals_pyriemann():
     ours = MinimumDistanceToMean().fit(X, y)
     np.testing.assert_allclose(ours.means_, theirs.covmeans_, rtol=1e-6, atol=1e-8)
     np.testing.assert_allclose(ours.transform(new), theirs.transform(new), rtol=1e-6)
+    np.testing.assert_allclose(ours.predict_proba(new), theirs.predict_proba(new), rtol=1e-6)
     np.testing.assert_array_equal(ours.predict(new), theirs.predict(new))
 
 

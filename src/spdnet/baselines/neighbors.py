@@ -131,6 +131,10 @@ class MinimumDistanceToMean(TransformerMixin, SPDClassifier):  # type: ignore[mi
         """Compute the distances ``(N, n_classes)`` to the means."""
         return self._distances(self._validate_fitted(X))
 
+    def predict_proba(self, X: ArrayLike) -> NDArray[Any]:
+        """Compute the softmax ``(N, n_classes)`` of the negative squared distances to the means."""
+        return torch.from_numpy(-(self.transform(X) ** 2)).softmax(-1).numpy()
+
     def _distances(self, X: Tensor) -> NDArray[Any]:
         distance = self.metric_.distance
         columns = [distance(M, X, check=False) for M in torch.from_numpy(self.means_)]
