@@ -96,6 +96,17 @@ def test_the_choice_does_not_depend_on_the_number_of_processes(at_once):
     assert one.loss == pytest.approx(two.loss, rel=1e-12)
 
 
+def test_a_single_network_uses_all_threads(monkeypatch):
+    seen, run = [], Trainer.run
+    monkeypatch.setattr(
+        Trainer, "run", lambda *a, **k: (seen.append(torch.get_num_threads()), run(*a, **k))
+    )
+    before = torch.get_num_threads()
+    train_many([trainer(0)], jobs=4)
+    train_many([trainer(0), trainer(1)], jobs=4)
+    assert seen == [before, 1, 1]
+
+
 def test_invalid_numbers_of_processes_are_refused():
     with pytest.raises(ValueError, match="jobs"):
         train_many([trainer(0)], jobs=0)

@@ -84,6 +84,7 @@ def train_each(
     afterwards.
     """
     waiting, n_waiting, total = enumerate(trainers), len(steps), sum(steps)
+    jobs = min(jobs, n_waiting)
     finished, before, executor = 0, 0, None
     started = time.monotonic()
     running: dict[Future[dict[str, Any]], tuple[int, Trainer]] = {}
