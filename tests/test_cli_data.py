@@ -382,7 +382,7 @@ def test_a_user_without_home(tmp_path, command, code, expected):
 
 @pytest.mark.parametrize("flags", [(), ("--signals",)])
 def test_info_tells_which_trials_look_bad(tmp_path, flags):
-    X = RNG.normal(size=(60, 4, 4 if flags else 80))
+    X = np.random.default_rng(0).normal(size=(60, 4, 4 if flags else 80))
     X[[7, 41], 1] *= 100
     X[5, 0] = np.nan
     np.savez(tmp_path / "a.npz", X=X, y=np.arange(60) % 2, groups=np.arange(60) // 30)
@@ -390,7 +390,8 @@ def test_info_tells_which_trials_look_bad(tmp_path, flags):
     assert run.exit_code == 0, run.stderr
     if not flags:  # covariances of four samples are far from each other
         assert re.search(
-            r"outlier trials: \d of 59\n  7.* \(group 0\)\n  .*41.* \(group 1\)", run.stdout
+            r"outlier trials: \d of 59\n  .*\b7\b.* \(group 0\)\n  .*\b41\b.* \(group 1\)",
+            run.stdout,
         )
     run = invoke("data", "info", "digits")
     assert "outlier trials: " in run.stdout

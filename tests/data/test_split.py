@@ -81,7 +81,7 @@ def test_seeds_draw_different_groups(sizes):
 def test_small_parts_are_noted():
     X = np.zeros((40, 2, 2))
     few = make_split(Dataset(X[:12], np.arange(12) % 2), test=0.2)
-    assert any("the part 'test' has 2 samples: its accuracy" in note for note in few.notes)
+    assert any("the part 'test' has 2 samples, so its accuracy" in note for note in few.notes)
     assert not make_split(Dataset(X, np.arange(40) % 2), test=0.3).notes
 
 

@@ -175,7 +175,8 @@ def test_square_signals_need_the_flag_and_bad_ones_are_named(tmp_path):
     watch = Lines()
     found = train(quick(data, signals=True, bad="drop"), RunFolder(tmp_path / "run"), watch=watch)
     assert watch.lines[0] == "note: dropped 1 of 30 matrices (1 not finite: 7)"
-    assert list(found.notes) == ["dropped 1 of 30 matrices (1 not finite: 7)"]
+    few = "the part 'test' has 6 samples, so its accuracy is very uncertain"
+    assert list(found.notes) == ["dropped 1 of 30 matrices (1 not finite: 7)", few]
     assert sum(part.n for part in found.parts.values()) == 29
 
 

@@ -14,7 +14,7 @@ from spdnet.data.dataset import SPLITS, Dataset
 
 _TRIES = 200
 _TOLERANCE = 0.1
-_MEANINGFUL = 10
+_FEW = 10
 _FOLDS = 4
 
 
@@ -153,9 +153,9 @@ def _notes(
         neither = "there is neither a test part nor a validation part: the accuracy is that on the "
         notes.append(f"{which}the epoch" if len(parts["val"]) else f"{neither}training data")
     scored = next((name for name in ("test", "val") if len(parts[name])), None)
-    if scored is not None and (n := len(parts[scored])) < _MEANINGFUL:
+    if scored is not None and (n := len(parts[scored])) < _FEW:
         samples = f"{n} sample{'s' * (n != 1)}"
-        notes.append(f"the part {scored!r} has {samples}: its accuracy is not meaningful")
+        notes.append(f"the part {scored!r} has {samples}, so its accuracy is very uncertain")
     for name, fraction in fractions.items():
         share = len(parts[name]) / len(data)
         why = "classes are small" if data.groups is None else "whole groups are held out"
