@@ -12,9 +12,9 @@ from sklearn.utils.class_weight import compute_sample_weight
 from spdnet._checks import as_array, require_number
 from spdnet.data.dataset import SPLITS, Dataset
 
-_TRIES = 200
-_TOLERANCE = 0.1
-_FEW = 10
+_TRIES = 200  # random choices of groups
+_TOLERANCE = 0.1  # relative difference from the fraction, averaged over the classes
+_FEW = 10  # samples whose accuracy is very uncertain
 _FOLDS = 4
 
 

@@ -17,6 +17,9 @@ _T = TypeVar("_T")
 class Session:
     """Processes, messages and callback of a run, as in :func:`spdnet.runs.train`.
 
+    ``jobs`` is the number of processes that compare networks, by default one; None is one for each
+    processor on a CPU.
+
     All processes run the same code, except for what this class does.
     """
 
@@ -31,7 +34,6 @@ class Session:
     ) -> None:
         self.fabric = make_fabric(device) if fabric is None else fabric
         on_cpu = self.fabric.device.type == "cpu" and self.fabric.world_size == 1
-        #: number of processes that share the comparison of networks
         self.jobs = jobs or (default_jobs() if on_cpu else 1)
         self.is_first: bool = self.fabric.is_global_zero
         self.barrier = self.fabric.barrier

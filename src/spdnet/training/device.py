@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _SMALL = 32  # a second thread gains 3 % on smaller matrices, and loses much if others run
 _FEW_ENTRIES = 2**14  # a single matrix of size 128, for which threads mostly wait
-_SHORT = 1500  # a second thread gains little on shorter vectors: 2 to 7 ms for a step
+_SHORT = 1500  # a second thread gains little on shorter vectors, and loses much if others run
 _FEW = 8  # processes that are allowed even on fewer processors
 _PAUSE = 0.1  # seconds before a process leaves its group
 

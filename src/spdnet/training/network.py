@@ -106,6 +106,8 @@ def build(
         model = make_network(recipe, n, n_classes, dims=dims, n_domains=n_domains, dtype=dtype)
         model.to("cpu" if isinstance(train.X, DiskTensor) else train.X.device)
         if any(is_lazy(p) for p in model.parameters()):
-            model(*train.take(torch.arange(min(2, len(train)))).inputs)  # sets their shapes
+            with torch.no_grad():
+                model.eval()(*train.take(torch.arange(1)).inputs)  # sets their shapes
+            model.train()
         get_trait(model, "fit_buffers")(train.X, train.y, train.weight)
     return model
