@@ -4,21 +4,25 @@
                                                         [--methods a,b]
 
 FOLDER contains ``cmu27_joints.npz``, ``hdm05_11_joints.npz``, ``utd_mhad_joints.npz``,
-``motor_imagery_a09.npz``, ``ssvep_exo.npz`` and ``emg_gestures.npz``. With ``cv``, the methods are
-compared by four-fold cross-validation within the training part of each set, in folds of whole
-subjects where they are known; with ``test``, on the test part. The number after ± is the standard
-deviation over the seeds of a network.
+``motor_imagery_a09.npz``, ``ssvep_exo.npz`` and ``emg_gestures.npz``. Three more sets, ``watch``,
+``vowels`` and ``textures``, are files of the packages seglearn, aeon and scikit-image. With ``cv``,
+the methods are compared by four-fold cross-validation within the training part of each set, in
+folds of whole subjects where they are known; with ``test``, on the test part. The number after ± is
+the standard deviation over the seeds of a network.
 """
 
 import argparse
+import importlib.util
 import time
 from pathlib import Path
 
 import numpy as np
 import scipy.signal
+import torch
+from PIL import Image
 from sklearn.model_selection import GroupKFold, StratifiedKFold, train_test_split
 
-from spdnet import SPDNetClassifier, metrics
+from spdnet import SPDNetClassifier, covariance, metrics
 from spdnet.baselines import LogEuclideanClassifier, MinimumDistanceToMean
 from spdnet.data import load_digits_spd
 from spdnet.models import MEMBERS
@@ -119,7 +123,67 @@ def digits(folder):
     return halves(*load_digits_spd())
 
 
-SETS = {f.__name__: f for f in (a09, ssvep, emg, utd, cmu, hdm, digits)}
+def package_file(package, name):
+    """Return a file of an installed package, which is not imported."""
+    spec = importlib.util.find_spec(package)
+    if spec is None:
+        raise SystemExit(f"{package} is not installed: pip install --no-deps {package}")
+    return Path(spec.origin).parent / name
+
+
+def watch(folder):
+    """Shoulder exercises: windows of 200 samples of a watch; odd subjects are the training part."""
+    file = np.load(package_file("seglearn", "data/watch_dataset.npy"), allow_pickle=True).item()
+    matrices, y, subjects = [], [], []
+    for signal, label, subject in zip(file["X"], file["y"], file["subject"], strict=True):
+        channels = covariance.lagged(np.array(signal, float).T, [5, 10])  # (18, T)
+        for start in range(0, channels.shape[1] - 199, 200):
+            matrices.append(covariance.estimate(channels[:, start : start + 200], reg=1e-3))
+            y.append(label)
+            subjects.append(int(subject))
+    subjects = np.array(subjects)
+    return np.stack(matrices), np.array(y), subjects, subjects % 2 == 1
+
+
+def vowels(folder):
+    """Japanese vowels of nine speakers: second moments of 12 coefficients and a constant."""
+    matrices, y, train = [], [], []
+    for part in ("TRAIN", "TEST"):
+        path = package_file("aeon", f"datasets/data/JapaneseVowels/JapaneseVowels_{part}.ts")
+        lines = [line for line in path.read_text().splitlines() if line[:1] not in "#@"]
+        for line in lines:
+            *channels, label = line.split(":")
+            signal = np.array([c.split(",") for c in channels], float)
+            signal = np.vstack([signal, np.ones(signal.shape[1])])
+            matrices.append(covariance.regularize(signal @ signal.T / signal.shape[1], 1e-3))
+            y.append(int(label))
+            train.append(part == "TRAIN")
+    return np.stack(matrices), np.array(y), None, np.array(train)
+
+
+def textures(folder):
+    """Patches of 10 x 10 pixels of eight images; the left halves are the training part."""
+    patches, y, left = [], [], []
+    names = ("brick", "grass", "gravel", "camera", "coins", "moon", "text", "page")
+    for label, name in enumerate(names):
+        path = package_file("skimage", f"data/{name}.png")
+        image = np.asarray(Image.open(path).convert("L"), float) / 255
+        height, width = (10 * (size // 10) for size in image.shape)
+        grid = image[:height, :width].reshape(height // 10, 10, width // 10, 10).swapaxes(1, 2)
+        half = grid.shape[1] // 2
+        for is_left, part in ((True, grid[:, :half]), (False, grid[:, half:])):
+            part = part.reshape(-1, 10, 10)
+            part = part[part.std((1, 2)) > 1e-3]  # without constant ones
+            chosen = part[np.linspace(0, len(part) - 1, 150).astype(int)]
+            patches.append(chosen)
+            y += [label] * len(chosen)
+            left += [is_left] * len(chosen)
+    X = covariance.region_covariance(torch.from_numpy(np.concatenate(patches)), n_features=8)
+    return X.numpy(), np.array(y), None, np.array(left)
+
+
+PUBLIC = (watch, vowels, textures)
+SETS = {f.__name__: f for f in (a09, ssvep, emg, utd, cmu, hdm, digits, *PUBLIC)}
 
 
 def folds(y, groups):
@@ -148,7 +212,7 @@ def main():
     parser.add_argument("folder", type=Path)
     parser.add_argument("--part", choices=("cv", "test"), default="cv")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--sets", default=",".join(SETS))
+    parser.add_argument("--sets", default=",".join(list(SETS)[: -len(PUBLIC)]))
     parser.add_argument("--methods", default="default," + ",".join(SHALLOW))
     arguments = parser.parse_args()
     for name in arguments.sets.split(","):

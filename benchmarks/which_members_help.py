@@ -27,6 +27,7 @@ from spdnet.training import RECIPES, Samples, Trainer, build, choose_members
 
 NAMES = tuple(MEMBERS)
 PARTS = ("a09", "ssvep-g", "emg", "emg-g", "utd-g", "cmu", "cmu-g", "hdm-g", "digits")
+# further sets: watch-g, vowels, textures
 
 
 def load(part, folder):

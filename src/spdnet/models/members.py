@@ -17,7 +17,7 @@ _ALL = ("log", "sqrt", "invsqrt")
 
 @dataclass(frozen=True)
 class Member:
-    """Network of a portfolio: spectral features, dropout, and a linear or a hidden layer.
+    """Network of a portfolio: spectral features, dropout, hidden layers and a linear layer.
 
     Parameters
     ----------
@@ -28,7 +28,9 @@ class Member:
         Inverse squared width of a Gaussian kernel: the member is a kernel classifier. See
         :class:`spdnet.nn.GaussianFeatures`.
     hidden : int
-        Number of hidden units; 0 for a linear classifier.
+        Number of units of a hidden layer; 0 for a linear classifier.
+    layers : int
+        Number of hidden layers.
     norm : bool
         Batch normalization of the hidden units.
     dropout : float
@@ -44,6 +46,7 @@ class Member:
     maps: tuple[str, ...] = ("log",)
     gamma: float | None = None
     hidden: int = 256
+    layers: int = 1
     norm: bool = False
     dropout: float = 0.0
     lr: float = 1.0
@@ -55,8 +58,8 @@ class Member:
 MEMBERS = {
     "linear": Member(_ALL, hidden=0, lr=10 / 3, penalty=1e-3),
     "linear-hard": Member(_ALL, hidden=0, lr=10 / 3, penalty=1e-4, smoothing=0.0),
-    "sqrt-dropout-50": Member(("sqrt",), dropout=0.5, lr=1 / 3),
     "sqrt-kernel": Member(("sqrt",), gamma=3.0, hidden=0, lr=10 / 3, penalty=1e-5),
+    "log-kernel": Member(gamma=1.0, hidden=0, lr=10 / 3, penalty=1e-5),
     "norm-dropout-80": Member(norm=True, dropout=0.8),
     "norm-dropout-50": Member(norm=True, dropout=0.5),
     "reduced-dropout-50": Member(("reduced",), dropout=0.5, lr=1 / 3),
@@ -64,4 +67,5 @@ MEMBERS = {
     "log": Member(),
     "all": Member(_ALL),
     "all-hard": Member(_ALL, smoothing=0.0),
+    "all-deep": Member(_ALL, layers=2, norm=True),
 }
