@@ -33,8 +33,8 @@ print(f"{len(X)} matrices of {X.shape[1]} by {X.shape[2]}, {len(set(y))} classes
 # zero (ReEig), and takes the matrix logarithm at the end (LogEig). Logarithms form a vector space,
 # so a linear classifier can be applied to them. ``SPDNetClassifier`` has a scikit-learn interface.
 #
-# The baseline is logistic regression on the entries of the matrix logarithm. It is cheap and
-# accurate. We train both on three random halves of the data and test on the other halves.
+# The baseline is logistic regression on the entries of the matrix logarithm. It is fast to fit and
+# accurate. Both are trained on three random halves of the data and tested on the other halves.
 
 network_scores, linear_scores = [], []
 for seed in range(3):
@@ -53,7 +53,7 @@ for seed in range(3):
 # -------
 #
 # We print the mean and the standard deviation over the halves. If the means differ by less than the
-# standard deviations, three halves are too few to rank the methods.
+# standard deviations, three splits are too few to rank the methods.
 
 for name, scores in (("SPDNet", network_scores), ("log-Euclidean linear", linear_scores)):
     mean, deviation = metrics.spread(scores)

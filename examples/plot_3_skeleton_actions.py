@@ -60,8 +60,8 @@ takes = [perform(action, rng) for action in y]
 # From joints to matrices
 # -----------------------
 #
-# Fifteen joints have 45 coordinates, so each take becomes a 45 by 45 matrix. A motion with few
-# degrees of freedom leaves most eigenvalues at the noise level; regularization keeps them positive.
+# Fifteen joints have 45 coordinates, so each take becomes a 45 by 45 matrix. Since a motion has few
+# degrees of freedom, most eigenvalues are at the noise level; regularization keeps them positive.
 
 X = np.stack([covariance.joint_covariance(take, root=HIPS) for take in takes])
 print(f"{len(X)} takes, matrices of {X.shape[1]} by {X.shape[2]}")
@@ -89,10 +89,10 @@ for name, values in scores.items():
 # The effect of ReEig
 # -------------------
 #
-# We apply the first layers of the trained network one by one: center, BiMap, ReEig. ReEig acts on
-# eigenvalues as ReLU acts on numbers, and for the same purpose: without it, two consecutive BiMaps
-# would be equivalent to one. The left plot shows the eigenvalues before and after ReEig, and the
-# right plot shows the features of the test set after LogEig.
+# We apply the first layers of the trained network one by one: center, BiMap, ReEig. ReEig applies a
+# nonlinearity to eigenvalues, like ReLU to numbers, and for the same purpose: without it, two
+# consecutive BiMaps would be equivalent to one. The left plot shows the eigenvalues before and
+# after ReEig, and the right plot shows the features of the test set after LogEig.
 
 model = network.model_
 with torch.no_grad():

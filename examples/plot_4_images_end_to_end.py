@@ -44,7 +44,7 @@ MODELS = {
 # --------
 #
 # The training loop is the same as for any PyTorch model. ``RiemannianAdam`` keeps the columns of
-# the BiMap weights orthonormal and updates all other parameters as Adam does.
+# the BiMap weights orthonormal and updates all other parameters like Adam.
 
 
 def fit(model, train, test, seed):

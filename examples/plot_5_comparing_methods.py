@@ -46,8 +46,8 @@ settings = Comparison(
 # Results
 # -------
 #
-# The folder stores every cell of the table, so an interrupted comparison can be resumed, and only
-# the new cells are computed if methods or repeats are added. ``results`` is the content of
+# The folder stores the result of every fit, so an interrupted comparison can be resumed, and only
+# the new fits are computed if methods or repeats are added. ``results`` is the content of
 # ``results.json``; the folder also contains the table as text, CSV and LaTeX. The number after
 # ``±`` is the standard deviation over the three random splits.
 
@@ -61,9 +61,9 @@ with tempfile.TemporaryDirectory() as directory:
 # -----------
 #
 # When accuracies are close to 100 %, error rates are easier to compare. The whiskers show the
-# standard deviation. The dashed line is the log-Euclidean linear classifier: methods with longer
-# bars are not worth their extra cost on these data. No method was tuned, and more splits would be
-# needed to rank methods with similar errors.
+# standard deviation. The dashed line is the error of the log-Euclidean linear classifier: methods
+# with longer bars are not worth their extra cost on these data. No method was tuned, and more
+# splits would be needed to rank methods with similar errors.
 
 rows = sorted(results.rows, key=lambda row: row.accuracy.mean)
 means = [100 * (1 - row.accuracy.mean) for row in rows]

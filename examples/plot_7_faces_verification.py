@@ -48,10 +48,10 @@ def film(people, rng):
 #
 # ``gaussian_embedding`` combines the mean and the covariance of the frames in one SPD matrix. We
 # compare two kinds of features: the logarithm of the matrix, and the input of the classifier of an
-# SPDNet, which is also a logarithm. Both start by centering, which moves the mean of the training
-# videos to the identity. A classifier can ignore the variation due to pose and lighting, but the
-# cosine similarity cannot. Therefore we evaluate both features with and without a linear map fitted
-# by discriminant analysis.
+# SPDNet, which is also a logarithm. For both, the matrices are first centered, which moves the mean
+# of the training videos to the identity. A classifier can ignore the variation due to pose and
+# lighting, but the cosine similarity cannot. We therefore evaluate both kinds of features with and
+# without a linear map fitted by discriminant analysis.
 
 
 def logarithms(X, center):

@@ -13,8 +13,8 @@ size, learning rate and statistics refer to all processes together. This example
 #
 # The command line starts the processes and stops all of them if one fails. Only the first process
 # writes files. This example calls it from Python; in a shell, the command is
-# ``spdnet train digits --devices 2``. Under ``torchrun``, the same command runs on several
-# machines. Each process uses one thread.
+# ``spdnet train digits --devices 2``. With ``torchrun``, the same command runs on several machines.
+# Here, each process uses one thread.
 
 import os
 import subprocess

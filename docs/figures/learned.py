@@ -22,14 +22,14 @@ torch.set_default_dtype(torch.float64)
 N, K, SIZES, TEST, SEEDS = 6, 2, (50, 200, 800), 2000, range(3)
 
 
-def fixed(count: int) -> tuple[Tensor, Tensor]:
+def fixed_axes(count: int) -> tuple[Tensor, Tensor]:
     """Generate X = A V A^T with fixed A; the class depends on the variance of the first source."""
     A = torch.randn(N, N)
     V = (2 * torch.randn(count, N)).exp()
     return A @ torch.diag_embed(V) @ A.mT, V[:, 0] > 1
 
 
-def turning(count: int) -> tuple[Tensor, Tensor]:
+def random_axes(count: int) -> tuple[Tensor, Tensor]:
     """Generate matrices with random axes; the class depends on the variance w^T X w."""
     w = stiefel.random_point(N, 1)
     Q = stiefel.random_point(count, N, N)
@@ -54,7 +54,7 @@ def train(X: Tensor, y: Tensor, seed: int, steps: int = 300) -> SPDNet:
 
 
 METHODS = ("linear on logarithms", "SPDNet")
-TASKS = {"fixed axes": fixed, "turning axes": turning}
+TASKS = {"fixed axes": fixed_axes, "random axes": random_axes}
 scores: dict[tuple[str, str, int], list[float]] = {}
 for task, make in TASKS.items():
     for seed in SEEDS:
