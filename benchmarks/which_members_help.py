@@ -2,7 +2,8 @@
 
     python benchmarks/which_members_help.py FOLDER [--seeds 1] [--sets a,b]
 
-FOLDER is that of ``how_good_is_the_default.py``. Within the training part of each data set, four
+FOLDER and the sets are those of ``how_good_is_the_default.py``; those of packages, ``watch-g``,
+``vowels`` and ``textures``, are not evaluated by default. Within the training part of each data set, four
 folds are held out in turn; they consist of whole subjects or sessions for the sets ``*-g``. On the
 other folds, each member is trained, and the members are ranked by inner cross-validation.
 
@@ -27,7 +28,6 @@ from spdnet.training import RECIPES, Samples, Trainer, build, choose_members
 
 NAMES = tuple(MEMBERS)
 PARTS = ("a09", "ssvep-g", "emg", "emg-g", "utd-g", "cmu", "cmu-g", "hdm-g", "digits")
-# further sets: watch-g, vowels, textures
 
 
 def load(part, folder):

@@ -435,3 +435,7 @@ class SPDNetClassifier(
     def _report(self, trainer: Trainer) -> None:
         if self.verbose and trainer.progress.epoch % self.verbose == 0:
             print(describe_epoch(trainer.progress.history[-1]))
+
+
+# the docstring states the types; help() would show Any
+SPDNetClassifier.__init__.__annotations__.clear()

@@ -124,7 +124,7 @@ def test_the_stem_is_computed_once(monkeypatch):
 
 
 def test_copies():
-    members = ("log", "linear", "sqrt-kernel", "norm-dropout-80", "reduced", "all-deep")
+    members = ("log", "linear", "sqrt-kernel", "log-kernel", "norm-dropout-80", "reduced")
     model, X = make(members, n_samples=7), random_spd(5, 4)
     torch.testing.assert_close(copy.deepcopy(model)(X), model(X))
     torch.testing.assert_close(pickle.loads(pickle.dumps(model))(X), model(X))

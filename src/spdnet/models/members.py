@@ -17,7 +17,7 @@ _ALL = ("log", "sqrt", "invsqrt")
 
 @dataclass(frozen=True)
 class Member:
-    """Network of a portfolio: spectral features, dropout, hidden layers and a linear layer.
+    """Network of a portfolio: spectral features, dropout, and a linear or a hidden layer.
 
     Parameters
     ----------
@@ -28,9 +28,7 @@ class Member:
         Inverse squared width of a Gaussian kernel: the member is a kernel classifier. See
         :class:`spdnet.nn.GaussianFeatures`.
     hidden : int
-        Number of units of a hidden layer; 0 for a linear classifier.
-    layers : int
-        Number of hidden layers.
+        Number of hidden units; 0 for a linear classifier.
     norm : bool
         Batch normalization of the hidden units.
     dropout : float
@@ -46,7 +44,6 @@ class Member:
     maps: tuple[str, ...] = ("log",)
     gamma: float | None = None
     hidden: int = 256
-    layers: int = 1
     norm: bool = False
     dropout: float = 0.0
     lr: float = 1.0
@@ -67,5 +64,4 @@ MEMBERS = {
     "log": Member(),
     "all": Member(_ALL),
     "all-hard": Member(_ALL, smoothing=0.0),
-    "all-deep": Member(_ALL, layers=2, norm=True),
 }

@@ -26,8 +26,8 @@ class PortfolioNet(Model):
     r"""Average of small networks on spectral features of the centered matrices.
 
     Each member takes the :class:`spdnet.nn.SpectralFeatures` of one or several maps, and is a
-    linear classifier, a kernel classifier (:class:`spdnet.nn.GaussianFeatures`) or a network with
-    hidden layers and dropout. The probabilities of the members are averaged.
+    linear classifier, a kernel classifier (:class:`spdnet.nn.GaussianFeatures`) or a network with a
+    hidden layer and dropout. The probabilities of the members are averaged.
 
     Center and features have no trainable parameters. They form the *stem*, which training computes
     once for all epochs, so that the steps need no decompositions.
@@ -221,25 +221,18 @@ class _Head(nn.Module):
         n, hidden = sum(c.stop - c.start for c in columns), member.hidden
         self.dropout = nn.Dropout(member.dropout)
         has_bias = member.gamma is None  # a kernel classifier is undecided far from all centers
-        std = n**-0.5 if hidden else 0.0
-        self.linear = _linear(n, hidden or n_classes, std, has_bias, **where)
-        sizes = [hidden] * (member.layers - 1) + [n_classes] if hidden else []
-        rest: list[nn.Module] = []
-        for i, size in enumerate(sizes, 1):
-            std = hidden**-0.5 if i < len(sizes) else 0.01
+        self.linear = nn.Linear(n, hidden or n_classes, bias=has_bias, **where)
+        nn.init.normal_(self.linear.weight, std=n**-0.5 if hidden else 0.0)
+        if has_bias:
+            nn.init.zeros_(self.linear.bias)
+        self.rest: nn.Module = nn.Identity()
+        if hidden:
+            last = nn.Linear(hidden, n_classes, **where)
+            nn.init.normal_(last.weight, std=0.01)
+            nn.init.zeros_(last.bias)
             norm = [BatchNorm(hidden, **where)] if member.norm else []
-            rest += [*norm, nn.ReLU(), nn.Dropout(0.5), _linear(hidden, size, std, **where)]
-        self.rest = nn.Sequential(*rest)
+            self.rest = nn.Sequential(*norm, nn.ReLU(), nn.Dropout(0.5), last)
 
     def forward(self, features: Tensor) -> Tensor:
         parts = [features[..., columns] for columns in self.columns]
         return self.rest(self.linear(self.dropout(torch.cat(parts, -1))))
-
-
-def _linear(n: int, size: int, std: float, bias: bool = True, **where: Any) -> nn.Linear:
-    """Return a linear layer with normal weights and no offset."""
-    linear = nn.Linear(n, size, bias=bias, **where)
-    nn.init.normal_(linear.weight, std=std)
-    if bias:
-        nn.init.zeros_(linear.bias)
-    return linear
