@@ -94,7 +94,7 @@ def how_to_get(name: str) -> str:
     known = PUBLISHED[name]
     return (
         f"{known.title} is expected in {data_file(name)}.\n"
-        f"Download the authors' SPD matrices:  spdnet data fetch {name}\n"
+        f"Download the authors' SPD matrices:   spdnet data fetch {name}\n"
         f"Or import them from a file or folder: spdnet data import {name} "
         f"{known.url.rsplit('/', 1)[1]}\n"
         f"Or import the original data:          spdnet data import {name} FOLDER\n"
