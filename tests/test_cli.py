@@ -464,7 +464,7 @@ BAD = {
     ),
     "labels for a file that has them": (
         lambda p: good(p, "--labels", "y.txt"),
-        "which has its own",
+        "which contains its own labels",
     ),
     "dims of other data, many times": (
         lambda p: good(p, "--dims", "9,5", "--repeat", 2, "--out", p / "new"),
@@ -534,7 +534,7 @@ BAD = {
     "an unknown flag": (lambda p: good(p, "--fast"), "No such option"),
     "an unknown command": (lambda p: ("trian", "digits"), "No such command"),
     "dims of letters": (lambda p: good(p, "--dims", "4,a"), "expected dims such as 93,70,50,30"),
-    "dims that grow": (lambda p: good(p, "--dims", "4,8"), "expected sizes that never grow"),
+    "dims that grow": (lambda p: good(p, "--dims", "4,8"), "expected non-increasing sizes"),
     "dims of other data": (
         lambda p: good(p, "--dims", "9,5"),
         "begin with the size of the matrices, 4, got 9,5",
@@ -635,7 +635,7 @@ BAD = {
     ),
     "predict with a foreign checkpoint": (
         lambda p: ("predict", foreign(p), save(p), "--out", p / "p.csv"),
-        "expected that of a run of spdnet train",
+        "expected a checkpoint of spdnet train",
     ),
     "predict with data and run swapped": (
         lambda p: ("predict", save(p), run_folder(p), "--out", p / "p.csv"),
@@ -679,7 +679,7 @@ BAD = {
     ),
     "build of clips without parts": (
         lambda p: ("data", "build", classes(p), p / "b.npz", *CLIPS),
-        "what is cut or learned before the split leaks",
+        "made before the split leak test data",
     ),
     "build of matrices with settings of sequences": (
         lambda p: ("data", "build", classes(p), p / "b.npz", "--pca", 3, "--every", 2),

@@ -269,7 +269,7 @@ CASES = {
     "growing bimap": (
         lambda: BiMap(3, 5),
         ValueError,
-        "BiMap: .*never grow, got 3 -> 5.*orthonormal",
+        "BiMap: .*non-increasing sizes, got 3 -> 5.*orthonormal",
     ),
     "empty bimap": (lambda: BiMap(3, 0), ValueError, "BiMap: .*>= 1, got 0"),
     "float bimap": (lambda: BiMap(3.0, 2), TypeError, "BiMap: .*integer, got 3.0"),
@@ -281,7 +281,7 @@ CASES = {
     "growing dims": (
         lambda: SPDNet((9, 4, 5), 3),
         ValueError,
-        r"SPDNet: .*grow, got 4 -> 5 in dims \(9, 4, 5\)",
+        r"SPDNet: .*non-increasing sizes, got 4 -> 5 in dims \(9, 4, 5\)",
     ),
     "zero dims": (lambda: SPDNet((9, 0), 3), ValueError, r"SPDNet: expected dims\[1\] >= 1, got 0"),
     "no dims": (

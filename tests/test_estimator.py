@@ -624,7 +624,7 @@ NAN[3, 0, 0] = np.nan
         (
             lambda: quick().fit(X[:, :3], Y),
             ValueError,
-            r"got \(10, 3, 5\); these look like signals",
+            r"got \(10, 3, 5\); if these are signals",
         ),
         (lambda: quick().fit(X[:, :3], Y), ValueError, r"covariance.estimate\(X\), or .*'tsmnet'"),
         (lambda: quick().fit(X, Y[:5]), ValueError, "one label for each of 10 samples, got 5"),
@@ -638,7 +638,7 @@ NAN[3, 0, 0] = np.nan
         (lambda: quick().fit(X * 1j, Y), ValueError, r"X\[0\] is not Hermitian.*symmetrize"),
         (lambda: quick().fit(X.astype(str), Y), TypeError, "numbers, got dtype <U"),
         (lambda: quick(recipe="best").fit(X, Y), ValueError, "'auto', 'fast', 'paper', got 'best'"),
-        (lambda: quick(dims=(9,)).fit(X, Y), ValueError, r"grow, got 5 -> 9"),
+        (lambda: quick(dims=(9,)).fit(X, Y), ValueError, r"non-increasing sizes, got 5 -> 9"),
         (lambda: quick(dims=8).fit(X, Y), TypeError, "SPDNetClassifier: expected dims .* got 8"),
         (lambda: quick(dims="8,4").fit(X, Y), TypeError, "sequence of matrix sizes .* got '8,4'"),
         (lambda: quick(lr=-1).fit(X, Y), ValueError, "lr >= 0"),
@@ -700,7 +700,9 @@ def test_singular_matrices_that_training_did_not_have():
     new = np.array(X[:9])
     new[[2, 5]] = new[[2, 5], :, :1] * new[[2, 5], :1, :]  # of rank 1
     classifier = SPDNetClassifier(recipe="fast", epochs=1, random_state=0).fit(X, y)
-    expected = r"X\[2\] is singular .* affected: 2, 5; no training matrix was: train with some"
+    expected = (
+        r"X\[2\] is singular .* affected: 2, 5; no training matrix was singular: train with some"
+    )
     with pytest.raises(ValueError, match=expected):
         classifier.predict(new)
     with pytest.raises(ValueError, match=r"alike with spdnet\.covariance\.regularize"):

@@ -92,7 +92,7 @@ def test_train_stops_when_data_file_changes_during_reading(tmp_path, monkeypatch
             if trainer.progress.epoch == 2:
                 os.truncate(data, 3000)
 
-    with pytest.raises(ValueError, match="has been written to"):
+    with pytest.raises(ValueError, match="it was modified"):
         train_here(quick(data), run, watch=Truncate())
     assert len(run.metrics()) == 2
     Path(data).write_bytes(whole)

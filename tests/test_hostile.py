@@ -205,9 +205,9 @@ def test_zip_with_unusual_compression_is_refused(tmp_path, kind):
     for name in ("a.npz", "a.zip"):
         with zipfile.ZipFile(tmp_path / name, "w", kind) as file:
             file.write(tmp_path / "X.npy", "X.npy")
-    with pytest.raises(DataError, match="unusual compression method"):
+    with pytest.raises(DataError, match="unsupported compression method"):
         read(tmp_path / "a.npz", labeled=False)
-    with pytest.raises(DataError, match="unusual compression method"):
+    with pytest.raises(DataError, match="unsupported compression method"):
         open_files(tmp_path / "a.zip")
 
 
@@ -245,7 +245,7 @@ def test_npz_with_highly_compressible_names_is_accepted(tmp_path):
 
 
 def test_mat_file_decompression_bomb_is_refused(monkeypatch):
-    monkeypatch.setattr(version73_module, "HARMLESS", 2**24)
+    monkeypatch.setattr(version73_module, "SMALL_ARRAY", 2**24)
     stream = zlib.compressobj()
     size = 2**30
     packed = stream.compress(struct.pack("<2I", 14, size))
@@ -253,7 +253,7 @@ def test_mat_file_decompression_bomb_is_refused(monkeypatch):
         packed += stream.compress(bytes(2**24))
     packed += stream.flush()
     data = version5(struct.pack("<2I", 15, len(packed)) + packed)
-    with pytest.raises(DataError, match="packed in"):
+    with pytest.raises(DataError, match="100-fold compression"):
         load_mat(data)
     refused(DataError, lambda: load_mat(data))
 
@@ -265,7 +265,7 @@ def test_mat_file_decompression_bomb_is_refused(monkeypatch):
 
     for fill in (never_written, chunked):
         data = version73(fill)
-        with pytest.raises(DataError, match="packed in"):
+        with pytest.raises(DataError, match="100-fold compression"):
             load_mat(data)
 
 
@@ -387,7 +387,7 @@ def test_cyclic_and_oversized_skeletons_are_refused(tmp_path):
     (tmp_path / "a.amc").write_text(
         "".join(f"{i}\nroot 0 0 0 0 0 0\nthigh 0 0\n" for i in range(2000))
     )
-    with pytest.raises(ValueError, match="joints in all frames"):
+    with pytest.raises(ValueError, match="joint positions"):
         read_amc(tmp_path / "a.amc", read_asf(tmp_path / "a.asf"))
 
 

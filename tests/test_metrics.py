@@ -59,12 +59,12 @@ def test_spread():
     ("call", "message"),
     [
         (lambda: roc([1.0, 2.0], [True]), "one shape"),
-        (lambda: roc([1.0, 2.0], [1, 0]), "true or false"),
+        (lambda: roc([1.0, 2.0], [1, 0]), "booleans same"),
         (lambda: roc([1.0, np.nan], [True, False]), "finite"),
         (lambda: roc([1.0, 2.0], [True, True]), "none of different"),
         (lambda: roc([1.0, 2.0], [False, False]), "none of one person"),
         (lambda: verification_rate([1.0, 2.0], [True, False], far=2), "far"),
-        (lambda: spread([]), "row of scores"),
+        (lambda: spread([]), "one-dimensional array"),
     ],
 )
 def test_invalid_input_raises_message(call, message):

@@ -49,15 +49,15 @@ __all__ = [
     "training",
 ]
 
-_HOMES = {"SPDNet": "spdnet.models", "SPDNetClassifier": "spdnet.estimator"}
+_MODULE_OF = {"SPDNet": "spdnet.models", "SPDNetClassifier": "spdnet.estimator"}
 
 
 def __getattr__(name: str) -> Any:
     # load each package on first access, because torch, scikit-learn and others are slow to import
     if name == "__version__":
         return import_module("importlib.metadata").version("spdnet")
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
+    if name in _MODULE_OF:
+        return getattr(import_module(_MODULE_OF[name]), name)
     if name in __all__:
         return import_module(f"spdnet.{name}")
     raise AttributeError(f"module 'spdnet' has no attribute {name!r}")

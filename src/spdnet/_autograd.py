@@ -1,4 +1,4 @@
-"""Helpers of custom autograd functions."""
+"""Helpers for custom autograd functions."""
 
 from typing import Any, NoReturn
 
@@ -14,12 +14,12 @@ def without_jvp(function: type[Function]) -> type[Function]:
 
 
 def apply(function: type[Function], compiled: type[Function], *args: Any) -> Any:
-    """Apply a Function, or its variant :func:`without_jvp` when compiling."""
+    """Apply ``function``, or its variant ``compiled`` without ``jvp`` under torch.compile."""
     if not torch.compiler.is_compiling():
         return apply_eager(function, *args)
     tensors = (a for a in args if isinstance(a, Tensor))
-    wanted = torch.is_grad_enabled() and any(a.requires_grad for a in tensors)
-    if wanted and not is_exporting():
+    needs_grad = torch.is_grad_enabled() and any(a.requires_grad for a in tensors)
+    if needs_grad and not is_exporting():
         return compiled.apply(*args)
     # the compiler cannot trace a Function without a derivative
     return function.forward(*args)
@@ -51,7 +51,7 @@ def is_exporting() -> bool:
 def constant(X: Tensor) -> Tensor:
     """Return ``X`` as a constant, for callers that define the derivative themselves.
 
-    A program of torch.export consists of torch operators and cannot contain that derivative. There,
+    An exported program consists of torch operators and cannot contain that derivative. In export,
     every gradient through ``X`` is NaN (the square root has infinite slope at zero), because a
     gradient without this part would be silently wrong.
     """
@@ -59,7 +59,7 @@ def constant(X: Tensor) -> Tensor:
 
 
 def refuse_tracing() -> None:
-    """Raise an error within torch.jit.trace and the ONNX exporters."""
+    """Raise an error inside torch.jit.trace and the ONNX exporters."""
     if torch.jit.is_tracing():  # type: ignore[attr-defined]
         refuse_format("torch.jit.trace and torch.onnx.export")
     if is_exporting() and _is_onnx_export():
@@ -67,7 +67,7 @@ def refuse_tracing() -> None:
 
 
 def refuse_format(who: str) -> NoReturn:
-    """Raise an error that tells how to save a network instead."""
+    """Raise an error that explains how to save a network instead."""
     raise NotImplementedError(
         f"{who}: not available for spdnet, because TorchScript cannot compile its Python code and "
         "ONNX has no eigendecomposition; use torch.export.export and torch.export.save, whose "
@@ -92,7 +92,7 @@ _is_onnx_export._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 def is_concrete(X: Tensor) -> bool:
-    """Return whether ``X`` has values: not in compilation, export, vmap or on meta."""
+    """Return whether ``X`` has values: not in compilation, export or vmap, nor on meta."""
     refuse_tracing()
     return not (
         torch.compiler.is_compiling()
@@ -103,7 +103,7 @@ def is_concrete(X: Tensor) -> bool:
 
 
 def can_branch(X: Tensor) -> bool:
-    """Return whether values of ``X`` may steer control flow: concrete, not in graph capture."""
+    """Return whether control flow may depend on the values of ``X``."""
     return X.numel() > 0 and is_concrete(X) and not is_capturing(X)
 
 

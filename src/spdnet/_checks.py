@@ -25,8 +25,8 @@ def as_array(who: str, values: Any, name: str = "X") -> NDArray[Any]:
     if any(isinstance(part, numpy.ma.MaskedArray) and numpy.ma.is_masked(part) for part in parts):
         count = sum(numpy.ma.count_masked(part) for part in parts)
         raise ValueError(
-            f"{who}: expected {name} without masked entries, got {count} of them; drop the samples "
-            "that have some, or fill them in with numpy.ma.filled"
+            f"{who}: expected {name} without masked entries, got {count} of them; drop the "
+            "affected samples, or fill in the entries with numpy.ma.filled"
         )
     return numpy.asarray(values)
 
@@ -35,8 +35,8 @@ def bands_hint(X: NDArray[Any]) -> str:
     """Return advice for several symmetric matrices per sample; empty for other arrays."""
     if X.ndim != 4 or X.shape[-1] != X.shape[-2] or not X.size or X.dtype.kind not in "iuf":
         return ""
-    some = X[:8]
-    if not numpy.allclose(some, some.swapaxes(-1, -2), equal_nan=True):
+    first = X[:8]
+    if not numpy.allclose(first, first.swapaxes(-1, -2), equal_nan=True):
         return ""
     return (
         f"; these are {X.shape[1]} symmetric matrices for each sample, for example one for each "
@@ -80,7 +80,7 @@ def require_tall(who: str, W: Tensor, name: str = "W") -> None:
 
 
 def require_same_shape(who: str, **tensors: Tensor) -> None:
-    """Raise an error unless all are tensors of the shape of the first."""
+    """Raise an error unless all are tensors of the same shape."""
     (first, X), *rest = tensors.items()
     require_tensor(who, X, first)
     for name, Y in rest:
@@ -155,8 +155,8 @@ def did_you_mean(got: Any, choices: Iterable[str]) -> str:
     """Return the closest choice as the end of a message, or an empty string."""
     folded = {choice.casefold(): choice for choice in choices}
     name = got.casefold() if isinstance(got, str) else ""
-    near = difflib.get_close_matches(name, folded, n=1, cutoff=0.67)
-    return f"; did you mean {folded[near[0]]!r}?" if near else ""
+    matches = difflib.get_close_matches(name, folded, n=1, cutoff=0.67)
+    return f"; did you mean {folded[matches[0]]!r}?" if matches else ""
 
 
 def require_number(
@@ -193,7 +193,7 @@ def require_count(who: str, name: str, got: Any) -> None:
 
 
 def require_shrinking(who: str, dims: Any) -> tuple[int, ...]:
-    """Return the sizes as a tuple if they are positive integers that never grow."""
+    """Return the sizes as a tuple; raise an error unless they are positive and non-increasing."""
     if isinstance(dims, str) or not hasattr(dims, "__len__") or len(dims) == 0:
         raise TypeError(
             f"{who}: expected dims to be a sequence of matrix sizes such as (93, 70, 50, 30), "
@@ -210,27 +210,27 @@ def require_reducing(who: str, before: int, after: int, where: str) -> None:
     """Raise a ValueError if a BiMap of these sizes cannot have orthonormal columns."""
     if after > before:
         raise ValueError(
-            f"{who}: expected sizes that never grow, got {before} -> {after} {where}; a BiMap with "
+            f"{who}: expected non-increasing sizes, got {before} -> {after} {where}; a BiMap with "
             "orthonormal columns can only keep or reduce the size"
         )
 
 
 def require_threshold(who: str, eps: Any) -> float | None:
-    """Validate a threshold; return the fraction of a percentage, or None for a number."""
+    """Validate a threshold; return a percentage as a fraction, and None for a number."""
     if not isinstance(eps, str):
         require_number(who, "eps", eps, at_least=0)
         return None
     number = eps.strip().removesuffix("%")
     try:
-        share = float(number) / 100
+        fraction = float(number) / 100
     except ValueError:
-        share = math.nan
-    if number == eps.strip() or not 0 < share < 1:
+        fraction = math.nan
+    if number == eps.strip() or not 0 < fraction < 1:
         raise ValueError(
             f"{who}: expected eps to be a number >= 0, or a percentage between 0% and 100% such as "
             f"'10%', got {eps!r}"
         )
-    return share
+    return fraction
 
 
 def require_channels(who: str, X: Tensor, n: int, name: str = "X") -> None:

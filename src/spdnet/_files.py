@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 @contextmanager
 def atomic_writer(path: Path) -> Iterator[BinaryIO]:
-    """Open a draft for writing, which replaces the file if no error occurs.
+    """Open a temporary file for writing, which replaces ``path`` if no error occurs.
 
     Readers see the old file or the complete new one, also after a power failure.
     """
@@ -25,11 +25,11 @@ def atomic_writer(path: Path) -> Iterator[BinaryIO]:
 
 
 def atomic_write(path: Path, content: str | bytes) -> None:
-    """Write a file atomically; lone surrogates in text, as in odd paths, become ``?``."""
+    """Write a file atomically; lone surrogates in text, as in undecodable paths, become ``?``."""
     with atomic_writer(path) as file:
         file.write(content.encode("utf-8", "replace") if isinstance(content, str) else content)
 
 
 def is_draft(path: Path) -> bool:
-    """Return True for a draft, which a killed process may leave behind."""
+    """Return whether ``path`` is a temporary file, which a killed process may leave behind."""
     return path.name.startswith(".") and path.name.endswith(".part")

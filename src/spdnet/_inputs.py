@@ -53,12 +53,12 @@ class TakesMatrices:
 
 
 def as_tensor(fitted: NDArray[Any]) -> Tensor:
-    """Return a fitted array as a tensor; a read-only one, as of a memory-mapped file, is copied."""
+    """Convert a fitted array to a tensor; copy it if it is read-only, as in a memory map."""
     return torch.from_numpy(numpy.require(fitted, requirements="W"))
 
 
 def checked_matrices(who: str, X: Any, *, wanted: str = "positive definite", **how: Any) -> Tensor:
-    """Return SPD matrices as a tensor, exactly symmetric: see :func:`examine_matrices`."""
+    """Convert SPD matrices to an exactly symmetric tensor: see :func:`examine_matrices`."""
     found = examine_matrices(who, X, wanted=wanted, **how)
     raise_first_fault(who, found.faults, found.unit, wanted=wanted)
     return found.X
@@ -83,9 +83,9 @@ class ExaminedMatrices(NamedTuple):
         return bool((self.faults.code == _SINGULAR).any())
 
     def require(self, *, definite: bool, advice: str = MAKE_DEFINITE) -> None:
-        """Raise a ValueError if there are faults; singular ones only if ``definite``.
+        """Raise a ValueError for faulty matrices; singular ones are faulty only if ``definite``.
 
-        ``advice`` is what to do about singular matrices.
+        ``advice`` states what to do about singular matrices.
         """
         code = self.faults.code
         if not definite:
@@ -115,19 +115,19 @@ def examine_matrices(
 
     A matrix is singular if its smallest eigenvalue may be a rounding error of the largest one, in
     float64, in the dtype of the input or in ``dtype``. ``wanted="positive semi-definite"`` accepts
-    singular matrices. ``instead`` is advice about signals.
+    singular matrices. ``instead`` is advice that the error message for signals ends with.
 
     With ``partial``, real matrices may have missing channels, which become NaN; the faults are
     those of the observed part.
     """
     shape = "(n_matrices, n, n)"
     hint = "; compute covariance matrices with spdnet.covariance.estimate"
-    values, unit = numbers(who, X, shape, hint, allow_complex=allow_complex)
+    values, unit = numeric_array(who, X, shape, hint, allow_complex=allow_complex)
     dtype = complex_dtype(dtype) if values.dtype.kind == "c" else dtype
     if values.shape[1] != values.shape[2]:
         raise ValueError(
-            f"{who}: expected X of shape {shape}, got {values.shape}; these look like signals (n, "
-            f"channels, time): pass spdnet.covariance.estimate(X){instead}"
+            f"{who}: expected X of shape {shape}, got {values.shape}; if these are signals (n, "
+            f"channels, time), pass spdnet.covariance.estimate(X){instead}"
         )
     found = torch.empty(values.shape, dtype=dtype, device=device)
     require_square(who, found, n=n)
@@ -156,7 +156,7 @@ def checked_signals(
     device: torch.device = CPU,
 ) -> Tensor:
     """Return finite signals ``(n_signals, channels, T)`` as a tensor."""
-    values, _ = numbers(who, X, "(n_signals, channels, T)")
+    values, _ = numeric_array(who, X, "(n_signals, channels, T)")
     if n is not None and values.shape[1] != n:
         raise ValueError(
             f"{who}: expected signals of {n} channels as in fit, got {values.shape[1]}"
@@ -169,7 +169,7 @@ def checked_signals(
         )
     bad = (~signals.isfinite()).flatten(1).any(1).nonzero()
     if len(bad):
-        raise ValueError(f"{who}: expected finite signals, got others, the first at X[{bad[0, 0]}]")
+        raise ValueError(f"{who}: expected finite signals, got NaN or infinity in X[{bad[0, 0]}]")
     return signals
 
 
@@ -188,7 +188,7 @@ def encode_labels(who: str, y: ArrayLike, n: int) -> tuple[NDArray[Any], NDArray
 def checked_weights(
     who: str, labels: NDArray[Any], class_weight: Any, sample_weight: ArrayLike | None
 ) -> NDArray[numpy.float64] | None:
-    """Return the weights of the samples, with mean 1; None if there are none."""
+    """Return the sample weights, scaled to mean 1, or None if no weights are given."""
     if class_weight is None and sample_weight is None:
         return None
     if isinstance(class_weight, dict):
@@ -217,7 +217,7 @@ def encode_domains(
     *,
     what: str = "domains",
 ) -> tuple[NDArray[numpy.int64], NDArray[Any]]:
-    """Encode the domains of ``n`` samples as integers, new ones after those ``known``.
+    """Encode the domains of ``n`` samples as integers, with new domains after the ``known`` ones.
 
     Return the integers and all domains.
     """
@@ -225,13 +225,13 @@ def encode_domains(
     if names.shape != (n,):
         got = f"shape {names.shape}"
         if domains is None:
-            got = f"none; fit had {what}: pass them here, too (in pipelines by metadata routing)"
+            got = f"none; fit had {what}, so pass them here, too (in pipelines by metadata routing)"
         raise ValueError(
             f"{who}: expected {what} of the {n} samples{'' if known is None else ', as in fit'}, "
             f"got {got}"
         )
     if names.dtype.kind == "O" and len({isinstance(name, str) for name in names}) == 1:
-        names = numpy.asarray(names.tolist())  # a table has columns of objects
+        names = numpy.asarray(names.tolist())  # columns of a table have the dtype object
     if names.dtype.kind not in "biufU":
         kinds = sorted({type(name).__name__ for name in names.tolist()})
         raise TypeError(
@@ -245,27 +245,27 @@ def encode_domains(
         )
     unique, codes = numpy.unique(names, return_inverse=True)
     before = [] if known is None else known.tolist()
-    everyone = {_domain_key(name): name for name in [*before, *unique.tolist()]}
-    index = {key: i for i, key in enumerate(everyone)}
-    of_unique = numpy.array([index[_domain_key(name)] for name in unique.tolist()], dtype=int)
-    mixed = len({key[:2] for key in everyone}) > 1
-    found = numpy.array(list(everyone.values()), dtype=object if mixed else None)
-    return of_unique[codes.reshape(-1)], found if len(found) else names
+    by_key = {_domain_key(name): name for name in [*before, *unique.tolist()]}
+    index = {key: i for i, key in enumerate(by_key)}
+    unique_codes = numpy.array([index[_domain_key(name)] for name in unique.tolist()], dtype=int)
+    mixed = len({key[:2] for key in by_key}) > 1
+    all_domains = numpy.array(list(by_key.values()), dtype=object if mixed else None)
+    return unique_codes[codes.reshape(-1)], all_domains if len(all_domains) else names
 
 
 def _domain_key(name: Any) -> tuple[bool, bool, Any]:
-    """Return the key by which domains are compared: 1, "1" and True are different."""
+    """Return a key for the comparison of domains, in which 1, "1" and True differ."""
     return isinstance(name, str), isinstance(name, bool), name
 
 
 def seed_of(random_state: Any) -> int:
-    """Return an integer as it is, or draw one from a RandomState."""
+    """Return an integer seed, drawn from ``random_state`` unless it is an integer itself."""
     if isinstance(random_state, Integral):
         return int(random_state)
     return int(check_random_state(random_state).randint(2**31 - 1))
 
 
-def numbers(
+def numeric_array(
     who: str, X: Any, shape: str, hint: str = "", *, allow_complex: bool = False
 ) -> tuple[NDArray[Any], float]:
     """Return a three-dimensional array of numbers, and the rounding unit of its dtype."""
@@ -274,7 +274,7 @@ def numbers(
         if X.dtype.is_floating_point or X.dtype in COMPLEX:
             unit = torch.finfo(X.dtype).eps
         X = X.detach().cpu().resolve_conj()
-        X = X.float() if X.dtype == torch.bfloat16 else X  # numpy has none
+        X = X.float() if X.dtype == torch.bfloat16 else X  # numpy has no bfloat16
     values = as_array(who, X)
     if values.ndim != 3:
         hint = bands_hint(values) or hint

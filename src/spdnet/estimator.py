@@ -54,7 +54,7 @@ from spdnet.training.progress import describe_epoch
 from spdnet.training.recipe import NETWORK_OPTIONS, find_recipe, require_taken
 
 WHO = "SPDNetClassifier"
-_EXAMINED = 32  # matrices whose scale is compared with the threshold of ReEig
+_EXAMINED = 32  # number of matrices whose scale is compared with the threshold of ReEig
 
 
 @document
@@ -88,7 +88,7 @@ class SPDNetClassifier(
     Attributes
     ----------
     choice_ : Choice or None
-        Members of the portfolio that were chosen, with ``recipe="auto"``: see
+        Chosen members of the portfolio, with ``recipe="auto"``: see
         :class:`spdnet.training.Choice`.
     classes_ : array, shape (n_classes,)
     dims_ : tuple of int
@@ -143,8 +143,8 @@ class SPDNetClassifier(
         domains : array, shape (N,), optional
             Origin of each sample, such as the subject or the session. Matrices are recentered by
             domain: see ``adapt``. Networks with ``norm="domain"``, and TSMNet on signals, also
-            normalize each domain in their layers. New domains are adapted to in prediction, without
-            labels: pass all samples of a domain at once.
+            normalize each domain in their layers. Prediction adapts to new domains without labels:
+            pass all samples of a domain at once.
         groups : array, shape (N,), optional
             Group of each sample, for example the subject. Cross-validation and
             ``early_stopping`` hold out whole groups. By default, ``domains``.
@@ -158,7 +158,7 @@ class SPDNetClassifier(
         fabric = make_fabric(self.device)
         choice = None
         is_warm = bool(self.warm_start) and hasattr(self, "model_")
-        if is_warm and recipe.members is not None:  # that network is trained further
+        if is_warm and recipe.members is not None:  # continue the training of that network
             choice, last = self.choice_, self.recipe_
             members = last.members if recipe.needs_choice else None
             recipe = recipe.changed(members=members, n_samples=last.n_samples)
@@ -198,7 +198,7 @@ class SPDNetClassifier(
             with torch.no_grad():
                 model.eval()(*train.take(torch.arange(min(_EXAMINED, len(train)))).inputs)
         self.scale_ = InputScale.of(data.X, signals=recipe.takes_signals)
-        # on the CPU, to be unpickled where there is no such device
+        # on the CPU, so that it can be unpickled without the device
         self.model_: torch.nn.Module = model.eval().cpu()
         self.classes_ = classes
         self.domains_ = known
@@ -249,11 +249,11 @@ class SPDNetClassifier(
             partial=self.conditioner_.completes,
             allow_complex=dtype.is_complex,
             definite=not self.conditioner_.makes_definite,
-            advice="no training matrix was: train with some of these matrices, or with "
+            advice="no training matrix was singular: train with some of these matrices, or with "
             "shrinkage=0.1",
         )
         if self.conditioner_.uses_domains:
-            encode_domains(WHO, domains, len(values))  # checks them
+            encode_domains(WHO, domains, len(values))  # validates them
         inputs = [self.conditioner_.transform(values, domains)]
         where = values.device
         if warning := self.scale_.warning(inputs[0], signals=signals):
@@ -271,8 +271,8 @@ class SPDNetClassifier(
         bad = (~found.isfinite().all(1)).nonzero()
         if len(bad):
             raise FloatingPointError(
-                f"SPDNetClassifier: expected finite outputs of the network, got others for "
-                f"X[{int(bad[0])}] and {len(bad) - 1} more; the training diverged, or X is huge"
+                f"SPDNetClassifier: expected finite outputs of the network, got NaN or infinity "
+                f"for X[{int(bad[0])}] and {len(bad) - 1} more; the training diverged, or X is huge"
             )
         return found.numpy()
 
@@ -310,7 +310,7 @@ class SPDNetClassifier(
     def _require_same(
         self, recipe: Recipe, dims: tuple[int, ...], n: int, classes: Any, known: Any
     ) -> None:
-        """Raise an error unless the network of the last fit can be trained further."""
+        """Raise an error unless training of the network of the last fit can continue."""
         changes: dict[str, tuple[Any, Any]] = {
             "classes": (self.classes_, classes),
             "number of features": (self.n_features_in_, n),
@@ -394,7 +394,7 @@ class SPDNetClassifier(
                 f"SPDNetClassifier: expected domains, such as subjects or sessions, for adapt="
                 f"{self.adapt!r}, got none; pass fit(X, y, domains=...)"
             )
-        if not recipe.takes_signals:  # a conditioner that is not fitted changes nothing
+        if not recipe.takes_signals:  # an unfitted conditioner changes nothing
             note = describe_missing(values)
             conditioner.fit(values, classes[codes], domains, groups=groups, singular=singular)
             conditioner.notes_[:0] = [note] if note else []
@@ -412,7 +412,7 @@ class SPDNetClassifier(
     ) -> tuple[Samples, Samples | None, NDArray[Any] | None]:
         """Hold out a validation part for early stopping, whole groups if there are several.
 
-        Return also the index of the group of each training sample, if there are several.
+        Also return the group index of each training sample, or None if there are no groups.
         """
         codes = None
         if groups is not None:
@@ -427,8 +427,8 @@ class SPDNetClassifier(
         held = torch.as_tensor(hold_out(y, fraction, groups=codes, seed=seed))
         if not held.any():
             raise ValueError(
-                f"SPDNetClassifier: expected enough matrices to hold out a part of {fraction:g}, "
-                f"got {len(data)}; set early_stopping=False"
+                f"SPDNetClassifier: expected enough matrices to hold out a fraction of "
+                f"{fraction:g}, got {len(data)}; set early_stopping=False"
             )
         return data[~held], data[held], None if codes is None else codes[~held.numpy()]
 

@@ -1,4 +1,4 @@
-"""Scores of verification, and statistics of repeated runs."""
+"""Verification scores, and statistics of repeated runs."""
 
 from typing import NamedTuple
 
@@ -49,7 +49,7 @@ def roc(scores: ArrayLike, same: ArrayLike) -> Roc:
     scores, same = numpy.asarray(scores, dtype=numpy.float64), numpy.asarray(same)
     if scores.shape != same.shape or same.dtype != bool:
         raise ValueError(
-            f"roc: expected scores and same, true or false, of one shape, got {scores.shape} and "
+            f"roc: expected scores and booleans same of one shape, got {scores.shape} and "
             f"{same.dtype} {same.shape}"
         )
     if not numpy.isfinite(scores).all():
@@ -111,6 +111,6 @@ def spread(values: ArrayLike) -> Spread:
     """
     values = numpy.asarray(values, dtype=numpy.float64)
     if values.ndim != 1 or len(values) == 0:
-        raise ValueError(f"spread: expected a row of scores, got shape {values.shape}")
+        raise ValueError(f"spread: expected a one-dimensional array, got shape {values.shape}")
     deviation = values.std(ddof=1) if len(values) > 1 else numpy.nan
     return Spread(float(values.mean()), float(deviation))

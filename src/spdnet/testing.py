@@ -1,4 +1,4 @@
-"""Assertions for tests of layers and metrics, including your own."""
+"""Assertions for tests of layers and metrics, including custom ones."""
 
 import copy
 import io
@@ -74,14 +74,14 @@ def check_layer(
     Parameters
     ----------
     layer : Module
-        In the state to be tested; layers with running statistics in evaluation mode.
+        In the mode to be tested; layers with running statistics in evaluation mode.
     X : Tensor, shape (B, n, n) or (B, C, n, n)
-        In double precision, real or complex as the layer; at least one matrix, where the layer is
-        differentiable; with ``C`` matrices per sample if the layer expects them.
+        In double precision, real or complex like the layer; at least one matrix, at which the layer
+        is differentiable; with ``C`` matrices per sample if the layer expects them.
     spd : bool
         Check that the output is SPD.
     second, gradients : bool
-        Check second derivatives, and derivatives at all.
+        Whether to check second derivatives, and any derivatives.
 
     Examples
     --------
@@ -92,7 +92,7 @@ def check_layer(
     """
     # before the conversion to float64
     tolerances = [_default_tolerance(p.dtype) for p in layer.parameters()]
-    layer = copy.deepcopy(layer).double()  # complex parameters stay as they are
+    layer = copy.deepcopy(layer).double()  # complex parameters are unchanged
     with torch.no_grad():
         Y = layer(X)
         if spd:
@@ -127,11 +127,11 @@ def check_manifold(manifold: Metric, X: Tensor, Y: Tensor, V: Tensor) -> None:
     >>> check_manifold(log_euclidean, X, 3 * X, 0.1 * X)
     """
     close = torch.testing.assert_close
-    d, towards = manifold.distance(X, Y), manifold.log(X, Y)
+    d, tangent = manifold.distance(X, Y), manifold.log(X, Y)
     assert_spd(manifold.exp(X, V))
-    close(manifold.exp(X, towards), Y)
+    close(manifold.exp(X, tangent), Y)
     close(manifold.log(X, manifold.exp(X, V)), V)
-    close(manifold.inner(X, towards, towards).sqrt(), d)
+    close(manifold.inner(X, tangent, tangent).sqrt(), d)
     close(manifold.distance(Y, X), d)
     close(manifold.distance(X, X), torch.zeros_like(d), atol=1e-6, rtol=0)
     close(manifold.squared_distance(X, Y), d.square())
@@ -139,15 +139,15 @@ def check_manifold(manifold: Metric, X: Tensor, Y: Tensor, V: Tensor) -> None:
     for t in (0.0, 0.3, 1.0):
         point = manifold.geodesic(X, Y, t)
         assert_spd(point)
-        close(point, manifold.exp(X, t * towards))
+        close(point, manifold.exp(X, t * tangent))
         close(manifold.distance(X, point), t * d, atol=1e-6, rtol=1e-6)
     if manifold.has("transport"):
         moved = manifold.transport(X, Y, V)
         close(manifold.inner(Y, moved, moved), manifold.inner(X, V, V))
-        close(manifold.transport(X, Y, towards), -manifold.log(Y, X))
+        close(manifold.transport(X, Y, tangent), -manifold.log(Y, X))
     M = manifold.mean(torch.cat([X, Y]))
-    pull = manifold.log(M.expand_as(X), X).sum(0) + manifold.log(M.expand_as(Y), Y).sum(0)
-    close(pull, torch.zeros_like(pull), atol=1e-7, rtol=0)
+    gradient = manifold.log(M.expand_as(X), X).sum(0) + manifold.log(M.expand_as(Y), Y).sum(0)
+    close(gradient, torch.zeros_like(gradient), atol=1e-7, rtol=0)
     close(manifold.mean(X[:1]), X[0])
 
 
@@ -167,12 +167,12 @@ def _check_shapes(layer: nn.Module, X: Tensor, Y: Tensor) -> None:
 
 def _check_batch_independence(layer: nn.Module, X: Tensor) -> None:
     """Check that output and gradient of a matrix do not depend on its batch, to the last bit."""
-    strange = torch.eye(X.shape[-1], dtype=X.dtype, device=X.device) * 1e3
+    outlier = torch.eye(X.shape[-1], dtype=X.dtype, device=X.device) * 1e3
     out, grad = _output_and_gradient(layer, X)
     for i in range(len(X)):
-        mates = strange.expand(X.shape).clone()
-        mates[i] = X[i]
-        other_out, other_grad = _output_and_gradient(layer, mates)
+        batch = outlier.expand(X.shape).clone()
+        batch[i] = X[i]
+        other_out, other_grad = _output_and_gradient(layer, batch)
         if not (torch.equal(out[i], other_out[i]) and torch.equal(grad[i], other_grad[i])):
             raise AssertionError(f"the result for matrix {i} depends on the others of its batch")
 
@@ -211,9 +211,9 @@ def _check_copies(layer: nn.Module, X: Tensor, Y: Tensor) -> None:
     file.seek(0)
     loaded.load_state_dict(torch.load(file, weights_only=True))
     copies = {"deepcopy": copy.deepcopy(layer), "pickle": pickle.loads(pickle.dumps(layer))}
-    for name, twin in {**copies, "state_dict": loaded}.items():
-        if not torch.equal(twin(X), Y):
+    for name, restored in {**copies, "state_dict": loaded}.items():
+        if not torch.equal(restored(X), Y):
             raise AssertionError(f"the output changed after {name}")
-        for p, q in zip(layer.parameters(), twin.parameters(), strict=True):
+        for p, q in zip(layer.parameters(), restored.parameters(), strict=True):
             if type(p) is not type(q):
                 raise AssertionError(f"{type(p).__name__} became {type(q).__name__} by {name}")

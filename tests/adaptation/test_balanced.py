@@ -222,7 +222,7 @@ def test_a_single_matrix_and_a_single_class_are_accepted():
 @pytest.mark.parametrize("make", [Recenter, Rescale, BalancedRecenter])
 def test_domains_of_one_matrix_each_are_refused(make):
     X, y, _ = several(2)
-    with pytest.raises(ValueError, match="got 120 domains of one each; pass what samples share"):
+    with pytest.raises(ValueError, match="got 120 domains of one each; pass a property"):
         make().fit(X, y, domains=np.arange(120))
 
 

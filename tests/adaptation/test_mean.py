@@ -138,7 +138,7 @@ def test_published_chain():
 
 def test_invalid_input_raises_errors():
     X = random_spd(3, 3)
-    with pytest.raises(ValueError, match=r"but channels \[1\] are missing in all of them"):
+    with pytest.raises(ValueError, match=r"but channels \[1\] are missing in all matrices"):
         masked_mean(hide(X, 1))
     X[2] = hide(X[2], 0, 1, 2)
     with pytest.raises(ValueError, match=r"all of X\[2\] are missing; 1 of 3"):

@@ -608,7 +608,7 @@ def test_identical_matrices_are_refused_or_warned_about():
     X = np.repeat(random_spd(1, 4).numpy(), 12, 0)
     y = np.arange(12) % 2
     for model in (CDL(), CDL("pls")):
-        with pytest.raises(ValueError, match="all alike"):
+        with pytest.raises(ValueError, match="all are equal"):
             model.fit(X, y)
     single = problem(3)  # one of each class
     assert SPDML("stein", 2, init="lda", tol=0.1).fit(*single).U_.shape == (4, 2)

@@ -79,7 +79,7 @@ def test_failed_fit_keeps_fitted_state():
     X, y = problem()
     model = CDL().fit(X, y)
     alike, other = np.repeat(np.eye(5)[None], 10, 0), np.arange(10) % 2
-    with pytest.raises(ValueError, match="all alike"):
+    with pytest.raises(ValueError, match="all are equal"):
         model.fit(alike, other)
     assert model.classes_.tolist() == ["a", "b", "c"]
     assert model.predict(X).shape == (30,)

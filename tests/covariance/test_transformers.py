@@ -134,7 +134,7 @@ def test_rank_deficient_super_trials_are_regularized(X):
     [
         (lambda X: X[:, :4], "expected signals of 5 channels as in fit, got 4"),
         (lambda X: X[0], r"expected X of shape \(n_signals, channels, T\), got \(5, 60\)"),
-        (lambda X: X * np.nan, r"expected finite signals, got others, the first at X\[0\]"),
+        (lambda X: X * np.nan, r"expected finite signals, got NaN or infinity in X\[0\]"),
         (lambda X: X[:0], "expected at least one"),
     ],
 )

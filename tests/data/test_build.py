@@ -99,7 +99,7 @@ def test_clips_are_those_of_the_training_part(tmp_path):
 
 @pytest.mark.parametrize("setting", [{"clip_length": 5}, {"pca": 3}])
 def test_nothing_is_cut_or_learnt_before_the_division(tmp_path, setting):
-    with pytest.raises(DataError, match="leaks"):
+    with pytest.raises(DataError, match="leak test data"):
         build(sources(split=None), tmp_path / "a.npz", Descriptor(**setting))
     data = read(
         build(with_random_split(sources(None), 0.5), tmp_path / "b.npz", Descriptor(**setting))
@@ -197,7 +197,7 @@ def test_an_interrupted_build_goes_on(tmp_path, monkeypatch):
     descriptor = Descriptor(clip_length=10)
     with pytest.raises(KeyboardInterrupt):
         build(watched, tmp_path / "a.npz", descriptor)
-    with pytest.raises(DataError, match="began with other descriptor"):
+    with pytest.raises(DataError, match="was started with different descriptor"):
         build(watched, tmp_path / "a.npz", Descriptor(clip_length=12))
     build(watched, tmp_path / "a.npz", descriptor)
     assert calls == [0, 1, 2, 3, 4, 4, 5]  # nothing twice
@@ -309,7 +309,7 @@ def test_folders_of_classes_and_of_parts(tmp_path):
 
 
 def test_named_parts_are_not_drawn_again():
-    with pytest.raises(DataError, match="leave test out"):
+    with pytest.raises(DataError, match="omit test"):
         with_random_split(sources(), 0.5)
 
 

@@ -132,7 +132,7 @@ def test_the_remedy_that_helps_is_named_with_its_option():
     for beyond in (np.full((3, 3), np.nan), np.zeros((3, 3)), -np.eye(3)):
         assert ending(with_one(beyond)).endswith("choose 'drop' (--bad)")
         assert ending(with_one(beyond), "repair").endswith("choose 'drop' (--bad)")
-        assert ending(beyond[None]).endswith("correct them where they were computed")
+        assert ending(beyond[None]).endswith("fix the code that computed them")
     assert ending(flat[None]).endswith("choose 'repair' (--bad)")
 
 

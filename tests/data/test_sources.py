@@ -141,7 +141,7 @@ def test_images_and_motions_are_whole_folders(tmp_path):
     assert notes_on_unused(tmp_path / "data", found) == []
     (tmp_path / "data" / "c").mkdir()
     (tmp_path / "data" / "c" / "1.csv").write_text("1,2")
-    with pytest.raises(DataError, match=r"got 1 .csv file in c; save all as files of one kind"):
+    with pytest.raises(DataError, match=r"got 1 .csv file in c; save all files in one format"):
         notes_on_unused(tmp_path / "data", found)
 
 

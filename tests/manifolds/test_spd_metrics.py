@@ -319,7 +319,7 @@ def test_mean_in_float32():
 
 def test_mean_warns_when_not_converged():
     X = expm(3 * random_symmetric(5, 3))
-    with pytest.warns(RuntimeWarning, match=r"not converged after 1 iterations.*raise max_iter"):
+    with pytest.warns(RuntimeWarning, match=r"not converged after 1 iterations.*increase max_iter"):
         affine_invariant.mean(X, max_iter=1)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

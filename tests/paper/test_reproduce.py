@@ -301,13 +301,13 @@ def test_other_data_are_not_mixed_in(tmp_path):
     settings = {"experiment": "hdm05", "standin": str(path)}
     run(tmp_path / "run", **settings)
     np.savez(path, X=2 * random_spd(24, 4).numpy(), y=y)
-    with pytest.raises(ValueError, match="the data that repeat 1"):
+    with pytest.raises(ValueError, match="the data with which repeat 1"):
         run(tmp_path / "run", **settings, repeats=2)
 
 
 def test_matrices_on_disk_and_methods_that_take_some(tmp_path, monkeypatch):
     monkeypatch.setattr(readers_module, "IN_MEMORY", 1000)
-    monkeypatch.setattr(MODULE, "_MOST_BYTES", 50_000)
+    monkeypatch.setattr(MODULE, "_MAX_BYTES", 50_000)
     found, _, _ = run(tmp_path / "a", experiment="hdm05", standin="generated")
     row = found.experiments[0].rows[0]
     assert row.ours["accuracy"].mean > 0.5
@@ -348,10 +348,14 @@ def test_groups_of_signals_are_not_divided(tmp_path):
 @pytest.mark.parametrize(
     ("y", "protocol", "message"),
     [
-        (np.arange(6), "random-halves", "something to test on"),
-        (np.zeros(6, int), "random-halves", "two classes to train on, got 3 to test on, and 1"),
+        (np.arange(6), "random-halves", "expected test samples"),
+        (
+            np.zeros(6, int),
+            "random-halves",
+            "two classes, got 3 test samples, and 3 training samples of 1",
+        ),
         (np.arange(3), "verification", "two people"),
-        (np.arange(8), "verification", "one of them twice"),
+        (np.arange(8), "verification", "one of them with two samples"),
     ],
 )
 def test_too_little_to_divide(y, protocol, message):

@@ -155,7 +155,7 @@ def test_data_on_disk(tmp_path, monkeypatch, save):
     rows = np.arange(150)
     found = find_bad_trials(data, rows, who="train")
     assert {3, 40, 91, 125, 130} <= set(found.tolist())
-    monkeypatch.setattr(bad_trials, "_LARGEST", 1000)
+    monkeypatch.setattr(bad_trials, "_MAX_BYTES", 1000)
     if not on_disk:  # already in memory
         np.testing.assert_array_equal(find_bad_trials(data, rows, who="train"), found)
         return

@@ -183,8 +183,8 @@ def test_matrices_on_disk_are_conditioned_as_they_are_read(
     few = trained.prepare(stored, "refuse").take(np.array([3, 70]))
     np.testing.assert_allclose(trained.probabilities(few), expected[[3, 70]], rtol=0, atol=1e-12)
     if more:
-        monkeypatch.setattr("spdnet.runs.conditioning._LARGEST", 29 * 8 * 25)
-        with pytest.raises(ValueError, match="of matrices of one new group"):
+        monkeypatch.setattr("spdnet.runs.conditioning._MAX_BYTES", 29 * 8 * 25)
+        with pytest.raises(ValueError, match="of matrices in one new group"):
             trained.predict(stored)
 
 

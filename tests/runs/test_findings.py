@@ -148,7 +148,7 @@ def test_nearly_all_raised():
     assert flattened(found_of((17,), ()), 1e-4) == ""
     assert flattened(found_of(clipped=(0.2, 1.0), center=False), 1e-4) == (
         "ReEig raised 100 % of the eigenvalues, so that almost no information is left; scale the "
-        "matrices, center them, or give eps as a percentage"
+        "matrices, center them, or set eps to a percentage"
     )
     assert flattened(found_of(clipped=(0.97,)), "99%").endswith("scale the matrices or lower eps")
 
@@ -187,7 +187,7 @@ def test_percentages_are_for_people(share, text):
 def test_eps_without_a_reeig_is_told(tmp_path, dims):
     watch = Lines()
     train(quick(file_of(tmp_path), dims=dims, eps=0.1), RunFolder(tmp_path / "a"), watch=watch)
-    text = "note: eps has no effect with fewer than two BiMaps: a ReEig is between two BiMaps"
+    text = "note: eps has no effect with fewer than two BiMaps: ReEig is used between two BiMaps"
     assert text in watch.lines
     quiet = Lines()
     folder = RunFolder(tmp_path / "b")

@@ -211,7 +211,7 @@ def test_other_montages_are_arranged_by_name(named, tmp_path):
     own = ["T9", *(k for k in names if k != "Oz"), "T10"]
     data = save(tmp_path / "b.npz", X=more, y=y, channels=own)
     lack = "channels of the training data that are missing here: Oz"
-    drop = "channels dropped, which the training data do not have: T9, T10"
+    drop = "channels dropped, because the training data lack them: T9, T10"
     with pytest.warns(UserWarning, match="predict") as caught:
         found = named.predict_proba(more, channels=own)
     note = "80 of 80 matrices have missing channels, which are estimated from the others"
@@ -260,7 +260,7 @@ def test_names_that_do_not_fit_are_refused(named, tmp_path):
         assert run.exit_code == 2
     with pytest.raises(DataError, match=r"did you mean 'Fz'\?"):
         named.predict(X, channels=["a", "Fz1", *"cdef"])
-    with pytest.raises(ValueError, match=r"6 x 6 as in training, got 4 x 4; to arrange .* names"):
+    with pytest.raises(ValueError, match=r"6 x 6 as in training, got 4 x 4; to match .* montages"):
         named.predict(X[:, :4, :4])
     with pytest.raises(DataError, match=r"without Oz; they are estimated only .* 'repair'"):
         named.prepare(Dataset(X[:, :5, :5], channels=NAMES[:5]), "repair")

@@ -196,7 +196,7 @@ def test_repeats_give_mean_and_deviation(tmp_path):
         TrainedModel.load(one.path, device="cpu").data["parts"]["test"] for one in folder.seeds()
     ]
     assert not np.array_equal(parts[0], parts[1])
-    with pytest.raises(ValueError, match=r"holds 3 repeats; choose one, such as .*seed-5"):
+    with pytest.raises(ValueError, match=r"contains 3 repeats; choose one, such as .*seed-5"):
         TrainedModel.load(folder.path)
 
 
@@ -560,7 +560,7 @@ def test_other_data_are_refused_on_resume(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         train(quick(data), folder, watch=Interrupt(2))
     file_of(tmp_path, n=90)
-    with pytest.raises(ValueError, match=r"expected the data that the run in .* began with"):
+    with pytest.raises(ValueError, match=r"expected the data with which the run in .* was started"):
         train(folder.settings(), folder, resume=True)
     file_of(tmp_path)
     for name, value in (
@@ -715,13 +715,13 @@ def test_a_made_up_checkpoint_is_refused(tmp_path, change):
         for name, value in change.items():
             (state if name in state else state["trainer"])[name] = value
         checkpoint.save(state, file)
-    with pytest.raises(checkpoint.CheckpointError, match="does not fit"):
+    with pytest.raises(checkpoint.CheckpointError, match="do not match"):
         train(folder.settings(), folder, resume=True)
 
 
 def test_a_foreign_checkpoint_says_so(tmp_path):
     checkpoint.save({"weights": 1}, tmp_path / "a.pt")
-    with pytest.raises(checkpoint.CheckpointError, match="expected that of a run of spdnet train"):
+    with pytest.raises(checkpoint.CheckpointError, match="expected a checkpoint of spdnet train"):
         TrainedModel.load(tmp_path / "a.pt")
 
 

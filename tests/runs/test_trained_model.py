@@ -45,8 +45,16 @@ def test_what_is_not_as_in_training_is_refused(tmp_path):
     with np.load(data) as file:
         X = file["X"]
     for wrong, error, text in (
-        (X[:, :4, :4], ValueError, r"expected 5 x 5 as in training, got 4 x 4; .* give the names"),
-        (np.ones((3, 5, 40)), ValueError, "got 5 x 40; these are signals, and the training had"),
+        (
+            X[:, :4, :4],
+            ValueError,
+            r"expected 5 x 5 as in training, got 4 x 4; .* name the channels",
+        ),
+        (
+            np.ones((3, 5, 40)),
+            ValueError,
+            "got 5 x 40; these are signals, but the training data were",
+        ),
         (X[0], ValueError, r"expected X of shape \(N, n, n\), got \(5, 5\)"),
         (X[:0], ValueError, "at least one matrix"),
         (X + 1j, TypeError, "real numbers"),

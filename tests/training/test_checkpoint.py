@@ -121,7 +121,7 @@ def test_code_in_a_file_is_never_run(tmp_path):
     ):
         path = tmp_path / "last.pt"
         write(path)
-        with pytest.raises(CheckpointError, match="nothing in it was run"):
+        with pytest.raises(CheckpointError, match="no code in it was executed"):
             checkpoint.load(path)
     assert not Path("/tmp/should-not-exist-spdnet").exists()
 

@@ -157,7 +157,7 @@ def test_a_run_is_loaded_only_with_its_class(tmp_path):
     found = train(settings, folder)
     assert (found.network, found.dims) == ("LogNet", ())
     assert folder.settings().make_recipe().model == PATH  # imports nothing
-    with pytest.raises(ValueError, match=f"give --model {PATH}, or TrainedModel.load"):
+    with pytest.raises(ValueError, match=f"set --model {PATH}, or use TrainedModel.load"):
         TrainedModel.load(folder.path, device="cpu")
     with pytest.raises(ValueError, match="expected the model of the run"):
         TrainedModel.load(folder.path, device="cpu", model=CheckedNet)

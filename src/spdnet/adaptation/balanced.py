@@ -26,7 +26,7 @@ from spdnet.manifolds import affine_invariant, log_euclidean
 
 #: steps of the two-way fit, and the largest shift that ends it
 _STEPS, _SMALL = 20, 1e-4
-#: matrices that the two-way fit is worth for the mean of a class in a domain
+#: weight of the two-way fit in the mean of a class in a domain, as a number of matrices
 _PRIOR = 2
 #: p-value below which, and total variation above which, a shift of the classes is reported
 _SIGNIFICANT, _NOTABLE = 0.01, 0.2
@@ -77,7 +77,7 @@ class BalancedRecenter(DomainTransformer):
         training.
     proportions_ : dict
         Estimated class proportions of the new domains that were transformed; NaN for a domain that
-        seems to contain a single class, and it is not clear which one.
+        seems to contain a single class that cannot be identified.
     n_features_in_ : int
         Size of the matrices.
 
@@ -85,12 +85,12 @@ class BalancedRecenter(DomainTransformer):
     -----
     The scores of a linear discriminant analysis are modeled as a mixture of one Gaussian for each
     class, whose weights are the class proportions. Candidates are the proportions of training,
-    those on the way from them to a single class, and the maximum of the likelihood. Each has a
-    weight, likelihood times prior. The prior is that of the location of the domain, in scores in
-    which the classes differ more than the training domains. The estimate is the candidate, or the
-    weighted mean of all, whose classes agree best with those of the candidates. The likelihood is
-    raised to a power that is chosen such that the proportions of training domains are found; it is
-    small if the scores are not Gaussian. If a domain contains one class only, the location alone
+    mixtures of these with a single class, and the maximum-likelihood estimate. Each is weighted by
+    its likelihood times a prior of the location of the domain, in scores in which the classes
+    differ more than the training domains. The estimate is the candidate, or the weighted mean of
+    all, whose predicted classes agree best with those of the candidates. The likelihood is raised
+    to a power for which the proportions of the training domains are recovered; the power is small
+    if the scores are not Gaussian. If a domain contains only one class, only its location
     identifies this class, which fails far from the training domains.
 
     References
@@ -120,7 +120,7 @@ class BalancedRecenter(DomainTransformer):
     """
 
     _stored: ClassVar[str] = "centers_"
-    _of_one: ClassVar[str] = "from which its center cannot be estimated well"
+    _single_matrix_note: ClassVar[str] = "from which its center cannot be estimated well"
 
     def fit_tensor(self, X: Tensor, domains: ArrayLike | None, y: ArrayLike | None = None) -> Self:
         """Fit to valid matrices of any floating-point type, on any device, and their classes."""
@@ -138,8 +138,8 @@ class BalancedRecenter(DomainTransformer):
             centers, means = self._fit_centers(X, codes, labels, counts)
         else:
             warn_user(
-                "BalancedRecenter: the training domains do not share classes, so that domains and "
-                "classes cannot be told apart; the domains are not recentered",
+                "BalancedRecenter: the training domains do not share classes, so the effects of "
+                "domains and classes cannot be separated; the domains are not recentered",
             )
             one, total = numpy.zeros_like(codes), counts.sum(0, keepdims=True)
             centers, means = self._fit_centers(X, one, labels, total)
@@ -153,7 +153,7 @@ class BalancedRecenter(DomainTransformer):
             total = float((_vectors(centers, center) ** 2).sum()) / (len(sizes) - 1)
             self.between_ = max(0.0, total - self.within_ * float((1 / sizes).mean()))
         centers = torch.stack(
-            [self._shrunk(c, center, int(k)) for c, k in zip(centers, sizes, strict=True)]
+            [self._shrink(c, center, int(k)) for c, k in zip(centers, sizes, strict=True)]
         )
         V, raw = _vectors(X, centers, codes), _vectors(X, center)
         self.scores_: ClassScores | None = None
@@ -179,18 +179,18 @@ class BalancedRecenter(DomainTransformer):
                 break
         return centers, means
 
-    def _shrunk(self, center: Tensor, towards: Tensor, count: int) -> Tensor:
+    def _shrink(self, center: Tensor, target: Tensor, count: int) -> Tensor:
         """Shrink the center of a domain toward that of training.
 
-        A single training domain does not tell how much domains differ: then the distance of the
-        two centers does, beyond that expected by chance.
+        The variance between domains cannot be estimated from a single training domain. It is then
+        the squared distance between the two centers, minus that expected by chance.
         """
         noise, between = self.within_ / count, self.between_
         if numpy.isnan(between):
-            squared = float(affine_invariant.squared_distance(center, towards))
+            squared = float(affine_invariant.squared_distance(center, target))
             between = max(0.0, squared - noise - self.within_ / self._n_samples)
         t = between / (between + noise) if between > 0 else 0.0
-        return affine_invariant.geodesic(towards, center, t)
+        return affine_invariant.geodesic(target, center, t)
 
     def _new_statistic(self, X: Tensor, name: Any) -> Tensor:
         """Estimate the center of a new domain, with the class proportions of training."""
@@ -202,14 +202,14 @@ class BalancedRecenter(DomainTransformer):
             if proportions is None:
                 self.proportions_[name] = numpy.full_like(self.prior_, numpy.nan)
                 warn_user(
-                    f"BalancedRecenter: the domain {name} seems to contain a single class, and it "
-                    "is not clear which one; it is not recentered",
+                    f"BalancedRecenter: the domain {name} seems to contain a single class that "
+                    "cannot be identified; the domain is not recentered",
                 )
                 return center
             self.proportions_[name] = proportions
             self._warn_of_shift(name, proportions, statistic)
             mean = _shift_centers(mean, -(proportions - self.prior_) @ self.class_means_)
-        return self._shrunk(mean, center, len(X))
+        return self._shrink(mean, center, len(X))
 
     def _warn_of_shift(
         self, name: Any, proportions: NDArray[numpy.float64], statistic: float
@@ -229,7 +229,7 @@ class BalancedRecenter(DomainTransformer):
 
 
 def _vectors(X: Tensor, centers: Tensor, codes: NDArray[Any] | None = None) -> NDArray[Any]:
-    """Return tangent vectors of matrices after a center, or that of a domain, is the identity."""
+    """Return the tangent vectors of matrices at a common center, or at that of their domain."""
     W = invsqrtm(centers)
     return vech(logm(congruence(X, W if codes is None else W[codes]), check=False)).cpu().numpy()
 
@@ -255,8 +255,9 @@ def _fit_two_way(
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return the mean of each domain for the class proportions ``prior``, and the class means.
 
-    The mean of a class in a domain is that of its matrices, which counts as their number, and that
-    of ``V = shift of the domain + mean of the class`` by least squares, which counts as two.
+    The mean of a class in a domain is a weighted average of the mean of its matrices, weighted by
+    their number, and of the least-squares fit ``V = domain shift + class mean``, weighted like two
+    matrices.
     """
     n_domains, n_classes = counts.shape
     gram = numpy.zeros((n_domains + n_classes,) * 2)

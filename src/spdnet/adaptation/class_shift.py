@@ -11,16 +11,16 @@ from spdnet.data.split import assign_folds
 
 Array = NDArray[numpy.float64]
 
-#: least relative class separation of a domain; bounds of its standard deviation, and its default
+#: smallest relative class separation of a domain; bounds and default of its standard deviation
 _MIN_SEPARATION, _MIN_STD, _MAX_STD, _DEFAULT_STD = 0.05, 0.1, 1.0, 0.3
-#: candidates on the way from the training proportions to a single class
+#: weights of a single class in the candidates that mix it with the training proportions
 _STEPS = (0.25, 0.5, 0.75, 0.95, 1.0)
-_NEARLY, _CERTAIN = 0.95, 0.8  # share of a single class, and least probability of that class
-_DOUBT = 0.5  # log prior odds that the class proportions are those of training
+_NEARLY_SINGLE, _CERTAIN = 0.95, 0.8  # weight of a single class, and its smallest probability
+_LOG_ODDS = 0.5  # log prior odds that the class proportions are those of training
 _ROUNDING = 1e-12  # smallest ratio of the variances of scores
-_PSEUDO = 0.5  # number of samples that the prior of the proportions is worth
-_SINGLE = 0.25  # location of a single training domain, relative to the variance within classes
-_FREEDOM = 4  # degrees of freedom of the prior of the location: Student's t
+_PRIOR_COUNT = 0.5  # weight of the prior of the proportions, as a number of samples
+_LOCATION = 0.25  # location of a single training domain, relative to the variance within classes
+_DOF = 4  # degrees of freedom of the prior of the location: Student's t
 _ITERATIONS, _TOLERANCE = 200, 1e-3
 
 
@@ -78,9 +78,9 @@ class ClassScores:
 
         ``V (N, n_features)`` are the tangent vectors of its matrices at their mean, and ``raw``
         those at the center of the training domains. Return the proportions, or None if the domain
-        seems to contain a single class, and it is not clear which one. Return also twice the
-        logarithm of the likelihood ratio between the best proportions and those of training, which
-        is about chi-squared distributed.
+        seems to contain a single class that cannot be identified. Also return twice the logarithm
+        of the likelihood ratio between the best proportions and those of training, which is
+        approximately chi-squared distributed.
         """
         if self.trust == 0:
             return self.prior, 0.0
@@ -112,26 +112,26 @@ class ClassScores:
     def _candidates(self, best: Array, n_samples: int) -> tuple[Array, Array, NDArray[Any]]:
         """Return candidates for the proportions, and their prior log odds to those of training.
 
-        Return also the class of each candidate that consists of nearly a single class, else -1.
+        Also return the class of each candidate that consists almost entirely of one class, else -1.
         """
         n_classes = len(self.prior)
         vertices = numpy.eye(n_classes)
         paths = [self.prior + a * (vertex - self.prior) for vertex in vertices for a in _STEPS]
-        single = [c if a >= _NEARLY else -1 for c in range(n_classes) for a in _STEPS]
+        single = [c if a >= _NEARLY_SINGLE else -1 for c in range(n_classes) for a in _STEPS]
         fitted = [(self.prior + best) / 2, best]
         n_effective = max(self.trust * n_samples, 2)
         log_odds = numpy.r_[
             0.0,
-            numpy.full(len(paths), -_DOUBT - numpy.log(len(paths))),
-            numpy.full(2, -_DOUBT - (n_classes - 1) / 2 * numpy.log(n_effective) - numpy.log(2)),
+            numpy.full(len(paths), -_LOG_ODDS - numpy.log(len(paths))),
+            numpy.full(2, -_LOG_ODDS - (n_classes - 1) / 2 * numpy.log(n_effective) - numpy.log(2)),
         ]
         return numpy.array([self.prior, *paths, *fitted]), log_odds, numpy.r_[-1, single, -1, -1]
 
     def _decide(self, scores: Array, candidates: Array, weight: Array, fits: list[_Fit]) -> Array:
-        """Return the candidate, or their mean, whose classes agree best with those of all.
+        """Return the candidate, or the mean of all, whose classes agree best with those of all.
 
-        A candidate counts by its weight, and by the certainty of its own classes: where classes
-        cannot be told apart, none is better than another.
+        The agreement with a candidate is weighted by its weight and by the certainty of its
+        classes, because uncertain classes do not favor any candidate.
         """
         certainty = [
             self._posterior(scores, p, fit.separation)[0].max(1).mean()
@@ -152,7 +152,7 @@ class ClassScores:
         centered = self.means - p @ self.means
         logs = k * (scores @ centered.T) - k**2 * (centered**2).sum(1) / 2
         logs += numpy.log(numpy.maximum(p, numpy.finfo(float).tiny))
-        top = logs.max(1, keepdims=True)  # the norm of the scores is left out
+        top = logs.max(1, keepdims=True)  # the norm of the scores is a constant and is omitted
         found = numpy.exp(logs - top)
         total = found.sum(1, keepdims=True)
         likelihood = (top + numpy.log(total)).sum() - ((k - 1) / self.separation) ** 2 / 2
@@ -171,7 +171,7 @@ class ClassScores:
             size = (found @ (centered**2).sum(1)).sum() + precision
             k = max(along / size, _MIN_SEPARATION)
             if free:
-                p = (found.sum(0) + _PSEUDO * self.prior) / (len(scores) + _PSEUDO)
+                p = (found.sum(0) + _PRIOR_COUNT * self.prior) / (len(scores) + _PRIOR_COUNT)
         return best
 
     def _log_prior(self, p: Array, where: Array) -> float:
@@ -179,7 +179,7 @@ class ClassScores:
         k = len(where)
         expected = (p - self.prior) @ self.location_means
         distance = ((where - expected) ** 2).sum() * k / self.location
-        return float(-(_FREEDOM + k) / 2 * numpy.log1p(distance / _FREEDOM))
+        return float(-(_DOF + k) / 2 * numpy.log1p(distance / _DOF))
 
 
 def fit_scores(
@@ -194,8 +194,8 @@ def fit_scores(
     n_classes = len(prior)
     single = domains.max() == 0
     fold, _ = assign_folds(y, None if single else domains)
-    rest = [numpy.unique(y[fold != k]) for k in numpy.unique(fold)]
-    if len(rest) < 2 or any(len(there) < n_classes for there in rest):
+    train_classes = [numpy.unique(y[fold != k]) for k in numpy.unique(fold)]
+    if len(train_classes) < 2 or any(len(present) < n_classes for present in train_classes):
         return None
     parts = fold if single else domains
     weights, scores, means = _whitened_scores(V, y, fold, prior, parts)
@@ -210,7 +210,7 @@ def fit_scores(
         trust=1.0,
         location_weights=location_weights,
         location_means=location_means,
-        location=_SINGLE * (n_classes - 1) if single else float((shifts**2).sum(1).mean()) + 1e-3,
+        location=_LOCATION * (n_classes - 1) if single else float((shifts**2).sum(1).mean()) + 1e-3,
     )
     return replace(model, trust=_trust(model, scores, y, parts))
 
@@ -222,10 +222,11 @@ def _whitened_scores(
     prior: Array,
     parts: NDArray[Any] | None = None,
 ) -> tuple[Array, Array, Array]:
-    """Compute discriminant scores of each fold from the others, with covariance I in the classes.
+    """Compute cross-validated discriminant scores with covariance I within classes.
 
-    The covariance is that of the scores within ``parts``, if given, else that of the discriminant
-    analysis. Return the weights for new vectors, the scores, and the class means.
+    The scores of each fold are computed from the other folds. The covariance is that of the scores
+    within ``parts``, if given, else that of the discriminant analysis. Return the weights for new
+    vectors, the scores, and the class means.
     """
     n_classes = len(prior)
     basis = numpy.linalg.qr(V.T)[0] if V.shape[1] > len(V) else numpy.eye(V.shape[1])

@@ -36,13 +36,13 @@ _STEPS: dict[str, Any] = {
     step.__name__: step
     for step in (KnownChannels, Completion, Subspace, Recenter, Rescale, BalancedRecenter)
 }
-#: number of matrices averaged for the completion of channels missing only in new matrices
-_MEAN_OF = 2000
+#: maximum number of matrices, and of their entries, in the mean that completes new matrices
+_MAX_MEAN = 2000
 _MEAN_ENTRIES = 2**24
 #: added to the eigenvalues of singular matrices, relative to their mean, for the mean
 _REGULARIZATION = 1e-3
-#: number of matrices that are read together to find those that are singular
-_FEW = 64
+#: number of matrices that are read at once to find singular ones
+_CHUNK = 64
 
 
 @dataclass(eq=False)
@@ -103,17 +103,17 @@ class Conditioner:
         """Fit to symmetric positive semi-definite matrices ``X (N, n, n)`` with classes ``y (N,)``.
 
         Missing channels are NaN. ``singular`` states whether the observed part of some matrix is
-        singular. The choice of the shrinkage keeps ``groups``, by default the domains, together.
-        ``channels`` are names for the notes. ``others`` are known matrices to transform: if some of
-        them are singular, matrices are shrunk.
+        singular. The cross-validation of the shrinkage keeps ``groups``, by default the domains,
+        together. ``channels`` are names for the notes. ``others`` are matrices that will be
+        transformed, such as the test set: if some of them are singular, matrices are shrunk.
         """
         self.steps_, self.notes_ = [], []
         X = self._completed(X, singular, channels)
         if singular or self._changes_rank:
             if X.is_complex():
                 raise TypeError(
-                    "Conditioner: expected real matrices for rank and shrinkage, got complex ones, "
-                    "perhaps singular; regularize them with spdnet.covariance.regularize"
+                    "Conditioner: expected real matrices for rank and shrinkage, got complex ones; "
+                    "if some are singular, use spdnet.covariance.regularize"
                 )
             by = domains if groups is None else groups
             others = None if others is None else self.transform(others)
@@ -141,7 +141,7 @@ class Conditioner:
             X = known.transform_tensor(X)
         some, is_partial, n = X, has_missing(X), X.shape[-1]
         if not is_partial:
-            some = X[:: -(-len(X) // min(_MEAN_OF, _MEAN_ENTRIES // n**2 + n))]
+            some = X[:: -(-len(X) // min(_MAX_MEAN, _MEAN_ENTRIES // n**2 + n))]
         some = some.to(accurate_dtype(X))
         mean = masked_mean if is_partial else partial(log_euclidean.mean, check=False)
         with warnings.catch_warnings(record=True) as caught:
@@ -150,14 +150,14 @@ class Conditioner:
         if caught:
             self.notes_.append(
                 "the mean from which missing channels are estimated is approximate, because "
-                "entries that few matrices share are inconsistent; drop channels that are often "
-                "missing"
+                "entries that few matrices have in common are inconsistent; drop channels that are "
+                "often missing"
             )
         self.steps_.append(completion)
         return completion.transform_tensor(X)
 
     def transform(self, X: Tensor, domains: ArrayLike | None = None) -> Tensor:
-        """Transform matrices; all of a new domain are given at once."""
+        """Transform matrices; pass all matrices of a new domain at once."""
         for step in self.steps_:
             if isinstance(step, DomainTransformer):
                 X = step.transform_tensor(X, domains)
@@ -168,7 +168,7 @@ class Conditioner:
     def in_parts(self, read: Read, n: int, domains: ArrayLike | None = None) -> Read:
         """Return a function that reads some of ``n`` matrices by index and transforms them.
 
-        All matrices of a new domain are read at once before, one domain after the other.
+        This first reads all matrices of each new domain at once, one domain after the other.
         """
         for step in self.steps_:
             if isinstance(step, DomainTransformer):
@@ -179,13 +179,13 @@ class Conditioner:
 
     @property
     def channels(self) -> NDArray[numpy.int64] | slice:
-        """Channels that are kept: those that some training matrix has."""
+        """Channels that are kept: those that at least one training matrix has."""
         kept = [step.kept_ for step in self.steps_ if isinstance(step, KnownChannels)]
         return kept[0] if kept else slice(None)
 
     @property
     def completes(self) -> bool:
-        """Whether channels of matrices to transform may be missing."""
+        """Whether matrices to transform may have missing channels."""
         return any(isinstance(step, Completion) for step in self.steps_)
 
     def size(self, n: int) -> int:
@@ -195,7 +195,7 @@ class Conditioner:
 
     @property
     def accepts_singular(self) -> bool:
-        """Whether matrices to fit to may be singular."""
+        """Whether training matrices may be singular."""
         return (self.rank, self.shrinkage) != ("full", "none")
 
     @property
@@ -203,7 +203,7 @@ class Conditioner:
         return (self.rank, self.shrinkage) not in (("auto", "auto"), ("full", "none"))
 
     def needs_fit(self, *, singular: bool) -> bool:
-        """Return whether matrices are to be changed, some of which may be singular."""
+        """Return whether matrices need conditioning, given whether some are ``singular``."""
         return singular or self._changes_rank or self.adapt != "none"
 
     def changes(self, *, stored: bool) -> bool:
@@ -212,7 +212,7 @@ class Conditioner:
 
     @property
     def uses_domains(self) -> bool:
-        """Whether the matrices are moved by domain."""
+        """Whether the matrices are recentered by domain."""
         return any(isinstance(step, DomainTransformer) for step in self.steps_)
 
     @property
@@ -223,7 +223,10 @@ class Conditioner:
     def state(self) -> dict[str, Any]:
         """Return the settings and fitted steps as tensors, numbers, text, lists and dicts."""
         steps = [
-            {"step": type(step).__name__, **{k: _plain(v) for k, v in sorted(vars(step).items())}}
+            {
+                "step": type(step).__name__,
+                **{k: _to_plain(v) for k, v in sorted(vars(step).items())},
+            }
             for step in self.steps_
         ]
         settings = {"rank": self.rank, "shrinkage": self.shrinkage, "adapt": self.adapt}
@@ -238,7 +241,7 @@ class Conditioner:
             step = _STEPS[values["step"]]()
             for name, value in values.items():
                 if name != "step":
-                    setattr(step, name, _restored(name, value))
+                    setattr(step, name, _from_plain(name, value))
             made.steps_.append(step)
         return made
 
@@ -247,8 +250,8 @@ def _read_conditioned(read: Read, step: Any, n: int, index: IntArray) -> Tensor:
     try:
         return step.transform_tensor(read(index))
     except ValueError:
-        if isinstance(step, Subspace):  # the error of all matrices
-            step.require_definite(map(read, numpy.array_split(numpy.arange(n), -(-n // _FEW))))
+        if isinstance(step, Subspace):  # report all singular matrices
+            step.require_definite(map(read, numpy.array_split(numpy.arange(n), -(-n // _CHUNK))))
         raise
 
 
@@ -268,21 +271,21 @@ def _regularized(X: Tensor) -> Tensor:
     return X + torch.diag_embed(size[:, None].expand(X.shape[:-1]))
 
 
-def _plain(value: Any) -> Any:
-    """Return a value of a checkpoint."""
+def _to_plain(value: Any) -> Any:
+    """Convert a value to one that a checkpoint can contain."""
     if isinstance(value, ClassScores):
-        return {name: _plain(part) for name, part in asdict(value).items()}
+        return {name: _to_plain(part) for name, part in asdict(value).items()}
     if isinstance(value, numpy.ndarray):
         return torch.from_numpy(value) if value.dtype.kind in "fc" else value.tolist()
-    if isinstance(value, dict):  # of the last transformation, or a curve
+    if isinstance(value, dict):  # results of the last transformation, or a curve
         return {k: v for k, v in value.items() if isinstance(v, float)}
     return value
 
 
-def _restored(name: str, value: Any) -> Any:
+def _from_plain(name: str, value: Any) -> Any:
     if name == "scores_" and value is not None:
         parts = {field.name: value[field.name] for field in fields(ClassScores)}
-        return ClassScores(**{k: _restored(k, part) for k, part in parts.items()})
+        return ClassScores(**{k: _from_plain(k, part) for k, part in parts.items()})
     if isinstance(value, Tensor):
         return value.cpu().numpy()
     return numpy.array(value) if isinstance(value, list) else value

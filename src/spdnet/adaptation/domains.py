@@ -23,10 +23,10 @@ IntArray = NDArray[numpy.int64]
 #: function from indices of matrices to the matrices ``(k, n, n)``
 Read = Callable[[IntArray], Tensor]
 
-#: number of matrices that the center of the known domains counts as for a new one
-_WORTH = 10
-#: share of the usual dispersion up to which matrices are equal, except for rounding errors
-_EQUAL = 1e-6
+#: weight of the center of the known domains in the mean of a new one, as a number of matrices
+_PRIOR_COUNT = 10
+#: fraction of the usual dispersion below which matrices differ only by rounding errors
+_MIN_DISPERSION = 1e-6
 
 
 class DomainTransformer(TakesMatrices, TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -40,16 +40,16 @@ class DomainTransformer(TakesMatrices, TransformerMixin, BaseEstimator):  # type
     """
 
     _stored: ClassVar[str]
-    #: what a single matrix of a new domain entails
-    _of_one: ClassVar[str] = "which is its own mean; its class cannot be predicted"
+    #: end of the warning about a new domain with a single matrix
+    _single_matrix_note: ClassVar[str] = "which is its own mean; its class cannot be predicted"
     domains_: NDArray[Any] | None
     n_features_in_: int
 
     def fit(self, X: ArrayLike, y: Any = None, *, domains: ArrayLike | None = None) -> Self:
         """Compute the statistics of the domains of SPD matrices ``X (N, n, n)``.
 
-        ``domains (N,)`` are the names or numbers of the domains; without them, all matrices are of
-        one domain. ``y (N,)`` are the classes, for a transformer that uses them.
+        ``domains (N,)`` are the names or numbers of the domains; without them, all matrices belong
+        to one domain. ``y (N,)`` are the classes, for a transformer that uses them.
         """
         self._require_settings()
         return self.fit_tensor(self._checked(X), domains, y)
@@ -59,7 +59,7 @@ class DomainTransformer(TakesMatrices, TransformerMixin, BaseEstimator):  # type
 
         A domain of :meth:`fit` keeps its statistics. Those of a new domain are computed from the
         matrices of that domain in ``X``: pass all of them at once. Without ``domains``, the
-        matrices are of one domain, which is new if :meth:`fit` had domains.
+        matrices belong to one domain, which is new if :meth:`fit` had domains.
         """
         check_is_fitted(self)
         return self.transform_tensor(self._checked(X, self.n_features_in_), domains).numpy()
@@ -95,7 +95,7 @@ class DomainTransformer(TakesMatrices, TransformerMixin, BaseEstimator):  # type
         """
         stored = as_tensor(getattr(self, self._stored))
         known = self.domains_
-        if (domains is None) != (known is None):  # the domains of fit do not occur
+        if (domains is None) != (known is None):  # none of these domains is one of fit
             stored, known = stored[:0], None
         codes, names = domain_codes(type(self).__name__, domains, n, known)
         found = dict(enumerate(stored))
@@ -105,7 +105,7 @@ class DomainTransformer(TakesMatrices, TransformerMixin, BaseEstimator):  # type
             if len(X) == 1:
                 warn_user(
                     f"{type(self).__name__}: the new domain {name} has a single matrix, "
-                    f"{self._of_one}",
+                    f"{self._single_matrix_note}",
                 )
             found[code] = self._new_statistic(X.to(accurate_dtype(X)), name)
             del X  # before the next domain is read
@@ -142,14 +142,14 @@ def require_several(who: str, codes: NDArray[Any]) -> None:
     if len(codes) > 1 and len(numpy.unique(codes)) == len(codes):
         raise ValueError(
             f"{who}: expected domains with several matrices, got {len(codes)} domains of one each; "
-            "pass what samples share, such as the session or the site"
+            "pass a property that samples have in common, such as the session or the site"
         )
 
 
 def domain_codes(
     who: str, domains: ArrayLike | None, n: int, known: NDArray[Any] | None = None
 ) -> tuple[IntArray, NDArray[Any] | None]:
-    """Encode the domains of ``n`` samples as integers; without domains, all are of one."""
+    """Encode the domains of ``n`` samples as integers; without domains, all belong to one."""
     if domains is None:
         return numpy.zeros(n, dtype=numpy.int64), None
     return encode_domains(who, domains, n, known)
@@ -167,9 +167,9 @@ class Recenter(DomainTransformer):
 
     Matrices of different subjects or sessions differ most in their mean. After recentering, a
     classifier that was trained on some subjects applies to others. The means of new domains are
-    estimated without labels. Recentering assumes that all domains have the
-    same class proportions: if one class is overrepresented in a domain, the estimated center is
-    biased toward it. :class:`BalancedRecenter` corrects for this.
+    estimated without labels. Recentering assumes that all domains have the same class proportions:
+    if one class is overrepresented in a domain, the estimated center is biased toward it.
+    :class:`BalancedRecenter` corrects for this.
 
     :meth:`partial_fit` follows a stream of matrices, one at a time.
 
@@ -211,10 +211,10 @@ class Recenter(DomainTransformer):
         get_metric(self.metric, who="Recenter")
 
     def partial_fit(self, X: ArrayLike, y: Any = None, *, domains: ArrayLike | None = None) -> Self:
-        r"""Update the means by matrices in the order in which they arrive.
+        r"""Update the means with matrices in the order in which they arrive.
 
         Each moves the mean of its domain along the geodesic, :math:`M \leftarrow M \#_{1/k} X_k`. A
-        new domain starts from the mean of the known domains, which counts as 10 matrices. ``y`` is
+        new domain starts from the mean of the known domains, weighted like 10 matrices. ``y`` is
         ignored.
         """
         if not hasattr(self, "means_"):
@@ -230,7 +230,7 @@ class Recenter(DomainTransformer):
         n_new = 0 if names is None else len(names) - len(means)
         if n_new:
             means += [metric.mean(torch.stack(means), check=False)] * n_new
-            counts += [_WORTH] * n_new
+            counts += [_PRIOR_COUNT] * n_new
         for matrix, code in zip(matrices, codes.tolist()):
             counts[code] += 1
             means[code] = metric.geodesic(means[code], matrix, 1 / counts[code])
@@ -290,4 +290,8 @@ class Rescale(DomainTransformer):
     def _moved(self, X: Tensor, statistic: Tensor) -> Tensor:
         usual = self.dispersions_.mean()
         target = usual if self.dispersion is None else self.dispersion
-        return X if statistic <= _EQUAL * usual else powm(X, float((target / statistic).sqrt()))
+        return (
+            X
+            if statistic <= _MIN_DISPERSION * usual
+            else powm(X, float((target / statistic).sqrt()))
+        )

@@ -33,14 +33,14 @@ from spdnet.manifolds import affine_invariant
 from spdnet.manifolds.means import normalized_weights
 
 _CG_ITERATIONS = 200
-#: of a Newton step, which only has to make progress
+#: relative tolerance of a Newton step, which only has to make progress
 _CG_TOLERANCE = 1e-4
 #: largest norm of a step
-_REACH = 3.0
-#: share of the usual curvature at which the objective is flat
-_FLAT = 1e-5
+_MAX_STEP = 3.0
+#: fraction of the usual curvature below which the objective is flat
+_FLATNESS = 1e-5
 _ENTROPY_ITERATIONS = 200
-#: of the Newton decrement, where convergence is quadratic
+#: tolerance of the Newton decrement, which converges quadratically
 _ENTROPY_TOLERANCE = 1e-9
 
 
@@ -98,7 +98,7 @@ def _hessian(current: _Estimate, data: _Data) -> Callable[[Tensor], Tensor]:
 def _conjugate_gradients(
     apply: Callable[[Tensor], Tensor], B: Tensor, radius: float = math.inf
 ) -> Tensor:
-    """Solve ``apply(S) = B`` roughly, within a radius.
+    """Solve ``apply(S) = B`` approximately, within a radius.
 
     A direction of negative curvature is followed up to the radius (Steihaug's method).
     """
@@ -151,7 +151,7 @@ def masked_mean(X: Tensor, *, tol: float = 1e-9, max_iter: int = 100) -> Tensor:
     Returns
     -------
     Tensor or array, shape (n, n)
-        It has no derivative with respect to ``X`` if channels are missing.
+        Not differentiable with respect to ``X`` if channels are missing.
 
     Notes
     -----
@@ -193,16 +193,16 @@ def masked_mean(X: Tensor, *, tol: float = 1e-9, max_iter: int = 100) -> Tensor:
     cholesky(A, who=who)
     weight = mask.to(A.dtype)
     together = weight.mT @ weight
-    never = (together.diagonal() == 0).nonzero()[:, 0].tolist()
-    if never:
+    unobserved = (together.diagonal() == 0).nonzero()[:, 0].tolist()
+    if unobserved:
         raise ValueError(
-            f"{who}: expected every channel to be observed in a matrix, but channels {never} are "
-            "missing in all of them; drop these channels"
+            f"{who}: expected every channel to be observed in some matrix, but channels "
+            f"{unobserved} are missing in all matrices; drop these channels"
         )
     padded = torch.where(both(mask), A, 0.0) + torch.diag_embed((~mask).to(A.dtype))
     data = _Data(cholesky(padded, check=False), *torch.unique(mask, dim=0, return_inverse=True))
-    scarce = float(together[together > 0].min()) / len(A)
-    M = _minimize(data, _start(A, mask, together), scarce, tol, max_iter)
+    min_overlap = float(together[together > 0].min()) / len(A)
+    M = _minimize(data, _start(A, mask, together), min_overlap, tol, max_iter)
     return (M if (together > 0).all() else _maximize_entropy(M, together > 0)).to(X.dtype)
 
 
@@ -219,41 +219,41 @@ def _start(A: Tensor, mask: Tensor, together: Tensor) -> Tensor:
     return scale[:, None] * expm(mean / 2, check=False)
 
 
-def _minimize(data: _Data, L: Tensor, scarce: float, tol: float, max_iter: int) -> Tensor:
+def _minimize(data: _Data, L: Tensor, min_overlap: float, tol: float, max_iter: int) -> Tensor:
     """Take Newton steps from ``L L^T`` in a trust region.
 
-    ``scarce`` is the smallest share of matrices that have two channels in common: the curvature
-    at a minimum is of this order at least.
+    ``min_overlap`` is the smallest fraction of matrices that have two channels in common: the
+    curvature at a minimum is at least of this order.
     """
-    current, radius = _evaluate(L, data), _REACH
+    current, radius = _evaluate(L, data), _MAX_STEP
     for _ in range(max_iter):
         if current.error <= tol:
             break
         hessian = _hessian(current, data)
         S = _conjugate_gradients(hessian, current.g, radius)
         norm = math.sqrt(_dot(S, S))
-        if current.error < _FLAT * scarce and norm > 0.5:
+        if current.error < _FLATNESS * min_overlap and norm > 0.5:
             raise ValueError(
                 "masked_mean: expected matrices that determine an SPD mean, but the mean tends to "
-                "a singular matrix: entries that few matrices share contradict each other; drop "
-                "channels that are often missing, or pass more matrices"
+                "a singular matrix: entries that few matrices have in common contradict each "
+                "other; drop channels that are often missing, or pass more matrices"
             )
         expected = _dot(S, current.g - hessian(S) / 2)
         candidate = _evaluate(current.L @ expm(S / 2, check=False), data)
         gain = current.value - candidate.value
-        hidden = abs(gain) <= 1e-12 * (1 + current.value)  # by rounding errors
-        if (hidden and candidate.error < current.error) or gain > 0.1 * expected:
-            current, radius = candidate, min(_REACH, 2 * radius)
-        elif hidden:
+        is_rounding = abs(gain) <= 1e-12 * (1 + current.value)
+        if (is_rounding and candidate.error < current.error) or gain > 0.1 * expected:
+            current, radius = candidate, min(_MAX_STEP, 2 * radius)
+        elif is_rounding:
             break
         else:
             radius = norm / 4
     if current.error > max(tol, current.rounding):
         warn_user(
             f"masked_mean: not converged after at most {max_iter} iterations: the gradient is "
-            f"{current.error:.3g}, expected at most tol={tol:g}; raise max_iter or tol, or drop "
-            "channels that are often missing, if entries that few matrices share contradict each "
-            "other",
+            f"{current.error:.3g}, expected at most tol={tol:g}; increase max_iter or tol, or drop "
+            "channels that are often missing, if entries that few matrices have in common "
+            "contradict each other",
         )
     return symmetrize(current.L @ current.L.mT)
 
@@ -261,8 +261,8 @@ def _minimize(data: _Data, L: Tensor, scarce: float, tol: float, max_iter: int) 
 def _maximize_entropy(M: Tensor, known: Tensor) -> Tensor:
     r"""Choose the entries that are not ``known`` so that :math:`\log\det M` is largest.
 
-    The inverse of the result is zero there. Newton's method, which is damped as the logarithm is
-    self-concordant.
+    The inverse of the result is zero there. The maximum is found by damped Newton steps for a
+    self-concordant function.
     """
     scale = M.diagonal().sqrt()
     C = M / (scale[:, None] * scale)

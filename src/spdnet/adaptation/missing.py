@@ -1,4 +1,4 @@
-"""Missing channels: which are missing, validation of the rest, and channels by name."""
+"""Missing channels: their detection, validation of the others, and channels by name."""
 
 from collections.abc import Sequence
 from typing import Any, Self
@@ -10,7 +10,7 @@ from sklearn.base import BaseEstimator
 from torch import Tensor
 
 from spdnet._checks import did_you_mean, require_square
-from spdnet._inputs import CPU, as_tensor, examine_matrices, numbers
+from spdnet._inputs import CPU, as_tensor, examine_matrices, numeric_array
 from spdnet.covariance.arrays import accept_arrays
 from spdnet.linalg.missing import observed, require_some
 from spdnet.linalg.validate import as_float64
@@ -47,8 +47,8 @@ def checked_partial(who: str, X: Any, n: int | None = None) -> Tensor:
     """Return matrices with NaN in missing channels, SPD and exactly symmetric in the others."""
     examined = examine_matrices(who, X, n=n, partial=True)
     if examined.are_faulty:
-        values, unit = numbers(who, X, "(n_matrices, n, n)")
-        require_some(who, observed(who, as_float64(values, CPU), unit))  # they name the entry
+        values, unit = numeric_array(who, X, "(n_matrices, n, n)")
+        require_some(who, observed(who, as_float64(values, CPU), unit))  # names the entry
         examined.require(definite=True)
     return examined.X
 
@@ -76,12 +76,12 @@ class KnownChannels(BaseEstimator):  # type: ignore[misc]
         return len(self.kept_)
 
     def describe(self, names: Sequence[str] | None = None) -> str:
-        """Return a note that names the channels; empty if there are none."""
-        gone = sorted({*range(self.n_features_in_)} - {*self.kept_.tolist()})
-        if not gone:
+        """Return a note that names the removed channels; empty if there are none."""
+        dropped = sorted({*range(self.n_features_in_)} - {*self.kept_.tolist()})
+        if not dropped:
             return ""
-        which = ", ".join(str(i if names is None else names[i]) for i in gone)
-        one = len(gone) == 1
+        which = ", ".join(str(i if names is None else names[i]) for i in dropped)
+        one = len(dropped) == 1
         return (
             f"channel{'' if one else 's'} {which} {'is' if one else 'are'} missing in all training "
             f"matrices, and {'is' if one else 'are'} removed"

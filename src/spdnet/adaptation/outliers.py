@@ -16,7 +16,7 @@ from spdnet._precision import accurate_dtype
 from spdnet.adaptation.domains import domain_codes, domain_parts
 from spdnet.manifolds import FlatMetric, Metric, get_metric
 
-#: fewer matrices are not screened: the deviation of 20 has a standard error of a quarter
+#: smallest number of matrices to screen: for 20, the deviation has a standard error of 25 %
 MIN_MATRICES = 20
 _MAD_TO_STD = 1.4826  # standard deviation of a normal distribution, in median absolute deviations
 _MIN_SCALE = 1e-8  # distances whose logarithms differ by less are equal up to rounding
@@ -39,14 +39,14 @@ class Potato(TakesMatrices, OutlierMixin, BaseEstimator):  # type: ignore[misc]
     .. math:: z_i = \frac{\ln d_i - \mathrm{median}(\ln d)}{1.4826 \, \mathrm{MAD}(\ln d)}.
 
     Matrices with :math:`z_i \ge` ``threshold`` are dropped, and mean, median and median absolute
-    deviation (MAD) are computed from the others, until none is dropped. The published method has
-    mean and standard deviation instead: with these, equal outliers are never found if they are
-    more than 1 in :math:`1 + \mathtt{threshold}^2`, 10 % for the default.
+    deviation (MAD) are computed from the others, until none is dropped. The published method uses
+    the mean and the standard deviation instead: with these, equal outliers are never found if they
+    are more than 1 in :math:`1 + \mathtt{threshold}^2`, which is 10 % for the default.
 
     Each domain, such as a subject, is screened separately. Domains of fewer than 20 matrices, or
     whose matrices are all equally far from the mean, get scores of zero. With classes ``y``, the
     distance to the nearest class mean is used, so that rare classes are not outliers. A matrix that
-    is alone in its class is not one either, and does not count for the 20 or the median.
+    is alone in its class is not an outlier either. It counts neither for the 20 nor for the median.
 
     Parameters
     ----------
@@ -93,7 +93,7 @@ class Potato(TakesMatrices, OutlierMixin, BaseEstimator):  # type: ignore[misc]
         """Fit to SPD matrices ``X (N, n, n)``.
 
         ``y (N,)`` are classes, and ``domains (N,)`` the names or numbers of the domains. Without
-        them, all matrices are of one class, or of one domain.
+        them, all matrices belong to one class or one domain.
         """
         get_metric(self.metric, who="Potato")
         require_number("Potato", "threshold", self.threshold, above=0)
@@ -130,12 +130,12 @@ class Potato(TakesMatrices, OutlierMixin, BaseEstimator):  # type: ignore[misc]
 
         A domain of :meth:`fit` is compared with its training matrices. The matrices of a new
         domain are compared with each other: pass all of them at once. Without ``domains``, the
-        matrices are of one domain, which is new if :meth:`fit` had domains.
+        matrices belong to one domain, which is new if :meth:`fit` had domains.
         """
         check_is_fitted(self)
         matrices = checked_matrices("Potato", X, n=self.n_features_in_, allow_complex=True)
         is_same = (domains is None) == (self.domains_ is None)
-        known = self._clean if is_same else []  # otherwise the domains of fit do not occur
+        known = self._clean if is_same else []  # otherwise no domain is one of fit
         codes, _ = domain_codes(
             "Potato", domains, len(matrices), self.domains_ if is_same else None
         )
@@ -167,7 +167,7 @@ class Potato(TakesMatrices, OutlierMixin, BaseEstimator):  # type: ignore[misc]
     def _fit_one(self, points: Tensor, classes: Tensor) -> _Clean:
         """Find the clean matrices of one domain."""
         kept = torch.ones(len(points), dtype=torch.bool)
-        shared = classes.bincount()[classes] > 1  # others are the means of their classes
+        shared = classes.bincount()[classes] > 1  # others equal the mean of their class
         while shared.sum() >= MIN_MATRICES:
             of = [kept & (classes == code) for code in classes[kept].unique()]
             centers = torch.stack([self._center(points[own]) for own in of])

@@ -9,7 +9,7 @@ from spdnet._inputs import checked_matrices
 from spdnet.linalg import congruence
 from spdnet.linalg.validate import chunk_size, fails_cholesky, singular_ratios
 
-#: eigenvalues above rounding errors by less than this factor are noise if a wide gap follows
+#: eigenvalues less than this factor above rounding errors are noise if a wide gap follows
 _WINDOW = 30.0
 
 
@@ -19,11 +19,11 @@ def find_rank(X: ArrayLike) -> NDArray[numpy.int64]:
     The rank is the number of eigenvalues of the correlation matrix :math:`D^{-1/2} X D^{-1/2}`,
     :math:`D = \mathrm{diag}(X)`, above a threshold, so that it does not depend on the units of the
     channels. The threshold is in the widest gap between eigenvalues of the order of rounding
-    errors. These follow from the number of digits of the entries, also if a float64 array contains
-    numbers that were rounded to float32 or to six or more decimal digits, and from negative
-    eigenvalues.
+    errors. The size of rounding errors is estimated from negative eigenvalues and from the number
+    of digits of the entries, so that it is also right for a float64 array of numbers that were
+    rounded to float32 or to six or more decimal digits.
 
-    A channel whose variance is a rounding error of that of the largest channel counts only if it
+    A channel whose variance is within the rounding error of the largest variance counts only if it
     is correlated with larger channels.
 
     Examples
@@ -40,12 +40,12 @@ def find_rank(X: ArrayLike) -> NDArray[numpy.int64]:
 
 def count_dimensions(X: Tensor) -> tuple[Tensor, Tensor]:
     """Return the ranks, and the size of rounding errors relative to the largest eigenvalue."""
-    parts = [_ranks_of_some(part) for part in X.split(chunk_size(X.shape[-1], X.device))]
+    parts = [_count_chunk(part) for part in X.split(chunk_size(X.shape[-1], X.device))]
     ranks, errors = zip(*parts, strict=True)
     return torch.cat(ranks), torch.cat(errors)
 
 
-def _ranks_of_some(X: Tensor) -> tuple[Tensor, Tensor]:
+def _count_chunk(X: Tensor) -> tuple[Tensor, Tensor]:
     n, errors = X.shape[-1], singular_ratios(X)
     R = _correlations(X.double(), errors)
     ranks = torch.full(X.shape[:1], n, device=X.device)
@@ -66,11 +66,11 @@ def _correlations(X: Tensor, errors: Tensor) -> Tensor:
     scale = torch.where(variance > 0, variance, torch.inf).rsqrt()
     R = X * scale[:, :, None] * scale[:, None, :]
     share = variance / variance.amax(-1, keepdim=True).clamp(min=torch.finfo(X.dtype).tiny)
-    loud = share > errors[:, None]
-    # a quiet channel has its own variance, in a small unit, if it is correlated with a loud one
-    related = (R.abs() * loud[:, None, :]).amax(-1) > errors[:, None] ** 0.25
-    alive = loud | (related & (share > (errors[:, None] / 16) ** 2))
-    return R * alive[:, :, None] * alive[:, None, :]
+    large = share > errors[:, None]
+    # a small variance is not a rounding error if the channel is correlated with a large one
+    related = (R.abs() * large[:, None, :]).amax(-1) > errors[:, None] ** 0.25
+    kept = large | (related & (share > (errors[:, None] / 16) ** 2))
+    return R * kept[:, :, None] * kept[:, None, :]
 
 
 def _count(s: Tensor, errors: Tensor) -> Tensor:

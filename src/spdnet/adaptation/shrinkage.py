@@ -1,4 +1,4 @@
-"""Choice of one shrinkage for all matrices, by cross-validation or from their spectra."""
+"""Shrinkage of matrices, and its selection by cross-validation."""
 
 import numpy
 import torch
@@ -16,9 +16,9 @@ IntArray = NDArray[numpy.int64]
 GRID = tuple(odds / (1 + odds) for odds in (10.0 ** (e / 2) for e in range(-10, 3)))
 #: penalties of the ridge regression, relative to the mean squared norm of the features
 _PENALTIES = (100.0, 10.0, 1.0, 0.1, 0.01)
-#: the cross-validation needs this many matrices at least, and uses this many at most
+#: smallest number of matrices for cross-validation, and the largest number that it uses
 _FEWEST, _MOST = 8, 1000
-#: entries of all matrices in the cross-validation, to bound memory
+#: maximum number of entries of all matrices in the cross-validation, to bound memory
 _ENTRIES = 2**27
 _TINY = torch.finfo(torch.float64).tiny
 
@@ -35,11 +35,11 @@ def cross_validate(
 ) -> dict[float, float]:
     """Return the accuracy of ridge regression on the logarithms for each shrinkage.
 
-    The penalty is the best one for each shrinkage. The result is empty if there are too few
-    matrices or classes to hold out some.
+    For each shrinkage, the best penalty is used. The result is empty if there are too few matrices
+    or classes for cross-validation.
     """
     most = min(_MOST, max(_FEWEST, _ENTRIES // X[0].numel()))
-    if len(codes) > most:  # a part with the same frequencies of classes
+    if len(codes) > most:  # a stratified subset
         by_class = numpy.argsort(codes, kind="stable")
         few = numpy.sort(by_class[numpy.linspace(0, len(codes) - 1, most).astype(int)])
         X, codes = X[torch.from_numpy(few).to(X.device)], codes[few]

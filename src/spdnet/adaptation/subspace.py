@@ -32,8 +32,8 @@ class Subspace(TakesMatrices, TransformerMixin, BaseEstimator):  # type: ignore[
     Directions without variance in all training matrices, such as the mean of the channels after an
     average reference, are removed: :math:`Y = F^\top X F`, where the columns of :math:`F` are the
     eigenvectors of the mean of the training matrices. If some matrices are still singular, because
-    they have fewer observations than channels or had different directions removed, all matrices are
-    shrunk by the same factor:
+    they have fewer observations than channels or lack other directions, all matrices are shrunk by
+    the same factor:
 
     .. math:: (1 - \rho) Y + \rho \frac{\mathrm{tr} Y}{r} I
 
@@ -166,7 +166,7 @@ class Subspace(TakesMatrices, TransformerMixin, BaseEstimator):  # type: ignore[
         return Y
 
     def require_definite(self, parts: Iterable[Tensor]) -> None:
-        """Raise a ValueError unless all matrices, given in parts, are positive definite after."""
+        """Raise a ValueError unless all matrices, given in parts, become positive definite."""
         self._require_full(torch.cat([self._ranks(X) for X in parts]))
 
     def _transformed(self, X: Tensor) -> Tensor:
@@ -179,7 +179,7 @@ class Subspace(TakesMatrices, TransformerMixin, BaseEstimator):  # type: ignore[
         return Y.to(X.dtype)
 
     def describe(self) -> str:
-        """Return one line that states what was done, and why."""
+        """Return one line that states how matrices are transformed, and why."""
         check_is_fitted(self)
         n, r, dropped = self.n_features_in_, self.rank_, self.n_features_in_ - self.rank_
         text = f"rank {r} of {n}"
@@ -234,7 +234,7 @@ class Subspace(TakesMatrices, TransformerMixin, BaseEstimator):  # type: ignore[
                 f"Subspace: expected rank <= {most}, the rank of the mean of the training "
                 f"matrices, got {r}; use rank='auto', or rank='full' with shrinkage"
             )
-        return None if r == n else _oriented(F[:, :r], X)
+        return None if r == n else _fix_signs(F[:, :r], X)
 
     def _choose(
         self,
@@ -246,7 +246,7 @@ class Subspace(TakesMatrices, TransformerMixin, BaseEstimator):  # type: ignore[
     ) -> float:
         """Choose the shrinkage of matrices in the subspace."""
         r, singular = Y.shape[-1], ranks < Y.shape[-1]
-        # what is added to the eigenvalues has to exceed their rounding errors
+        # the shrinkage has to exceed the rounding errors of the eigenvalues
         least = float((2 * r * errors * Y.norm(dim=(-2, -1)) / trace(Y)).max())
         candidates = tuple(rho for rho in GRID if rho > least * (1 - rho)) or GRID[-1:]
         if y is not None:
@@ -276,17 +276,17 @@ class Subspace(TakesMatrices, TransformerMixin, BaseEstimator):  # type: ignore[
             given = "shrinkage=0" if self.shrinkage_ == 0 else f"shrinkage={self.shrinkage_:.2g}"
             raise ValueError(
                 f"Subspace: expected matrices of rank {self.rank_}, but X[{int(singular[0])}] is "
-                f"singular in the subspace, with {given}; {len(singular)} of {len(ranks)} matrices "
-                "are affected; set a larger shrinkage, such as 0.1, or fit with shrinkage='auto' "
-                "to matrices some of which are singular"
+                f"singular in the subspace with {given}; {len(singular)} of {len(ranks)} matrices "
+                "are affected; set a larger shrinkage, such as 0.1, or include singular matrices "
+                "in the training set and use shrinkage='auto'"
             )
 
 
-def _oriented(F: Tensor, X: Tensor) -> Tensor:
-    """Choose the signs of the columns by the matrices, not by the coordinates.
+def _fix_signs(F: Tensor, X: Tensor) -> Tensor:
+    """Choose the signs of the columns so that they do not depend on the coordinates.
 
-    The third moments of the covariances with the first column are positive. The coordinates in the
-    subspace then do not depend on directions without variance.
+    The third moments of the covariances with the first column become positive. The coordinates in
+    the subspace then do not depend on directions without variance.
     """
     covariances = (X @ F[:, 0]) @ F / trace(X)[:, None]
     negative = (covariances**3).sum(0) < 0

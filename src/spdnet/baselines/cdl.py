@@ -77,7 +77,7 @@ class CDL(ScoresMixin, TransformerMixin, SPDClassifier):  # type: ignore[misc]
             require_number("CDL", "reg", self.reg, above=0)
         F = log_euclidean.vectors(X).numpy()
         if numpy.abs(F - F[0]).max() <= _RANK * max(1.0, numpy.abs(F).max()):
-            raise ValueError("CDL: expected matrices that differ, got all alike")
+            raise ValueError("CDL: expected matrices that differ, but all are equal")
         self.discriminant_ = self.discriminant
         most = int(codes.max())  # the number of classes minus one
         if self.discriminant == "pls":
@@ -157,18 +157,18 @@ def _partial_least_squares(
 
 
 def _choose_reg(F: NDArray[Any], codes: IntArray, n: int) -> float:
-    """Choose the regularization by three-fold cross-validation; the smallest one of ties."""
+    """Choose the regularization by three-fold cross-validation; the smallest value breaks ties."""
     fewest = int(numpy.bincount(codes).min())
     if fewest < 2:
         raise ValueError(
             "CDL: expected at least two matrices per class for reg='auto', got a class with one; "
             "pass reg as a number"
         )
-    hits = numpy.zeros(len(GRID))
+    n_correct = numpy.zeros(len(GRID))
     folds = StratifiedKFold(min(3, fewest), shuffle=True, random_state=0)
     for train, test in folds.split(F, codes):
         for i, reg in enumerate(GRID):
             W, _ = _discriminant(F[train], codes[train], reg, n)
             D = euclidean(torch.from_numpy(F[test] @ W), torch.from_numpy(F[train] @ W))
-            hits[i] += (vote(D, codes[train]) == codes[test]).sum()
-    return GRID[int(hits.argmax())]
+            n_correct[i] += (vote(D, codes[train]) == codes[test]).sum()
+    return GRID[int(n_correct.argmax())]

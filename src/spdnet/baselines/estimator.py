@@ -24,7 +24,7 @@ IntArray = NDArray[numpy.int64]
 
 
 def checked(default: Any, require: Callable[..., None], **bounds: Any) -> Any:
-    """Make a field of a dataclass that ``fit`` checks; the default is valid."""
+    """Declare a dataclass field that ``fit`` validates; the default is always valid."""
 
     def check(who: str, name: str, value: Any) -> None:
         if value is not default and not (isinstance(value, str) and value == default):
@@ -54,7 +54,7 @@ class Baseline(TakesMatrices, ClassifierMixin, BaseEstimator):  # type: ignore[m
         """Fit to samples ``X`` with classes ``y (N,)``."""
         self._require_settings()
         samples = self._validate(X)
-        fitted = copy.copy(self)  # a fit that fails changes nothing
+        fitted = copy.copy(self)  # a failed fit leaves the estimator unchanged
         fitted.classes_, codes = encode_labels(type(self).__name__, y, len(samples))
         fitted.n_features_in_ = samples[0].shape[-1]
         fitted._is_complex = isinstance(samples, Tensor) and samples.is_complex()
@@ -136,7 +136,7 @@ class ScoresMixin:
 
 
 def subsample(codes: IntArray, max_train: int | None, seed: int = 0) -> IntArray:
-    """Draw at most ``max_train`` indices, stratified, with at least one per class; None: all."""
+    """Draw at most ``max_train`` indices (all for None), stratified, at least one per class."""
     if max_train is None or len(codes) <= max_train:
         return numpy.arange(len(codes))
     rng = numpy.random.default_rng(seed)

@@ -71,7 +71,7 @@ class ExpressionletClassifier(TransformerMixin, SetClassifier):  # type: ignore[
         ).fit(features)
         vectors = self._expressionlets(sets)
         self.mean_, self.rotation_ = vectors.mean(0), None
-        if vectors.shape[1] > vectors.shape[0]:  # the covariance of all features is too large
+        if vectors.shape[1] > vectors.shape[0]:  # the full covariance would be too large
             self.rotation_ = numpy.linalg.qr((vectors - self.mean_).T)[0]
         self.discriminant_ = LinearDiscriminantAnalysis(solver="lsqr", shrinkage="auto")
         self.discriminant_.fit(self._rotate(vectors), codes)

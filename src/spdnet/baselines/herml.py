@@ -16,7 +16,7 @@ from spdnet.linalg import logm, vech
 from spdnet.manifolds.pairs import euclidean
 
 _RIDGE = 1e-8
-#: squared distance in the space of a kernel below which it is rounding
+#: squared distances in the space of a kernel below this value are rounding errors
 _ROUNDING = 1e-13
 
 
@@ -26,9 +26,9 @@ class HERML(LogDetMixin, SetClassifier):
 
     Describes a set by its mean, its covariance, and its Gaussian embedded as an SPD matrix of
     determinant one. Each statistic has a Gaussian kernel of the distances between vectors or
-    logarithms. Metrics in the spaces of the kernels are learned jointly such that pairs of one
-    class are nearer than a bound, and other pairs farther. Fitting costs N^2 operations per pair
-    and sweep, and N^3 once.
+    logarithms. Metrics in the spaces of the kernels are learned jointly such that pairs of the same
+    class are closer than a bound, and other pairs farther apart. Fitting costs N^2 operations per
+    pair and sweep, and N^3 once.
 
     Parameters
     ----------

@@ -1,9 +1,9 @@
 r"""Log-Euclidean metric learning, by projections in the log-determinant divergence.
 
 The divergence is :math:`D(A, B) = \mathrm{tr}(A B^{-1}) - \log\det(A B^{-1}) - n`. The constraints
-are that distances within a class are below a bound, and others above one. Bregman's method projects
-onto one constraint at a time and corrects for its earlier projections; slack variables allow for
-bounds that cannot all be met.
+are an upper bound of the distances within classes and a lower bound of the others. Bregman's method
+projects onto one constraint at a time and corrects for its earlier projections; slack variables
+allow for bounds that cannot all be met.
 """
 
 from collections.abc import Callable
@@ -56,9 +56,9 @@ class LEML(TransformerMixin, LogDetMixin, SPDClassifier):  # type: ignore[misc]
     r"""Log-Euclidean metric learning with a nearest-neighbor classifier.
 
     Learns the positive definite :math:`Q` of
-    :math:`d^2(X, Y) = \mathrm{tr}(Q (\log X - \log Y)^2)` that is nearest to the identity such that
-    pairs of one class are nearer than a bound, and other pairs farther. Fitting costs an
-    eigendecomposition of n by n per pair and sweep.
+    :math:`d^2(X, Y) = \mathrm{tr}(Q (\log X - \log Y)^2)` that is closest to the identity such that
+    pairs of the same class are closer than a bound, and other pairs farther apart. Fitting costs an
+    n by n eigendecomposition per pair and sweep.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ class LEML(TransformerMixin, LogDetMixin, SPDClassifier):  # type: ignore[misc]
     spread : float
         The bounds are this many standard deviations below and above the mean squared distance.
     n_pairs : int, optional
-        Number of pairs, half of them of one class; by default 40 C (C - 1) for C classes, at most
+        Number of pairs, half of them within a class; by default 40 C (C - 1) for C classes, at most
         2000.
     n_components : int, optional
         Size of the matrices of ``transform``; by default the size of the input.
@@ -155,7 +155,7 @@ class LEML(TransformerMixin, LogDetMixin, SPDClassifier):  # type: ignore[misc]
 
 
 def draw_pairs(codes: IntArray, n_pairs: int | None, seed: int) -> tuple[IntArray, IntArray]:
-    """Draw pairs ``(P, 2)`` of indices, half of one class (sign 1), half of two (sign -1).
+    """Draw pairs ``(P, 2)`` of indices, half within a class (sign 1), half between (sign -1).
 
     Pairs are drawn without listing all of them; see :class:`spdnet.baselines.LEML` for the default.
     """
@@ -222,8 +222,8 @@ def cyclic_projections(
                 return sweep
     warn_user(
         f"{type(model).__name__}: not converged after {model.max_sweeps} sweeps (change "
-        f"{change:.1e}, tol {model.tol:g}); a metric before convergence can be worse than none: "
-        "increase max_sweeps, or decrease slack",
+        f"{change:.1e}, tol {model.tol:g}); an unconverged metric can be worse than none: increase "
+        "max_sweeps, or decrease slack",
         ConvergenceWarning,
     )
     return model.max_sweeps

@@ -21,12 +21,12 @@ from spdnet.baselines.estimator import IntArray, SPDClassifier, choice, positive
 from spdnet.data.split import scored_folds
 from spdnet.manifolds import log_euclidean
 
-#: root mean square of the centered logarithms, relative to their largest entry, that is rounding
+#: root mean square of centered logarithms, relative to the largest entry, due to rounding
 _ROUNDING = 1e-12
 #: candidates of the cross-validation, from strong to weak regularization
 _C = tuple(10.0**e for e in range(-2, 5))
 _C_SVM, _GAMMA = (1.0, 10.0, 100.0), (0.1, 0.3, 1.0, 3.0)
-#: the cross-validation needs this many matrices at least, and uses this many at most
+#: smallest number of matrices for cross-validation, and the largest number that it uses
 _FEWEST, _MOST = 8, 2000
 #: C and gamma if there are fewer
 _FIXED = 3.0, 1.0
@@ -74,9 +74,9 @@ class LogEuclideanClassifier(SPDClassifier):
     -----
     The folds of the cross-validation keep groups together if ``fit`` is given at least two.
     Otherwise a fold has consecutive matrices of each class, so that neighboring windows of a
-    recording stay together. Of equally accurate values, the strongest penalty is chosen. If there
-    are more than 2000 matrices, the choice is made on a stratified subset; if there are fewer than
-    8, or no two of one class in different folds, C is 3 and :math:`\gamma` is 1.
+    recording stay together. Of equally accurate values, the strongest penalty is chosen. With more
+    than 2000 matrices, a stratified subset is used. With fewer than 8, or if no two matrices of a
+    class are in different folds, C is 3 and :math:`\gamma` is 1.
 
     References
     ----------
@@ -183,9 +183,9 @@ class LogEuclideanClassifier(SPDClassifier):
         else:
             features = _rotate(features, _span(features))
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # no convergence, or few of each class
+            warnings.simplefilter("ignore", UserWarning)  # about convergence and small classes
             right = [self._count_right(features, codes, *fold, candidates) for fold in folds]
-        return candidates[int(numpy.sum(right, 0).argmax())]  # the first of the best
+        return candidates[int(numpy.sum(right, 0).argmax())]  # the first of equally good ones
 
     def _count_right(
         self,

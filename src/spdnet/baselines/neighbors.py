@@ -95,7 +95,7 @@ class NearestNeighbor(SubsetClassifier):
 
 @dataclass(eq=False, repr=False)
 class MinimumDistanceToMean(TransformerMixin, SPDClassifier):  # type: ignore[misc]
-    """Classifier by the nearest class mean.
+    """Nearest class mean classifier.
 
     Equal to ``pyriemann.classification.MDM`` with the default metrics.
 

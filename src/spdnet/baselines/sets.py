@@ -26,7 +26,7 @@ def validate_sets(who: str, X: Sets, n: int | None = None) -> list[NDArray[Any]]
                 f"{values.shape} at X[{i}]"
             )
         if values.dtype.kind not in "iuf" or not numpy.isfinite(values).all():
-            raise ValueError(f"{who}: expected finite numbers, got others in X[{i}]")
+            raise ValueError(f"{who}: expected finite numbers, got NaN, infinity or text in X[{i}]")
         n = d
         sets.append(values.astype(numpy.float64))
     if not sets:

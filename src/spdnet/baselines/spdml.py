@@ -33,13 +33,13 @@ class SPDML(TransformerMixin, SubsetClassifier):  # type: ignore[misc]
 
     Finds :math:`U` with orthonormal columns that minimizes
     :math:`\sum_{ij} G_{ij} \, \delta^2(U^\top X_i U, U^\top X_j U)`. :math:`G_{ij}` is 1 if
-    :math:`i` and :math:`j` are of one class and one of them is among the nearest neighbors of the
-    other, -1 likewise for different classes, and 0 otherwise. The distance is invariant under
-    congruence, so the cost depends only on the column space of :math:`U`. It is minimized by
+    :math:`i` and :math:`j` are in the same class and one is among the nearest neighbors of the
+    other, -1 for such neighbors in different classes, and 0 otherwise. The distance is invariant
+    under congruence, so the cost depends only on the column space of :math:`U`. It is minimized by
     L-BFGS over all matrices of full rank; the conjugate gradients of the authors on the Grassmann
-    manifold reach the same minima in more iterations. Fitting costs the distances of all pairs (see
-    :class:`NearestNeighbor`), and N n^2 r + P r^3 operations per iteration, with r components and P
-    pairs of neighbors.
+    manifold reach the same minima in more iterations. Fitting requires the distances of all pairs
+    (see :class:`NearestNeighbor`), and N n^2 r + P r^3 operations per iteration, with r components
+    and P pairs of neighbors.
 
     Parameters
     ----------

@@ -34,7 +34,7 @@ _SMALLEST = 1e-10
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class _SteinKernel(SubsetClassifier):
-    """Base class with the kernel and the training matrices."""
+    """Base class of methods with the Stein kernel."""
 
     supports_complex: ClassVar[bool] = True
 

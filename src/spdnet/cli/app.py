@@ -1,4 +1,4 @@
-"""The command line; each command loads the libraries that it needs."""
+"""The command line; each command imports its libraries when it runs."""
 
 import io
 import sys

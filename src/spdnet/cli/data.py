@@ -43,17 +43,17 @@ from spdnet.runs.bad_trials import describe_bad_trials
 from spdnet.runs.conditioning import is_incomplete
 from spdnet.runs.pace import time_left
 
-#: matrices whose mean completes the others before bad trials are looked for
-_MEAN_OF = 100
+#: maximum number of matrices in the mean that completes the others in the search for bad trials
+_MAX_MEAN = 100
 _DESCRIPTOR = tuple(options(DescriptorOptions))
 
 
 def run_info(**given: Any) -> None:
     """Run ``spdnet data info``."""
-    wanted = InfoCommand(**given)
-    found = read_shown(wanted.data, wanted.labels, wanted.groups, labeled=None)
+    command = InfoCommand(**given)
+    found = read_shown(command.data, command.labels, command.groups, labeled=None)
     console = make_console()
-    is_signals, stored = wanted.signals or not found.is_matrices, isinstance(found.X, StoredArray)
+    is_signals, stored = command.signals or not found.is_matrices, isinstance(found.X, StoredArray)
     examined = examine_signals(found.X) if is_signals else examine(found.X, missing=not stored)
     lines = describe(found, examined)
     if valid := valid_part(found, examined):
@@ -65,9 +65,9 @@ def run_info(**given: Any) -> None:
 def valid_part(
     data: Dataset, found: Examination | SignalExamination
 ) -> tuple[Dataset, NDArray[numpy.bool_]] | None:
-    """Return valid matrices, made positive definite and complete, and which ones were incomplete.
+    """Return the valid matrices, completed and made positive definite, and which were incomplete.
 
-    Of signals, these are their covariances. The result is None if there are none.
+    For signals, the matrices are their covariances. Return None if no matrix is valid.
     """
     matrices = found.covariances if isinstance(found, SignalExamination) else found
     bad = numpy.setdiff1d(matrices.bad, singular := definable(data, matrices))
@@ -81,10 +81,10 @@ def valid_part(
     if not matrices.missing and len(singular) == 0:
         return valid, incomplete
     X = torch.from_numpy(clean(valid.X, missing=True, on_singular=lambda: None)[0])
-    some = X[:: -(-len(X) // _MEAN_OF)] if len(singular) == 0 else X
+    some = X[:: -(-len(X) // _MAX_MEAN)] if len(singular) == 0 else X
     try:
         conditioner = Conditioner().fit(some, None, singular=len(singular) > 0)
-    except ValueError:  # entries contradict each other: training says so
+    except ValueError:  # inconsistent entries, which training reports
         return None
     incomplete = is_incomplete(replace(valid, X=X.numpy()), conditioner)
     return replace(valid, X=conditioner.transform(X).numpy(), channels=None), incomplete
@@ -92,11 +92,11 @@ def valid_part(
 
 def run_build(**given: Any) -> None:
     """Run ``spdnet data build``."""
-    wanted = BuildCommand(**given)
-    check_options("build", wanted)
-    source, index = wanted.source, wanted.index
+    command = BuildCommand(**given)
+    check_options("build", command)
+    source, index = command.source, command.index
     descriptor = None
-    if wanted.of == "matrices":
+    if command.of == "matrices":
         if unused := [name for name in (*_DESCRIPTOR, "size", "every") if name in given]:
             flags = ", ".join(f"--{name.replace('_', '-')}" for name in unused)
             raise ValueError(
@@ -105,47 +105,47 @@ def run_build(**given: Any) -> None:
         sources = matrix_sources(source, None if index is None else read_index(index))
     else:
         if index is not None:
-            raise ValueError(f"build: expected an index with --of matrices, got --of {wanted.of}")
-        size, transposed = (wanted.size, wanted.size), wanted.of == "signals"
-        sources = sequence_sources(source, size=size, every=wanted.every, transposed=transposed)
+            raise ValueError(f"build: expected an index with --of matrices, got --of {command.of}")
+        size, transposed = (command.size, command.size), command.of == "signals"
+        sources = sequence_sources(source, size=size, every=command.every, transposed=transposed)
         own = {name: given[name] for name in _DESCRIPTOR if name in given}
         descriptor = Descriptor(**{"mode": "mean" if transposed else "trace", **own})
     if index is None:
         for note in notes_on_unused(source, sources):
-            _say_note(note)
-    if wanted.groups is not None:
-        sources = with_groups(sources, read_column(wanted.groups, "groups"))
-    if wanted.test is not None:
-        sources = with_random_split(sources, wanted.test, seed=wanted.seed)
+            _print_note(note)
+    if command.groups is not None:
+        sources = with_groups(sources, read_column(command.groups, "groups"))
+    if command.test is not None:
+        sources = with_random_split(sources, command.test, seed=command.seed)
     about = {
         "from": text(source.resolve().name),
         "made": time.strftime("%Y-%m-%d %H:%M:%S %z"),
-        "test": wanted.test,
-        "seed": wanted.seed,
+        "test": command.test,
+        "seed": command.seed,
     }
-    with _counting(wanted.of) as count:
+    with _progress_of(command.of) as count:
         build(
             sources,
-            wanted.out,
+            command.out,
             descriptor,
-            dtype=wanted.dtype,
-            bad=wanted.bad,
+            dtype=command.dtype,
+            bad=command.bad,
             provenance=about,
             on_source=count,
-            on_note=_say_note,
+            on_note=_print_note,
         )
-    X = read(wanted.out).X
+    X = read(command.out).X
     typer.echo(f"{len(X)} matrices of {X.shape[1]} x {X.shape[2]}, {X.dtype}")
-    typer.echo(f"file: {printable(str(wanted.out))}")
+    typer.echo(f"file: {printable(str(command.out))}")
 
 
-def _say_note(note: str) -> None:
+def _print_note(note: str) -> None:
     typer.echo(f"note: {printable(note)}", err=True)
 
 
 def run_import(name: str, path: Path, index: Path | None = None) -> None:
     """Run ``spdnet data import``."""
-    with _counting("files") as count:
+    with _progress_of("files") as count:
         file = import_dataset(name, path, index=index, on_source=count)
     typer.echo(f"file: {printable(str(file))}")
 
@@ -166,20 +166,20 @@ def run_fetch(name: str) -> None:
 
 
 @contextmanager
-def _counting(what: str) -> Iterator[Any]:
+def _progress_of(what: str) -> Iterator[Any]:
     """Show a progress bar on a terminal, and a line every ten seconds elsewhere."""
-    began = told = time.monotonic()
+    began = last_line = time.monotonic()
     before: int | None = None  # done by an earlier attempt
     with Display.shown(make_console(stderr=True)) as display:
 
         def count(done: int, total: int) -> None:
-            nonlocal told, before
+            nonlocal last_line, before
             before = done - 1 if before is None else before
             now = time.monotonic()
             if display.live:
                 display.count(what, done, total)
-            elif now - told > 10 or done == total:
-                told = now
+            elif now - last_line > 10 or done == total:
+                last_line = now
                 speed = (done - before) / max(1e-9, now - began)
                 left = time_left((total - done) / max(1e-9, speed))
                 display.say(f"{done} of {total} {what}, {speed:.0f}/s{left}")

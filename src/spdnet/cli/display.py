@@ -1,4 +1,4 @@
-"""Progress of a training: a live line on a terminal, plain lines elsewhere."""
+"""Training progress: a progress bar on a terminal, plain lines elsewhere."""
 
 import signal
 import threading
@@ -31,7 +31,7 @@ _SIGNALS = [getattr(signal, name) for name in ("SIGTERM", "SIGUSR1") if hasattr(
 
 
 def make_console(*, stderr: bool = False) -> Console:
-    """Return a console that prints text as it is."""
+    """Return a console that prints text verbatim."""
     return Console(highlight=False, markup=False, emoji=False, stderr=stderr)
 
 
@@ -69,9 +69,9 @@ class _Speed(ProgressColumn):
 
 
 class Display(Watch):
-    """Display of a training on a console: a progress bar on a terminal, otherwise lines.
+    """Training progress on a console: a progress bar on a terminal, otherwise lines.
 
-    With ``quiet``, neither of them is shown, only messages.
+    With ``quiet``, only messages are shown.
     """
 
     def __init__(self, console: Console, *, quiet: bool = False) -> None:
@@ -92,7 +92,7 @@ class Display(Watch):
         quiet: bool = False,
         advice: Callable[[], str] = lambda: "run the same command again to resume",
     ) -> Iterator["Display"]:
-        """Show the progress of a command; after an interruption, tell how to resume it."""
+        """Show the progress of a command; after an interruption, print how to resume it."""
         display = cls(console, quiet=quiet)
         try:
             with _stop_on_signals(display.stop):
@@ -113,7 +113,7 @@ class Display(Watch):
         self._show(self.console.status(printable(text)) if self.live else None)
 
     def _show(self, transient: Progress | Status | None = None) -> None:
-        """Replace the transient line by another or by nothing."""
+        """Replace or remove the transient line."""
         if self._transient is not None:
             self._transient.stop()
         if transient is not None:
@@ -145,7 +145,7 @@ class Display(Watch):
         columns = (TextColumn("epoch"), MofNCompleteColumn(), *bar, metrics)
         self._bar = Progress(*columns, TimeRemainingColumn(compact=True), console=self.console)
         self._bar.add_task("", total=trainer.recipe.epochs)
-        self._move(trainer)
+        self._update_bar(trainer)
         self._bar.start()
 
     def batch(self, trainer: Trainer, done: int, total: int) -> None:
@@ -158,14 +158,14 @@ class Display(Watch):
     def epoch(self, trainer: Trainer) -> None:
         self._next_batch = time.monotonic() + 60
         if self._bar is not None:
-            self._move(trainer)
+            self._update_bar(trainer)
         elif not self.quiet:
             row = trainer.progress.history[-1]
             left = (trainer.recipe.epochs - trainer.progress.epoch) * row["seconds"]
             pace = f"  {len(trainer.train) / row['seconds']:,.0f}/s{time_left(left)}"
             self.say(describe_epoch(row) + pace)
 
-    def _move(self, trainer: Trainer) -> None:
+    def _update_bar(self, trainer: Trainer) -> None:
         """Show the loss, the accuracies and the speed of the last epoch on the bar."""
         assert self._bar is not None
         text = ""

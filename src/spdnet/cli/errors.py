@@ -1,4 +1,4 @@
-"""Errors as one message and an exit code."""
+"""Conversion of errors to a message and an exit code."""
 
 import errno
 import os
@@ -10,7 +10,7 @@ import typer
 
 _FREE_SPACE = (
     "; free some space, then run the command again (for training, with --resume and --out): files "
-    "written before are complete"
+    "that were already written are complete"
 )
 _ADVICE = {
     errno.ENOSPC: _FREE_SPACE,
@@ -18,9 +18,9 @@ _ADVICE = {
     errno.EROFS: "; choose a folder that is writable",
 }
 _LOST = (
-    "train: expected the other processes of this training to answer, but one has ended or cannot "
-    "be reached; its own message may say why. The last checkpoint is complete: resume with "
-    "--resume and --out"
+    "train: expected the other processes of this training to respond, but one has ended or cannot "
+    "be reached; see its error message. The last checkpoint is complete: resume with --resume and "
+    "--out"
 )
 _INVALID = (
     ValueError,
@@ -39,7 +39,7 @@ def errors() -> Iterator[None]:
     try:
         yield
     except BrokenPipeError:
-        raise  # the reader of the output has ended
+        raise  # the reader of the output has closed it
     except _INVALID as error:
         _fail(error, 2)
     except (FloatingPointError, OSError, MemoryError) as error:

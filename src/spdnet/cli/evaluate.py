@@ -18,7 +18,7 @@ from rich.text import Text
 
 from spdnet._files import atomic_writer
 from spdnet.cli.display import Display, make_console, read_shown
-from spdnet.cli.options import find_in_current_folder
+from spdnet.cli.options import add_current_folder
 from spdnet.data import Dataset
 from spdnet.data.dataset import SPLITS
 from spdnet.data.names import printable, spreadsheet_safe
@@ -33,7 +33,7 @@ from spdnet.runs.scores import score
 
 
 def run_evaluation(**given: Any) -> None:
-    """Print the scores."""
+    """Run ``spdnet evaluate``: print the scores."""
     wanted = EvaluateCommand(**given)
     options(wanted)["part"].check("evaluate", "part", wanted.part)
     trained, matrices = _open("evaluate", wanted, wanted.labels)
@@ -58,7 +58,7 @@ def run_evaluation(**given: Any) -> None:
 
 
 def run_prediction(**given: Any) -> None:
-    """Write a CSV file, or to standard output.
+    """Write predictions as CSV to a file or to standard output.
 
     Names that a spreadsheet would read as formulas get an apostrophe: see
     :func:`spdnet.data.names.spreadsheet_safe`.
@@ -66,11 +66,11 @@ def run_prediction(**given: Any) -> None:
     wanted = PredictCommand(**given)
     out, to_stdout = wanted.out, _is_stdout(wanted.out)
     is_stream = to_stdout or out.is_fifo() or out.is_char_device()
-    target = Path(os.path.realpath(out))  # the end of symbolic links
+    target = Path(os.path.realpath(out))  # follow symbolic links
     if not is_stream:
         _require_new(out, target, wanted.force)
     trained, matrices = _open("predict", wanted)
-    # a file without a name, so that nothing is left of it if the process is killed
+    # an unnamed file, which vanishes if the process is killed
     with tempfile.TemporaryFile(dir=None if is_stream else target.parent) as draft:
         text = io.TextIOWrapper(draft, encoding="utf-8", errors="replace", newline="")
         with _shown() as callbacks:
@@ -97,7 +97,7 @@ def _write_rows(
     columns: dict[str, Iterable[Any]] = {"index": index}
     if matrices.names is not None:
         columns["file"] = (spreadsheet_safe(str(name)) for name in matrices.names)
-    if _is_own(trained, matrices):
+    if _is_training_data(trained, matrices):
         part_of = {i: part for part, own in trained.data["parts"].items() for i in own.tolist()}
         columns["part"] = (part_of.get(i, "") for i in index)
     labels = [spreadsheet_safe(name) for name in trained.classes]
@@ -112,11 +112,11 @@ def _write_rows(
 
 @contextmanager
 def _shown() -> Iterator[dict[str, Callable[..., None]]]:
-    """Show the progress of a prediction, and its warnings afterwards."""
-    said: list[str] = []
+    """Show the progress of a prediction, then its warnings."""
+    messages: list[str] = []
     with closing(Display(make_console(stderr=True))) as display:
-        yield {"on_matrix": partial(display.count, "predicting"), "on_warning": said.append}
-    for text in said:
+        yield {"on_matrix": partial(display.count, "predicting"), "on_warning": messages.append}
+    for text in messages:
         typer.echo(printable(f"warning: {text}"), err=True)
 
 
@@ -131,7 +131,7 @@ def _is_stdout(out: Path) -> bool:
 
 
 def _require_new(out: Path, target: Path, force: bool) -> None:
-    """Check before any work that ``out``, whose real path is ``target``, can be written."""
+    """Raise an error early if ``out``, whose real path is ``target``, cannot be written."""
     if out.is_file() and not force:
         raise FileExistsError(
             f"predict: expected a new file, but {out} exists; use --force to replace it"
@@ -157,19 +157,20 @@ def _open(
     run, data = wanted.run, wanted.data
     if not _is_run(run) and _is_run(Path(data)):
         raise ValueError(
-            f"{who}: expected a run, then data, got {run} and then the run {data}; swapped?"
+            f"{who}: expected a run, then data, got {run} and then the run {data}; are they "
+            "swapped?"
         )
-    find_in_current_folder(wanted.model)
+    add_current_folder(wanted.model)
     trained = TrainedModel.load(run, device=wanted.device, model=wanted.model)
-    said = [f"warning: {warning}; using an earlier one" for warning in trained.warnings]
+    messages = [f"warning: {warning}; using an earlier one" for warning in trained.warnings]
     arrays = read_shown(data, labels, wanted.groups, labeled=who == "evaluate")
     with closing(Display(make_console(stderr=True))) as display:
         matrices = trained.prepare(arrays, wanted.bad or trained.bad, display.matrix)
     if matrices.note:
-        said.append(f"note: {matrices.note}")
+        messages.append(f"note: {matrices.note}")
     if trained.uses_groups and matrices.groups is None:
-        said.append(f"note: no groups in {data}: all its samples are treated as one new group")
-    for text in said:
+        messages.append(f"note: no groups in {data}: all its samples are treated as one new group")
+    for text in messages:
         typer.echo(printable(text), err=True)
     return trained, matrices
 
@@ -178,14 +179,14 @@ def _is_run(path: Path) -> bool:
     return RunFolder(path).exists or (path.suffix == ".pt" and path.is_file())
 
 
-def _is_own(trained: TrainedModel, matrices: Dataset) -> bool:
+def _is_training_data(trained: TrainedModel, matrices: Dataset) -> bool:
     """Return whether the matrices are the training data, with any labels and groups."""
     return bool(trained.data["digest_of_inputs"] == matrices.inputs_digest)
 
 
 def _part(trained: TrainedModel, matrices: Dataset, part: str | None) -> tuple[Any, str]:
     """Return a mask of the matrices to use, and a description."""
-    parts, own = {}, _is_own(trained, matrices)
+    parts, own = {}, _is_training_data(trained, matrices)
     if own:
         parts = {k: numpy.isin(matrices.index, v.cpu()) for k, v in trained.data["parts"].items()}
     elif matrices.split is not None:

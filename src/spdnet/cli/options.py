@@ -11,8 +11,8 @@ from spdnet.cli.errors import errors
 from spdnet.options.option import options
 
 
-def find_in_current_folder(model: str | None) -> None:
-    """Let a model ``package.module:Class`` be imported from the current folder, as python -m."""
+def add_current_folder(model: str | None) -> None:
+    """Let a model ``package.module:Class`` be imported from the current folder, as in python -m."""
     if model is not None and ":" in model and "" not in sys.path:
         sys.path.insert(0, "")
 

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from spdnet._checks import require_count
 from spdnet.cli.display import Display, make_console
-from spdnet.cli.options import find_in_current_folder
+from spdnet.cli.options import add_current_folder
 from spdnet.data.names import printable
 from spdnet.models.registry import is_registered
 from spdnet.runs import RunFolder, train
@@ -30,7 +30,7 @@ def run_training(
     quiet: bool = False,
     **given: Any,
 ) -> None:
-    """Train with the given settings, those of a file, or those of the run to resume."""
+    """Run ``spdnet train`` with given settings, those of a file, or those of a run to resume."""
     console = make_console()
     require_count("train", "devices", devices)
     restarted = under_torchrun() and int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
@@ -46,7 +46,7 @@ def run_training(
             Path("runs") / (Path(chosen.data).resolve().stem or "data") if out is None else out
         )
         folder.numbered, is_longer = out is None, False
-    find_in_current_folder(chosen.model)
+    add_current_folder(chosen.model)
     if resume and folder.finished and not is_longer:
         console.print(f"{printable(str(folder.path))} is finished")
         found: RunResults | RepeatResults | None = folder.results()
@@ -55,7 +55,7 @@ def run_training(
     if found is None:  # not the first of several processes
         return
     for one in (*folder.seeds(), folder):
-        if not one.report_file.exists():  # killed while it was written
+        if not one.report_file.exists():  # the process was killed while writing it
             write_report(one)
     _print_results(console, found)
     for text in (f"run folder: {folder.path}", f"report:     {folder.report_file}"):
@@ -103,16 +103,16 @@ def _resumed(values: dict[str, Any], out: Path | None) -> tuple[RunFolder, Setti
         raise ValueError("train: expected --out with the folder of the run to resume, got none")
     folder = RunFolder(out)
     settings = folder.settings()
-    asked = from_mapping({"data": settings.data, **values}, "the command line")
-    asked = asked.with_absolute_paths()
+    requested = from_mapping({"data": settings.data, **values}, "the command line")
+    requested = requested.with_absolute_paths()
     given = {name.replace("-", "_") for name in values}
     recipe = settings.make_recipe()
     if "model" not in given and not is_registered(recipe.model):
         raise ValueError(
             f"train: expected --model {recipe.model} with --resume: the model is not part of "
-            "spdnet, and a run folder does not import code by itself"
+            "spdnet, and a run folder does not import code on its own"
         )
-    before, now = settings.as_dict(), asked.as_dict()
+    before, now = settings.as_dict(), requested.as_dict()
     is_longer = "epochs" in given and now["epochs"] > before["epochs"]
     free = {"data", *FREE, *(["epochs"] if is_longer else [])}
     for name in sorted(given - free):
@@ -121,7 +121,7 @@ def _resumed(values: dict[str, Any], out: Path | None) -> tuple[RunFolder, Setti
                 f"train: expected the settings of the run with --resume, {name} = "
                 f"{before.get(name)!r}, got {now.get(name)!r}; leave it out, or start a new run"
             )
-    changes = {name: getattr(asked, name) for name in given & free}
+    changes = {name: getattr(requested, name) for name in given & free}
     return folder, settings.changed(**changes), is_longer
 
 

@@ -63,13 +63,13 @@ __all__ = [
 ]
 
 
-_HOMES = {"Covariances": "transformers", "ERPCovariances": "erp", "XdawnCovariances": "erp"}
+_MODULE_OF = {"Covariances": "transformers", "ERPCovariances": "erp", "XdawnCovariances": "erp"}
 
 
 def __getattr__(name: str) -> Any:
-    # loaded on first use, because they import scikit-learn
-    if name in _HOMES:
-        return getattr(import_module(f"spdnet.covariance.{_HOMES[name]}"), name)
+    # load on first access, because these modules import scikit-learn
+    if name in _MODULE_OF:
+        return getattr(import_module(f"spdnet.covariance.{_MODULE_OF[name]}"), name)
     raise AttributeError(f"module 'spdnet.covariance' has no attribute {name!r}")
 
 

@@ -36,7 +36,7 @@ def sample_covariance(X: Tensor) -> Tensor:
 
 @accept_arrays
 def ledoit_wolf(X: Tensor) -> Tensor:
-    r"""Compute the covariance with Ledoit-Wolf shrinkage towards a multiple of the identity.
+    r"""Compute the covariance with Ledoit-Wolf shrinkage toward a multiple of the identity.
 
     :math:`(1 - \rho) C + \rho \mu I` with :math:`\mu = \mathrm{tr} C / n` and the :math:`\rho` that
     minimizes the expected squared error, estimated from the data: :math:`\rho = \frac1{T^2} \sum_t
@@ -227,6 +227,6 @@ def _eye(C: Tensor) -> Tensor:
 
 
 def _shrink(C: Tensor, rho: Tensor) -> Tensor:
-    """Shrink ``C (..., n, n)`` by the factors ``rho (...)`` towards a multiple of the identity."""
+    """Shrink ``C (..., n, n)`` by the factors ``rho (...)`` toward a multiple of the identity."""
     mu = trace(C) / C.shape[-1]
     return (1 - rho)[..., None, None] * C + (rho * mu)[..., None, None] * _eye(C)

@@ -47,7 +47,7 @@ def huber(X: Tensor, *, q: float = 0.9) -> Tensor:
     X : Tensor or array, shape (..., channels, time)
         More observations than channels, in general position.
     q : float
-        Fraction of Gaussian observations with the full weight; towards 1, the result tends to the
+        Fraction of Gaussian observations with the full weight; toward 1, the result tends to the
         sample covariance. The iteration is slow for small values: use :func:`tyler` instead.
 
     References

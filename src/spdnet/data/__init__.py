@@ -40,7 +40,7 @@ __all__ = sorted(name for names in _MODULES.values() for name in names)
 
 
 def __getattr__(name: str) -> Any:
-    # loaded on first use: the estimators split data without the file readers
+    # load on first access: the estimators use only the splits, not the file readers
     for module, names in _MODULES.items():
         if name in names:
             return getattr(import_module(f"spdnet.data.{module}"), name)

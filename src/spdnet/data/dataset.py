@@ -22,7 +22,7 @@ _COLUMNS = ("y", "split", "groups", "names", "index", "signals")
 class Dataset:
     """Matrices or signals with their labels, groups and parts.
 
-    :func:`spdnet.data.read` returns what a file holds; :func:`spdnet.data.prepare` returns SPD
+    :func:`spdnet.data.read` returns the contents of a file; :func:`spdnet.data.prepare` returns SPD
     matrices that are ready for a network.
 
     Parameters
@@ -99,7 +99,7 @@ class Dataset:
 
     @property
     def is_matrices(self) -> bool:
-        """True if ``X`` holds square matrices rather than signals."""
+        """Whether ``X`` contains square matrices rather than signals."""
         return self.X.shape[-1] == self.X.shape[-2]
 
     @property
@@ -126,7 +126,7 @@ class Dataset:
         return numpy.array([index[name] for name in self.label_names.tolist()], numpy.int64)
 
     def group_codes(self, known: list[str]) -> NDArray[numpy.int64]:
-        """Return the group index of each sample; groups not in ``known`` come after those.
+        """Return the group index of each sample; groups not in ``known`` follow the known ones.
 
         Without groups, all samples belong to one unknown group.
         """

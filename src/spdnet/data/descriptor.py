@@ -56,8 +56,8 @@ def fit_pca(sequences: Iterable[NDArray[Any]], n_components: int) -> Projection:
             mean, scatter = numpy.zeros(frames.shape[1]), numpy.zeros((frames.shape[1],) * 2)
         if frames.ndim != 2 or frames.shape[1] != len(mean) or not numpy.isfinite(frames).all():
             raise DataError(
-                f"fit_pca: expected finite frames of shape (T, {len(mean) or 'd'}), got "
-                f"{frames.shape} in sequence {i}, or NaN or infinity there"
+                f"fit_pca: expected finite frames of shape (T, {len(mean) or 'd'}), got shape "
+                f"{frames.shape}, or NaN or infinity, in sequence {i}"
             )
         if m := len(frames):
             delta = frames.mean(0) - mean
@@ -74,7 +74,7 @@ def fit_pca(sequences: Iterable[NDArray[Any]], n_components: int) -> Projection:
     if rank < k:
         raise DataError(
             f"fit_pca: expected frames that vary in at least n_components={k} directions, got {n} "
-            f"frames of length {d} that vary in {rank}; ask for fewer components"
+            f"frames of length {d} that vary in {rank}; use fewer components"
         )
     components = vectors.T[::-1]
     largest = numpy.take_along_axis(components, numpy.abs(components).argmax(1)[:, None], 1)
@@ -86,8 +86,8 @@ def fit_pca(sequences: Iterable[NDArray[Any]], n_components: int) -> Projection:
 class Descriptor(DescriptorOptions):
     """Conversion of the frames of a sequence to SPD matrices.
 
-    Of frames ``(T, d)``, ``covariance`` is a matrix ``(d, d)``, and ``gaussian`` a matrix
-    ``(d + 1, d + 1)``: see :func:`spdnet.covariance.gaussian_embedding`. For ``reg`` and ``mode``
+    For frames ``(T, d)``, ``covariance`` is a matrix ``(d, d)``, and ``gaussian`` a matrix
+    ``(d + 1, d + 1)``: see :func:`spdnet.covariance.gaussian_embedding`. For ``reg`` and ``mode``,
     see :func:`spdnet.covariance.regularize`.
 
     Parameters
@@ -123,7 +123,7 @@ class Descriptor(DescriptorOptions):
     def flat(
         self, frames: NDArray[Any], project: Projection | None = None
     ) -> NDArray[numpy.float64]:
-        """Return frames as vectors ``(T, d)``, relative to the root, and projected if asked."""
+        """Return frames as vectors ``(T, d)``, relative to the root, and projected if requested."""
         frames = numpy.asarray(frames, dtype=numpy.float64)
         if frames.ndim < 2 or len(frames) < 2:
             raise DataError(
@@ -217,7 +217,7 @@ def build(
     """
     path = Path(path)
     if not sources:
-        raise DataError("build: expected something to build from, got nothing")
+        raise DataError("build: expected at least one source, got none")
     require_choice("build", "dtype", dtype, DTYPES)
     require_choice("build", "bad", bad, REMEDIES)
     if path.suffix != ".npz":
@@ -228,8 +228,8 @@ def build(
         for name in ("clip_length", "pca"):
             if getattr(descriptor, name) is not None:
                 raise DataError(
-                    f"build: expected parts, train and test, for {name}, got none: what is cut or "
-                    "learned before the split leaks; say which part to hold out"
+                    f"build: expected a split into train and test for {name}, got none: clips and "
+                    "components made before the split leak test data; choose a test part"
                 )
     name, times = Counter(source.name for source in sources).most_common(1)[0]
     if times > 1:
@@ -246,8 +246,8 @@ def build(
         left = [source for source in sources if source.name not in done]
         project = None
         if descriptor is not None and descriptor.pca is not None and left:
-            learn = [source for source in sources if source.split == "train"]
-            project = fit_pca((descriptor.flat(s.load()) for s in learn), descriptor.pca)
+            train = [source for source in sources if source.split == "train"]
+            project = fit_pca((descriptor.flat(s.load()) for s in train), descriptor.pca)
         wide: list[str] = []  # sources whose axes seem swapped
         try:
             for i, source in enumerate(left, len(sources) - len(left) + 1):
@@ -258,7 +258,7 @@ def build(
                 writer.add(source.name, X, y=source.y, split=source.split, groups=source.group)
                 if on_source is not None:
                     on_source(i, len(sources))
-        finally:  # also before the error that swapped axes cause
+        finally:  # also if swapped axes cause an error
             if wide and on_note is not None:
                 on_note(
                     f"fewer samples than channels in {len(wide)}, such as {wide[0]}: are the axes "

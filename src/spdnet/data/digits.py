@@ -13,8 +13,8 @@ def load_digits_spd(
     """Return the 1797 digits of scikit-learn as SPD matrices, and their classes.
 
     Each 8 by 8 image, scaled to [0, 1], becomes the covariance of features of its pixels. On the
-    command line, the matrices of all 17 features are ``digits``, and those of the first 8
-    (position, intensity and derivatives) are ``digits-small``, which is harder: a tuned linear
+    command line, the matrices of all 17 features are called ``digits``, and those of the first 8
+    (position, intensity and derivatives) ``digits-small``, which is harder: a tuned linear
     classifier on matrix logarithms reaches 94 % instead of 99 %.
 
     Parameters

@@ -1,4 +1,4 @@
-"""Checks of matrices and signals: which cannot be used, and why."""
+"""Checks of matrices and signals: which ones cannot be used, and why."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +22,7 @@ from spdnet.linalg.validate import FAULTS, as_float64, chunk_size, find_faults, 
 COMPLEX_NAMES = {"float64": "complex128", "float32": "complex64"}
 REPAIRABLE = ("asymmetric", "not Hermitian", "singular")
 REMEDIES = ("refuse", "drop", "repair")
-_LOOKED_AT = 8  # matrices that are tested for being signals
+_N_TESTED = 8  # number of matrices that are tested for being signals
 _PIECE = 2**24  # bytes of signals per chunk
 
 Where = dict[Any, NDArray[numpy.int64]]
@@ -80,13 +80,13 @@ def examine(
 
     The layers and estimators use the same definitions. ``asymmetric`` and ``indefinite`` have a
     tolerance of the square root of the unit roundoff of the dtype, at least that of products in
-    float32. ``singular`` means that the smallest eigenvalue may be rounding error of the largest.
+    float32. ``singular`` means that the smallest eigenvalue may be a rounding error of the largest.
 
     Parameters
     ----------
     X : array or StoredArray, shape (N, n, n)
     missing : bool
-        Whether rows and columns of NaN or zero are missing channels, and not faults.
+        Whether rows and columns of NaN or zero are missing channels rather than faults.
     on_matrix : callable, optional
         Called with the number of matrices checked and their total.
 
@@ -126,7 +126,7 @@ def _find(
 ) -> Examination:
     """Examine ``count`` matrices: see :func:`find_faults`.
 
-    ``missing`` is the rounding unit for missing channels; if it is None, they are faults.
+    ``missing`` is the rounding unit to detect missing channels; if None, these are faults.
     """
     places = defaultdict[int, list[int]](list)
 
@@ -169,9 +169,9 @@ def clean(
     X : array, shape (N, n, n)
         Stored matrices stay on disk and cannot be repaired.
     bad : {"refuse", "drop", "repair"}
-        Raise an error that lists them; drop the same ones; or replace asymmetric and singular ones
-        by their symmetric part plus ``reg`` times the mean eigenvalue on the diagonal. Other faults
-        cannot be repaired.
+        Raise an error that lists them; drop them; or replace asymmetric and singular ones by their
+        symmetric part plus ``reg`` times the mean eigenvalue on the diagonal. Other faults cannot
+        be repaired.
     reg : float
     dtype : str, optional
         Type of the result; that of ``X`` by default. Complex matrices have the complex type of the
@@ -183,7 +183,7 @@ def clean(
         Whether real matrices in memory may have missing channels, rows and columns of NaN or zero,
         which become NaN. Not with ``bad="repair"``.
     on_singular : callable, optional
-        If given, singular matrices are kept as they are; called if there are some.
+        If given, singular matrices are kept unchanged, and this is called if there are any.
     on_matrix : callable, optional
         See :func:`examine`.
 
@@ -235,7 +235,7 @@ def clean(
 
 
 def _is_repairable(found: Examination, X: NDArray[Any] | StoredArray) -> bool:
-    """Return whether all faulty matrices, of which there are some, can be repaired."""
+    """Return whether all faulty matrices can be repaired."""
     others = (len(found.faults[name]) for name in FAULTS if name not in REPAIRABLE)
     return not any(others) and not isinstance(X, StoredArray)
 
@@ -250,7 +250,7 @@ def _repaired(X: NDArray[Any], index: NDArray[numpy.int64], reg: float) -> NDArr
 
 
 def definable(data: Dataset, found: Examination) -> NDArray[numpy.int64]:
-    """Return the indices of singular matrices that training makes positive definite."""
+    """Return the indices of the singular matrices that training makes positive definite."""
     usual = data.X.dtype.kind != "c" and not isinstance(data.X, StoredArray)
     return found.faults["singular"] if usual else found.faults["singular"][:0]
 
@@ -260,24 +260,24 @@ def remedies(
 ) -> list[str]:
     """Return advice on the faulty matrices of ``X``; ``tried`` is the option that failed."""
     mixed = _have_indefinite_parts(X, found.faults["asymmetric"])
-    able = {
+    possible = {
         "drop": len(found.bad) < len(X),
         "repair": _is_repairable(found, X) and not mixed and tried != "repair",
     }
-    choices = [repr(name) for name, can in able.items() if can]
+    choices = [repr(name) for name, can in possible.items() if can]
     advice = [f"choose {' or '.join(choices)} (--bad)"] if choices else []
     if mixed and 2 * len(found.faults["asymmetric"]) > len(X):
         advice.append(
             "if these are signals with as many samples as channels, set signals (--signals)"
         )
-    return advice or ["correct them where they were computed"]
+    return advice or ["fix the code that computed them"]
 
 
 def _have_indefinite_parts(X: NDArray[Any] | StoredArray, asymmetric: NDArray[Any]) -> bool:
-    """Return True if the symmetric parts of the first ones are indefinite, as of signals."""
+    """Return whether the first ones have indefinite symmetric parts, as signals have."""
     if len(asymmetric) == 0:
         return False
-    some = numpy.asarray(X[asymmetric[:_LOOKED_AT]], dtype=numpy.float64)
+    some = numpy.asarray(X[asymmetric[:_N_TESTED]], dtype=numpy.float64)
     some = some / numpy.abs(some).max((-2, -1), keepdims=True)
     s = torch.linalg.eigvalsh(torch.from_numpy(some + some.swapaxes(-1, -2)))
     return bool((s[:, 0] < -1e-6 * s[:, -1].abs()).any())
@@ -303,11 +303,11 @@ def examine_signals(X: NDArray[Any] | StoredArray, *, reg: float = 1e-3) -> Sign
         for start in range(0, N, size):
             signals = numpy.asarray(X[start : start + size], dtype=numpy.float64)
             finite = numpy.isfinite(signals).all(-1)
-            gone = missing_channels(signals)
-            for place, bad in zip(places, (~(finite | gone), gone)):
+            lacking = missing_channels(signals)
+            for place, bad in zip(places, (~(finite | lacking), lacking)):
                 for i, channel in numpy.argwhere(bad).tolist():
                     place[channel].append(start + i)
-            for i, a, b in _equal_channels(signals, finite & ~gone):
+            for i, a, b in _equal_channels(signals, finite & ~lacking):
                 places[2][a, b].append(start + i)
             yield torch.from_numpy(covariances_of(signals, "sample", reg, missing=True))
 
@@ -351,12 +351,12 @@ def covariances_of(
     covariance of the other channels, unless all are missing.
     """
     C = numpy.full((*signals.shape[:2], signals.shape[1]), numpy.nan)
-    gone = missing_channels(signals) if missing else numpy.zeros(signals.shape[:2], dtype=bool)
-    gone[gone.all(-1)] = False
-    usable = numpy.flatnonzero((numpy.isfinite(signals).all(-1) | gone).all(-1))
+    lacking = missing_channels(signals) if missing else numpy.zeros(signals.shape[:2], dtype=bool)
+    lacking[lacking.all(-1)] = False
+    usable = numpy.flatnonzero((numpy.isfinite(signals).all(-1) | lacking).all(-1))
     if signals.shape[-1] < 2 or len(usable) == 0:
         return C
-    patterns, which = numpy.unique(gone[usable], axis=0, return_inverse=True)
+    patterns, which = numpy.unique(lacking[usable], axis=0, return_inverse=True)
     for i, pattern in enumerate(patterns):
         own, kept = usable[which.reshape(-1) == i], numpy.flatnonzero(~pattern)
         with numpy.errstate(all="ignore"):  # overflow is reported as not finite
@@ -370,6 +370,6 @@ def covariances_of(
                 )
                 where = f"X are the {len(own)} {what}, X[0] is signal {own[0]}"
                 raise ValueError(f"{error}; {where}") from None
-            held = numpy.isfinite(plain).all((-2, -1))
-            C[numpy.ix_(own[held], kept, kept)] = covariance.regularize(plain[held], reg, "mean")
+            ok = numpy.isfinite(plain).all((-2, -1))
+            C[numpy.ix_(own[ok], kept, kept)] = covariance.regularize(plain[ok], reg, "mean")
     return C

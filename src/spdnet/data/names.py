@@ -1,9 +1,9 @@
-"""Safe display of names of classes, files and groups."""
+"""Safe display of the names of classes, files and groups."""
 
 import re
 
 #: control characters, lone surrogates, line ends, and marks of text direction
-_UNSEEN = re.compile(
+_INVISIBLE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]",
 )
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
@@ -15,7 +15,9 @@ def printable(text: str, keep: str = "") -> str:
     >>> printable("\x1b[31mred\nlight")
     '\\x1b[31mred\\nlight'
     """
-    return _UNSEEN.sub(lambda found: found[0] if found[0] in keep else repr(found[0])[1:-1], text)
+    return _INVISIBLE.sub(
+        lambda found: found[0] if found[0] in keep else repr(found[0])[1:-1], text
+    )
 
 
 def spreadsheet_safe(text: str) -> str:

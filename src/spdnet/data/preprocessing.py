@@ -1,4 +1,4 @@
-"""Preprocessing: from the contents of a file to the SPD matrices or signals that a network sees."""
+"""Preprocessing: conversion of file contents to the SPD matrices or signals of a network."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -14,8 +14,8 @@ from spdnet.data.errors import DataError
 from spdnet.data.examination import clean, covariances_of, list_indices, missing_channels
 from spdnet.data.store import StoredArray
 
-#: fraction of the training channels from which the others are estimated, at least
-_LEAST_CHANNELS = 1 / 4
+#: smallest fraction of the training channels from which the others are estimated
+_MIN_CHANNELS = 1 / 4
 
 
 @dataclass(frozen=True)
@@ -82,33 +82,33 @@ class Preprocessing:
     def arrange(self, data: Dataset, *, missing: bool) -> Dataset:
         """Arrange channels by name as in training, if both have names.
 
-        Channels that the data lack become NaN, if they may be ``missing``; others are dropped.
+        Channels that the data lack become NaN with ``missing``; additional channels are dropped.
         """
         own, wanted = data.channels, self.channels
         usable = self.signals or data.is_matrices
         if own is None or wanted is None or own == wanted or not usable:
             return data
         lacking, more = ([k for k in a if k not in b] for a, b in ((wanted, own), (own, wanted)))
-        spelled = {name.casefold() for name in lacking} & {name.casefold() for name in more}
-        too_few = len(wanted) - len(lacking) < _LEAST_CHANNELS * len(wanted)
-        if too_few or (lacking and not missing) or spelled:
+        respelled = {name.casefold() for name in lacking} & {name.casefold() for name in more}
+        too_few = len(wanted) - len(lacking) < _MIN_CHANNELS * len(wanted)
+        if too_few or (lacking and not missing) or respelled:
             hints = (did_you_mean(name, lacking) for name in more)
             why = next(filter(None, hints), "")
             if too_few and not why:
                 why = f"; {len(wanted) - len(lacking)} of {len(wanted)} channels are too few"
-            elif not spelled:
+            elif not respelled:
                 why = (
                     "; they are estimated only by a network for real matrices, trained on data in "
                     f"memory, and not with 'repair' (--bad){why}"
                 )
             raise DataError(
-                f"data: expected the training channels, {_some(wanted)}, got data without "
-                f"{_some(lacking)}{why}"
+                f"data: expected the training channels, {_shorten(wanted)}, got data without "
+                f"{_shorten(lacking)}{why}"
             )
         if isinstance(data.X, StoredArray):
             raise DataError(
-                "data: expected the channels in the training order, since the data are too "
-                f"large for memory, got {_some(own)}; rearrange them in the file"
+                "data: expected the channels in the training order, because data on disk are not "
+                f"rearranged, got {_shorten(own)}; rearrange them in the file"
             )
         index = numpy.array([own.index(name) if name in own else -1 for name in wanted])
         X = data.X[:, index] if self.signals else data.X[:, index][:, :, index]
@@ -118,9 +118,11 @@ class Preprocessing:
             X[:, index < 0] = numpy.nan
             if not self.signals:
                 X[:, :, index < 0] = numpy.nan
-            notes.append(f"channels of the training data that are missing here: {_some(lacking)}")
+            notes.append(
+                f"channels of the training data that are missing here: {_shorten(lacking)}"
+            )
         if more:
-            notes.append(f"channels dropped, which the training data do not have: {_some(more)}")
+            notes.append(f"channels dropped, because the training data lack them: {_shorten(more)}")
         origin = (data.digest, data.inputs_digest)
         return replace(data, X=X, channels=wanted, notes=tuple(notes), origin=origin)
 
@@ -132,12 +134,11 @@ class Preprocessing:
         rows, cols = data.X.shape[1:]
         if rows != self.n or not (self.signals or cols == self.n):
             kind = f"signals of {self.n} channels" if self.signals else f"{self.n} x {self.n}"
-            hint = "; these are signals, and the training had matrices: compute them with "
+            hint = "; these are signals, but the training data were matrices: compute them with "
             hint = "" if self.signals or rows == cols else f"{hint}spdnet.covariance.estimate"
             if not hint and rows != self.n and (data.channels is None or self.channels is None):
                 hint = (
-                    "; to arrange other montages by name, give the names of the channels, here and "
-                    "in training"
+                    "; to match different montages, name the channels here and in the training data"
                 )
             raise ValueError(f"data: expected {kind} as in training, got {rows} x {cols}{hint}")
         if not self.signals:
@@ -182,11 +183,11 @@ def prepare(
         Treatment of matrices that are not SPD: see :func:`spdnet.data.clean`.
     dtype : str
     singular : bool
-        Whether singular matrices are kept as they are.
+        Whether singular matrices are kept unchanged.
     missing : bool
         Whether channels may be missing: rows and columns of NaN or zero, or signals that are
-        constant, or NaN throughout. They become NaN. Only of real data in memory for a network of
-        matrices, not with ``bad="repair"``; otherwise, they are faults.
+        constant, or NaN throughout. They become NaN. This applies to real data in memory for a
+        network of matrices, not with ``bad="repair"``; otherwise, they are faults.
     on_matrix : callable, optional
         Called with the number of matrices checked and their total.
 
@@ -215,8 +216,10 @@ def prepare(
         on_singular=(lambda: is_singular.append(True)) if singular else None,
         on_matrix=on_matrix,
     )
-    there = ((name, getattr(data, name)) for name in ("split", "groups", "names", "index"))
-    columns = {name: values[kept] for name, values in there if values is not None}
+    columns_of_data = (
+        (name, getattr(data, name)) for name in ("split", "groups", "names", "index")
+    )
+    columns = {name: values[kept] for name, values in columns_of_data if values is not None}
     return replace(
         data,
         X=X,
@@ -251,5 +254,5 @@ def _require_finite(data: Dataset, *, missing: bool) -> None:
         )
 
 
-def _some(names: Sequence[str]) -> str:
+def _shorten(names: Sequence[str]) -> str:
     return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if names[8:] else "")

@@ -1,4 +1,4 @@
-"""Sources of a data set: files of matrices, or sequences of frames, loaded one after another."""
+"""Sources of a data set: matrices, or sequences of frames, loaded one at a time."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -35,14 +35,14 @@ _HDM05 = re.compile(r"HDM_(?P<actor>[a-z]+)_(?P<action>.+)_(?P<take>\d+)_(?P<rat
 
 @dataclass(frozen=True)
 class Source:
-    """One matrix ``(n, n)``, or one sequence of frames ``(T, ...)``, that is loaded on demand."""
+    """A matrix ``(n, n)`` or a sequence of frames ``(T, ...)`` that is loaded on demand."""
 
     name: str  # path relative to the folder or archive
     load: Callable[[], NDArray[Any]]
     y: str | None = None
     split: str | None = None
     group: str | None = None
-    stamp: str = ""  # changes when the file changes, or the way it is read
+    stamp: str = ""  # changes if the file or the way it is read changes
     features: bool = False  # a table of frames, whose axes could be swapped
 
 
@@ -56,9 +56,9 @@ def matrix_sources(
     r"""Return one source per ``.mat`` or ``.npy`` file of a folder or zip archive, at any depth.
 
     Without such files, tables are used: ``.csv`` and ``.tsv``, else ``.txt``. The class is the
-    folder of the file; a folder above it may name the part, such as ``train``: ``parts`` maps such
-    names in lowercase to the parts. An ``index`` lists the files with their classes and parts
-    instead. With ``clips``, ``video_3.mat`` is a clip of the group ``video``.
+    folder of the file. A folder above it may name the part, such as ``train``: ``parts`` maps such
+    names in lowercase to the parts. Alternatively, an ``index`` lists the files with their classes
+    and parts. With ``clips``, ``video_3.mat`` is a clip of the group ``video``.
     """
     files = open_files(path)
     if index is not None:
@@ -94,9 +94,9 @@ def sequence_sources(
     ``<class>/*.csv``, ``.tsv``         the same as text, if there is nothing else; else ``.txt``
     ==================================  ====================================================
 
-    ``size`` is the height and width of the gray frames of videos; ``every`` is the step between the
-    frames that are used; for ``parts`` see :func:`matrix_sources`. With ``transposed``, only tables
-    are read, with channels in rows, as ``spdnet train`` reads signals.
+    ``size`` is the height and width of the gray video frames; ``every`` is the step between the
+    frames that are used. For ``parts``, see :func:`matrix_sources`. With ``transposed``, only
+    tables are read, with channels in rows, as ``spdnet train`` reads signals.
     """
     path = Path(path)
     if path.suffix.lower() == ".npz" and path.is_file():
@@ -146,8 +146,8 @@ def with_random_split(sources: list[Source], test: float, *, seed: int = 0) -> l
     """Return the sources with a random test part; groups stay together."""
     if named := [source.name for source in sources if source.split is not None]:
         raise DataError(
-            f"build: expected folders that name no parts, to draw some at random, got {named[0]}; "
-            "leave test out"
+            f"build: expected data without train and test folders for a random split, got "
+            f"{named[0]}; omit test"
         )
     y = numpy.array([source.y for source in sources])
     names = [source.group for source in sources]
@@ -167,7 +167,7 @@ def _source(
     split = next((names[f.lower()] for f in folders[:-1] if f.lower() in names), None)
     y = folders[-1] if folders else None
     if y is not None and y.lower() in names and split is None:
-        split, y = names[y.lower()], None  # the folder of a part, without one for the class
+        split, y = names[y.lower()], None  # the folder of a part, without a class folder
     name = text("/".join(parts))
     return Source(name, load, y, split, name, files.stamp(parts))
 
@@ -175,7 +175,7 @@ def _source(
 def _ordered(
     sources: list[Source], files: Files, what: str, names: Mapping[str, str]
 ) -> list[Source]:
-    """Check the classes and parts, and sort as :func:`read` does, for the file of groups."""
+    """Check the classes and parts, and sort like :func:`read`, to match a file of groups."""
     path = files.root
     if not sources:
         raise DataError(f"build: expected {what} in {path}, got {count_by_suffix(files.members)}")
@@ -184,11 +184,11 @@ def _ordered(
             f"build: expected every file of {path} in a folder named after its class, got "
             f"{without[0]}; folders called {', '.join(names)} are parts of the data"
         )
-    stray = [source.name for source in sources if source.split is None]
-    if 0 < len(stray) < len(sources):
+    unassigned = [source.name for source in sources if source.split is None]
+    if 0 < len(unassigned) < len(sources):
         raise DataError(
-            f"build: expected all files of {path} in the parts of the data, such as train and "
-            f"test, or none, got {stray[0]} in none"
+            f"build: expected all files of {path}, or none, in folders of parts such as train and "
+            f"test, got {unassigned[0]} in none of them"
         )
     return sorted(sources, key=lambda s: 0 if s.split is None else SPLITS.index(s.split))
 
@@ -202,7 +202,7 @@ def _recordings(files: Files, size: tuple[int, int], names: Mapping[str, str]) -
     if not files.root.is_dir():
         if files.ending_with(".amc", ".c3d", *VIDEO_SUFFIXES, *IMAGE_SUFFIXES):
             raise DataError(
-                f"build: expected motions and videos in a folder, got {files.root}; unpack it"
+                f"build: expected motions and videos in a folder, got {files.root}; unpack it first"
             )
         return []
     folders = {file[:-1] for file in files.ending_with(*IMAGE_SUFFIXES)} - {()}
@@ -236,8 +236,8 @@ def _indexed(files: Files, index: Index) -> list[Source]:
         found = files.find(parts)
         if found is None:
             raise DataError(
-                f"build: expected {'/'.join(parts)} in {files.root}, as the index says, got none; "
-                f"{len(sources)} of {len(index.files)} files were there"
+                f"build: expected {'/'.join(parts)} in {files.root}, as listed in the index, got "
+                f"none; {len(sources)} of {len(index.files)} files were found before it"
             )
         load, about = partial(_matrix, files, found), (str(y), str(split), str(group))
         sources.append(Source("/".join(parts), load, *about, files.stamp(found)))
@@ -245,7 +245,7 @@ def _indexed(files: Files, index: Index) -> list[Source]:
 
 
 def _motions(files: Files, names: Mapping[str, str]) -> list[Source]:
-    """Match each motion with a skeleton by name, by folder, or as the only one."""
+    """Match each motion with a skeleton: by name, by folder, or the only one."""
     skeletons = {parts: parts[-1].rsplit(".", 1)[0] for parts in files.ending_with(".asf")}
     sources = []
     for parts in files.ending_with(".amc"):
@@ -256,8 +256,8 @@ def _motions(files: Files, names: Mapping[str, str]) -> list[Source]:
         near = beside or near or list(skeletons)
         if len({s[-1] for s in near}) != 1:
             raise DataError(
-                f"build: expected one skeleton (.asf) for {text('/'.join(parts))}, beside it or "
-                f"called like the beginning of its name, got {len(near)}"
+                f"build: expected one skeleton (.asf) for {text('/'.join(parts))}, in its folder "
+                f"or named like the beginning of its name, got {len(near)}"
             )
         load = partial(_joints, files.root.joinpath(*near[0]), files.root.joinpath(*parts))
         source = _source(files, parts, load, names)

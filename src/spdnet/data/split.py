@@ -12,9 +12,9 @@ from sklearn.utils.class_weight import compute_sample_weight
 from spdnet._checks import as_array, require_number
 from spdnet.data.dataset import SPLITS, Dataset
 
-_TRIES = 200  # random choices of groups
+_MAX_TRIES = 200  # maximum number of random choices of groups
 _TOLERANCE = 0.1  # relative difference from the fraction, averaged over the classes
-_FEW = 10  # samples whose accuracy is very uncertain
+_FEW = 10  # number of samples below which the accuracy is very uncertain
 _FOLDS = 4
 
 
@@ -69,14 +69,14 @@ class Split:
 def make_split(
     data: Dataset, *, test: float = 0.0, val: float = 0.0, seed: int = 0, who: str = "split"
 ) -> Split:
-    """Split a data set as its ``split`` column says, and draw the missing parts at random.
+    """Split a data set according to its ``split`` column, and draw missing parts at random.
 
     Parameters
     ----------
     data : Dataset
         With labels. Groups stay together in parts that are drawn.
     test, val : float
-        Fractions of the data to draw for a part that the data do not name; 0 for none.
+        Fractions of the data to draw for parts that the data do not define; 0 for none.
     seed : int
         Random seed of the test part; the validation part is drawn with ``seed + 1``.
     who : str
@@ -130,8 +130,8 @@ def draw_parts(
     for offset, (name, fraction) in enumerate((("test", test), ("val", val))):
         if len(parts[name]) == 0 and fraction > 0:
             rest = parts["train"]
-            among = None if groups is None else groups[rest]
-            held = hold_out(y[rest], fraction, groups=among, seed=seed + offset)
+            remaining_groups = None if groups is None else groups[rest]
+            held = hold_out(y[rest], fraction, groups=remaining_groups, seed=seed + offset)
             parts["train"], parts[name] = rest[~held], rest[held]
     return parts
 
@@ -157,9 +157,9 @@ def _notes(
         samples = f"{n} sample{'s' * (n != 1)}"
         notes.append(f"the part {scored!r} has {samples}, so its accuracy is very uncertain")
     for name, fraction in fractions.items():
-        share = len(parts[name]) / len(data)
+        actual = len(parts[name]) / len(data)
         why = "classes are small" if data.groups is None else "whole groups are held out"
-        if data.split is None and fraction > 0 and not 0.5 < share / fraction < 2:
+        if data.split is None and fraction > 0 and not 0.5 < actual / fraction < 2:
             notes.append(
                 f"the part {name!r} has {len(parts[name])} of {len(data)} matrices instead of "
                 f"{100 * fraction:g} %, because {why}"
@@ -181,9 +181,9 @@ def hold_out(
     fraction : float
         Between 0 and 1.
     groups : array, shape (N,), optional
-        Groups that stay together, such as subjects. The first random choice of groups is taken
-        whose class fractions differ from ``fraction`` by at most a tenth on average, or else the
-        closest of 200.
+        Groups that stay together, such as subjects. Groups are chosen at random until the class
+        fractions differ from ``fraction`` by at most a tenth on average; after 200 choices, the
+        closest one is used.
     seed : int
 
     Examples
@@ -236,7 +236,7 @@ def _by_group(
     most = max(fraction * len(codes), smallest)
     best, best_miss, tries = None, numpy.inf, 0
     enough = _TOLERANCE * fraction * len(total)
-    while tries < _TRIES and best_miss > enough:
+    while tries < _MAX_TRIES and best_miss > enough:
         tries += 1
         chosen, have, count = numpy.zeros(len(table), dtype=bool), numpy.zeros(len(total)), 0.0
         for g in rng.permutation(len(table)).tolist():
@@ -283,7 +283,7 @@ def assign_folds(
             return fold, True
     for label in numpy.unique(y):
         index = numpy.flatnonzero(y == label)
-        # a class with fewer samples than folds is spread over the folds, from another one each time
+        # small classes start at different folds, so that no fold is left without samples
         blocks = numpy.arange(len(index)) * _FOLDS // max(len(index), _FOLDS)
         fold[index] = (blocks + (label if len(index) < _FOLDS else 0)) % _FOLDS
     return fold, False
@@ -292,9 +292,9 @@ def assign_folds(
 def scored_folds(
     codes: NDArray[numpy.int64], groups: ArrayLike | None = None
 ) -> Iterator[tuple[NDArray[numpy.int64], NDArray[numpy.int64]]]:
-    """Return training and test indices of the folds of :func:`assign_folds` that can be scored.
+    """Yield training and test indices of the folds of :func:`assign_folds` that can be scored.
 
-    The training part has at least two classes, and some test sample is of one of them.
+    The training part has at least two classes, and at least one test sample belongs to one of them.
     """
     fold, _ = assign_folds(codes, groups)
     for k in numpy.unique(fold):

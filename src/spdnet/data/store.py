@@ -22,7 +22,7 @@ _BLOCK = 2**24  # bytes per block
 
 @dataclass(eq=False, repr=False)
 class StoredArray:
-    """Array in a file, whose rows are read on access.
+    """Array in a file whose rows are read on access.
 
     Rows are read with ``seek`` and ``read`` rather than mapped: mapped pages count as resident
     memory, and a mapped file that shrinks kills the process. Every access opens the file, so that
@@ -80,7 +80,9 @@ class StoredArray:
 
     def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> NDArray[Any]:
         if copy is False:
-            raise ValueError("StoredArray: expected to copy what is in a file")
+            raise ValueError(
+                "StoredArray: expected copy=True or None, since data are read from a file"
+            )
         return self[:].astype(self.dtype if dtype is None else dtype, copy=False)
 
     def take(self, index: ArrayLike, axis: int = 0) -> "StoredArray":
@@ -89,7 +91,7 @@ class StoredArray:
             raise ValueError(f"StoredArray: expected axis 0, got {axis}")
         wanted = numpy.asarray(index)
         if wanted.size and wanted.dtype.kind not in "iu":
-            raise TypeError(f"StoredArray.take: expected numbers of rows, got {wanted.dtype}")
+            raise TypeError(f"StoredArray.take: expected integer indices, got {wanted.dtype}")
         chosen = numpy.arange(len(self))[wanted.astype(numpy.int64)]
         return replace(self, _rows=chosen if self._rows is None else self._rows[chosen])
 
@@ -113,16 +115,14 @@ class StoredArray:
         starts = numpy.flatnonzero(numpy.diff(rows, prepend=-2) != 1)  # of consecutive rows
         with self.path.open("rb", buffering=0) as file:
             if _state(os.fstat(file.fileno())) != self._state:
-                raise DataError(
-                    f"read: expected {self.path} as it was when opened, but it has been written to"
-                )
+                raise DataError(f"read: expected {self.path} to be unchanged, but it was modified")
             for a, b in zip(starts, [*starts[1:], len(rows)], strict=True):
                 file.seek(self.offset + int(rows[a]) * one)
                 left = data[a * one : b * one].data
                 while len(left):
                     if not (got := file.readinto(left)):
                         raise DataError(
-                            f"read: expected {self.path} as it was, but it has become shorter"
+                            f"read: expected {self.path} to be unchanged, but it has become shorter"
                         )
                     left = left[got:]
 
@@ -156,7 +156,7 @@ def open_stored(path: str | Path, name: str = "X") -> StoredArray | None:
         if info.compress_type != zipfile.ZIP_STORED or info.flag_bits & 1:
             return None
         with converting(f"read: expected an array {name} in {path}"):
-            archive.open(info).close()  # checks the local header, and leaves the handle behind it
+            archive.open(info).close()  # checks the local header and skips it
             begin = handle.tell()
             shape, by_column, dtype = read_header(handle, name, path)
         offset, state = handle.tell(), _state(os.fstat(handle.fileno()))

@@ -21,11 +21,11 @@ from spdnet.data.errors import DataError
 _HEADER = 128  # bytes of the header of X
 _FIRST_ROW = 64 + _HEADER
 _BLOCK = 2**24  # bytes per write
-_LINES = 1000  # sources per write
+_LINES = 1000  # lines of the journal per write
 
 
 class _Pending(NamedTuple):
-    """Data to write, and the positions after the data that are known to be on the disk."""
+    """Data to write, and the ends of the data that are known to be on disk."""
 
     matrices: list[NDArray[Any]]
     lines: list[bytes]
@@ -37,8 +37,8 @@ class StoreWriter:
     """Writer of matrices and their labels to one file.
 
     Data are collected in ``NAME.part`` and ``NAME.part.json``; a writer for the same file and plan
-    resumes from them. The file itself appears when it is complete. The plan holds everything that
-    determines the contents, as plain values.
+    resumes from them. The file itself appears when it is complete. The plan contains everything
+    that determines the contents, as plain values.
 
     Examples
     --------
@@ -62,14 +62,16 @@ class StoreWriter:
         self._kind: list[Any] | None = None  # rows, columns and dtype of every matrix
         self._lines: list[dict[str, Any]] = []
         plan = dict(json.loads(json.dumps(plan)))
-        first = _sealed({"plan": plan})
+        first = _encode_line({"plan": plan})
         self._pending = _Pending([], [], 0, len(first))
         self.path.parent.mkdir(parents=True, exist_ok=True)
         busy = f"build: expected no other writer of {self.path}, but another process writes it"
         self._lock = acquire(lock, busy)
         if self.path.exists():
             self._release()
-            raise FileExistsError(f"build: expected a new file, but {self.path} exists by now")
+            raise FileExistsError(
+                f"build: expected a new file, but {self.path} was created meanwhile"
+            )
         if not self._part.exists():
             self._journal.unlink(missing_ok=True)  # left over from a complete build
         self._handle = self._part.open("ab", buffering=0)
@@ -115,15 +117,15 @@ class StoreWriter:
         line = {"source": source, "count": len(X), "kind": kind, **columns}
         matrices, lines, *_ = self._pending
         matrices.append(numpy.ascontiguousarray(X))
-        lines.append(_sealed(line))
+        lines.append(_encode_line(line))
         self._lines.append(line)
         if sum(p.nbytes for p in matrices) >= _BLOCK or len(lines) >= _LINES:
             self.flush()
 
     def flush(self) -> None:
-        """Write what was added to the disk: the matrices, then their lines in the journal.
+        """Write pending data to disk: the matrices, then their lines in the journal.
 
-        After an error or Ctrl-C it can be repeated, because all positions are known.
+        It can be repeated after an error or Ctrl-C, because all positions are known.
         """
         matrices, lines, end, journal_end = self._pending
         if not lines:
@@ -131,7 +133,7 @@ class StoreWriter:
         end = _write(self._handle, matrices, end or _FIRST_ROW)
         with self._journal.open("r+b", buffering=0) as journal:
             journal_end = _write(journal, lines, journal_end)
-        self._pending = _Pending([], [], end, journal_end)  # one assignment
+        self._pending = _Pending([], [], end, journal_end)  # atomic
 
     def finish(self, provenance: Mapping[str, Any]) -> Path:
         """Complete the file; ``provenance`` holds plain values, stored as JSON."""
@@ -143,7 +145,7 @@ class StoreWriter:
         about = {"descr": dtype, "fortran_order": False, "shape": (count, n, m)}
         magic = b"\x93NUMPY\x01\x00" + struct.pack("<H", _HEADER - 10)
         header = magic + repr(about).encode().ljust(_HEADER - 11) + b"\n"
-        self._handle.truncate(self._pending.end)  # of an earlier attempt to finish
+        self._handle.truncate(self._pending.end)  # remove the rest of an earlier attempt to finish
         with self._part.open("r+b") as file:
             info = zipfile.ZipInfo("X.npy")
             info.extra = struct.pack("<HH5x", 0xD935, 5)  # padding to 64 bytes
@@ -170,7 +172,7 @@ class StoreWriter:
         return self.path
 
     def close(self) -> None:
-        """Flush and close; a writer that has written nothing leaves no files."""
+        """Flush and close; remove the files if nothing was written."""
         is_open = not self._handle.closed
         try:
             if is_open:
@@ -183,13 +185,13 @@ class StoreWriter:
             self._release()
 
     def _release(self) -> None:
-        """Release the lock and remove its file; Windows removes it by itself."""
+        """Release the lock and remove its file, which Windows removes automatically."""
         if self._lock.is_locked and os.name != "nt":
             Path(self._lock.lock_file).unlink(missing_ok=True)
         self._lock.release()
 
     def _columns(self, provenance: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
-        """Return the columns that every source has, with one value per matrix."""
+        """Return the columns that all sources have, with one value per matrix."""
         counts = [line["count"] for line in self._lines]
         columns = {}
         for name in self._lines[0]:
@@ -202,13 +204,13 @@ class StoreWriter:
     def _resume(self, plan: dict[str, Any]) -> None:
         try:
             *texts, _ = self._journal.read_bytes().split(b"\n")  # the last one is incomplete
-            first, *self._lines = map(_unsealed, texts)
+            first, *self._lines = map(_decode_line, texts)
             before = first["plan"]
         except ValueError as error:
             self._refuse("is damaged", error)
         if before != plan:
             differs = [k for k in {**before, **plan} if before.get(k) != plan.get(k)]
-            self._refuse(f"began with other {', '.join(differs)}")
+            self._refuse(f"was started with different {', '.join(differs)}")
         end = 0
         if self._lines:
             self._kind = n, m, dtype = self._lines[0]["kind"]
@@ -240,15 +242,15 @@ def _write(file: Any, parts: Iterable[Any], position: int) -> int:
     return file.tell()
 
 
-def _sealed(line: Mapping[str, Any]) -> bytes:
+def _encode_line(line: Mapping[str, Any]) -> bytes:
     """Return a line of the journal, with a checksum."""
     text = json.dumps(line).encode()
     return b"%08x %b\n" % (zlib.crc32(text), text)
 
 
-def _unsealed(line: bytes) -> Any:
-    """Return what a line of the journal holds; raise a ValueError if it is damaged."""
-    seal, _, text = line.partition(b" ")
-    if int(seal, 16) != zlib.crc32(text):
+def _decode_line(line: bytes) -> Any:
+    """Return the contents of a line of the journal; raise a ValueError if it is damaged."""
+    checksum, _, text = line.partition(b" ")
+    if int(checksum, 16) != zlib.crc32(text):
         raise ValueError(f"the line {line!r}")
     return json.loads(text)

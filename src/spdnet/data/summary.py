@@ -23,7 +23,7 @@ _MANY = 20  # indices per line
 
 
 def describe(data: Dataset, found: Examination | SignalExamination | None = None) -> list[str]:
-    """Return lines about counts, sizes, classes, splits, groups, condition numbers and faults."""
+    """Describe counts, sizes, classes, splits, groups, condition numbers and faults, as lines."""
     N, rows, cols = data.X.shape
     signals = isinstance(found, SignalExamination) or not data.is_matrices
     kind = counted(N, "signal") if signals else f"{counted(N, 'matrix')} of {rows} x {cols}"
@@ -89,7 +89,7 @@ def _channels(data: Dataset, found: SignalExamination) -> list[str]:
     known = _union(found.not_finite.values())
     large = numpy.setdiff1d(found.covariances.faults["not finite"], known)
     if len(large) and cols > 1:
-        lines.append(f"too large for a covariance: {_shown(large, data)}; multiply all by a number")
+        lines.append(f"too large for a covariance: {_shown(large, data)}; rescale all signals")
     zero = found.covariances.faults["zero"]
     if len(zero):
         lines.append(f"zero: {counted(len(zero), 'signal')} of {N}: {_shown(zero, data)}")
@@ -102,7 +102,7 @@ def _channels(data: Dataset, found: SignalExamination) -> list[str]:
 
 
 def _missing(data: Dataset, where: Where, what: str) -> list[str]:
-    """Describe missing channels, which are removed if all samples lack them."""
+    """Describe missing channels; those missing in all samples are removed in training."""
     if not where:
         return []
     N, some = len(data), _union(where.values())

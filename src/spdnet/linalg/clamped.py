@@ -20,14 +20,14 @@ from spdnet._autograd import is_concrete
 from spdnet.linalg.scalar import Clamp
 from spdnet.linalg.symmetric import symmetrize
 
-#: smaller matrices are not worth grouping by the number of eigenvectors
+#: smallest matrices for which grouping by the number of eigenvectors is faster
 _MIN_SIZE = 24
-#: number of group widths, to keep the groups few
+#: maximum number of group widths
 _N_WIDTHS = 8
 
 
 def is_faster(s: Tensor) -> bool:
-    """Return whether grouping by the number of eigenvectors is possible and saves time."""
+    """Return whether grouping by the number of eigenvectors is possible and faster."""
     return s.shape[-1] >= _MIN_SIZE and s.device.type == "cpu" and s.numel() > 0 and is_concrete(s)
 
 

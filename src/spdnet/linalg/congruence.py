@@ -113,8 +113,8 @@ _CompiledCongruence = without_jvp(_Congruence)
 def _congruence(X: Tensor, W: Tensor) -> tuple[Tensor, Tensor]:
     if not torch.compiler.is_compiling():
         return apply_eager(_Congruence, X, W)
-    wanted = torch.is_grad_enabled() and (X.requires_grad or W.requires_grad)
-    if wanted and not torch.compiler.is_exporting():
+    needs_grad = torch.is_grad_enabled() and (X.requires_grad or W.requires_grad)
+    if needs_grad and not torch.compiler.is_exporting():
         return _CompiledCongruence.apply(X, W)
     return _Congruence.forward(X, W)  # plain products, because not every tracer accepts a Function
 

@@ -44,8 +44,8 @@ def syev_batched(X: Tensor) -> tuple[Tensor, Tensor]:
         stream = torch.cuda.current_stream(X.device).cuda_stream
         handle, params = _handle(X.device.index, stream)
         kind, real = _TYPES[X.dtype], _REAL[s.dtype]
-        wanted, _ = _workspace(X.device.index, kind, real, n, B)
-        parts = max(1, -(-wanted // max(_MIN_LIMIT, _MAX_RATIO * X.nbytes)))
+        workspace, _ = _workspace(X.device.index, kind, real, n, B)
+        parts = max(1, -(-workspace // max(_MIN_LIMIT, _MAX_RATIO * X.nbytes)))
         part = -(-B // parts)
         on_device, on_host = _workspace(X.device.index, kind, real, n, part)
         buffer = torch.empty(on_device, dtype=torch.uint8, device=X.device)
@@ -58,7 +58,7 @@ def syev_batched(X: Tensor) -> tuple[Tensor, Tensor]:
                 *(flags.data_ptr(), len(matrices)),
             )
     s = torch.where((info == 0)[:, None], s, torch.nan)
-    return s, A.mT.conj_physical()  # the library is column-major, and so reads the conjugate
+    return s, A.mT.conj_physical()  # the library is column-major and therefore reads the conjugate
 
 
 @cache
@@ -97,8 +97,8 @@ _handles: dict[tuple[int, int], tuple[ctypes.c_void_p, ctypes.c_void_p]] = {}
 def _handle(device: int, stream: int) -> tuple[ctypes.c_void_p, ctypes.c_void_p]:
     """Return a handle and default parameters for a stream.
 
-    Each stream has its own, since streams run side by side. None can be created while a graph is
-    captured; there, a new stream shares one of another stream.
+    Each stream has its own, since streams run concurrently. None can be created while a graph is
+    captured; then a new stream uses that of another stream.
     """
     key = device, stream
     if key not in _handles and torch.cuda.is_current_stream_capturing():

@@ -63,7 +63,7 @@ def eigh(X: Tensor, *, accurate: bool = False, check: bool = True) -> tuple[Tens
 
 
 def constant_eigh(X: Tensor, *, accurate: bool = False) -> tuple[Tensor, Tensor]:
-    """Decompose a constant ``X`` as :func:`eigh` does, with the fastest solver available."""
+    """Decompose a constant ``X`` like :func:`eigh`, with the fastest solver available."""
     refuse_tracing()
     with without_autocast(X):
         A = X.to(_solver_dtype(X, accurate))

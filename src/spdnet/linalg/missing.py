@@ -1,4 +1,4 @@
-"""Missing channels of symmetric matrices: which are missing, and a neutral value for them.
+"""Missing channels of symmetric matrices: their detection and replacement.
 
 A channel is missing if its row and column are NaN, or zero, as in the covariance of a constant
 signal. A row counts as zero if it is within the rounding error of the largest variance.
@@ -13,7 +13,7 @@ from spdnet._autograd import is_concrete
 from spdnet.linalg.cholesky import cholesky
 from spdnet.linalg.symmetric import symmetrize, trace
 
-#: covariances are not computed in lower precision
+#: rounding unit of float32, the lowest precision in which covariances are computed
 _FLOAT32_UNIT = torch.finfo(torch.float32).eps
 
 
@@ -37,14 +37,14 @@ def observed(who: str, X: Tensor, unit: float) -> Tensor:
 def _masks(X: Tensor, unit: float) -> tuple[Tensor, Tensor]:
     """Return the observed channels, and the other entries that are not finite."""
     unknown = X.isnan()
-    gone = unknown.all(-1)
-    other = (unknown == both(~gone)) | X.isinf()
+    missing = unknown.all(-1)
+    other = (unknown == both(~missing)) | X.isinf()
     # the mean of a constant signal, and so its covariance, has rounding errors
     unit = min(unit, _FLOAT32_UNIT) * X.shape[-1]
     known = X.abs().nan_to_num(nan=0.0)
     row, variance = known.amax(-1), known.diagonal(dim1=-2, dim2=-1)
     size = variance.amax(-1, keepdim=True)
-    return ((row > unit * size) | (variance > unit**2 * size)) & ~gone, other
+    return ((row > unit * size) | (variance > unit**2 * size)) & ~missing, other
 
 
 def require_some(who: str, mask: Tensor) -> None:
@@ -117,11 +117,11 @@ def has_missing(X: Tensor) -> bool:
 
 def describe_missing(X: Tensor) -> str:
     """Return the number of matrices ``(N, n, n)`` with NaN rows; empty if there are none."""
-    gone = X.diagonal(dim1=-2, dim2=-1).isnan()
-    if not gone.any():
+    missing = X.diagonal(dim1=-2, dim2=-1).isnan()
+    if not missing.any():
         return ""
-    removed = ", or removed if no training matrix has them" if gone.all(0).any() else ""
-    what = f"{int(gone.any(-1).sum())} of {len(X)} matrices have missing channels"
+    removed = ", or removed if no training matrix has them" if missing.all(0).any() else ""
+    what = f"{int(missing.any(-1).sum())} of {len(X)} matrices have missing channels"
     return f"{what}, which are estimated from the others{removed}"
 
 

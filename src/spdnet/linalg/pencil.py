@@ -99,7 +99,7 @@ def pencil_sum(
     rounding errors.
     """
     L, K = cholesky_pair(constant(X), constant(Y), check=check, who=who)
-    if not (_wants_derivative(X) or _wants_derivative(Y)):
+    if not (_needs_derivative(X) or _needs_derivative(Y)):
         return g.value(log_eigenvalues(L, K, check=check, who=who)).sum(-1)
     x, P, Q = decompose_pencil(L, K, check=check, who=who)
     A = torch.linalg.solve_triangular(L.mH, P, upper=True)
@@ -144,7 +144,7 @@ def log_eigenvalues(L: Tensor, K: Tensor, *, check: bool, who: str) -> Tensor:
 def accurate_svd(W: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     r"""Compute ``sigma, P, Q`` of :math:`W = P \Sigma Q^\top`, accurate relative to each value.
 
-    Values that are close together come from the eigenvalues of :math:`W W^\top`, which is faster,
+    Values of similar size are computed from the eigenvalues of :math:`W W^\top`, which is faster,
     and much faster on a GPU.
     """
     s, P = eigh(symmetrize(W @ W.mH), check=False)
@@ -158,7 +158,7 @@ def accurate_svd(W: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _is_large(W: Tensor) -> bool:
-    """Return whether CUDA would decompose matrices of this size one after the other."""
+    """Return whether CUDA would decompose matrices of this size one at a time."""
     return W.is_cuda and W.shape[-1] > 32 and is_concrete(W)
 
 
@@ -293,5 +293,5 @@ class _Curvature(Function):
 _CompiledCurvature = without_jvp(_Curvature)
 
 
-def _wants_derivative(X: Tensor) -> bool:
+def _needs_derivative(X: Tensor) -> bool:
     return X.requires_grad if torch.compiler.is_compiling() else is_differentiated(X)

@@ -2,8 +2,8 @@ r"""Rectification of eigenvalues that decomposes only the matrices that need it.
 
 Most matrices that a ReEig sees have no eigenvalue below the threshold :math:`\epsilon`: covariances
 are regularized, and a BiMap with orthonormal columns never lowers the smallest eigenvalue. Such a
-matrix is returned unchanged, with the identity as derivative. A Cholesky decomposition of
-:math:`X - \epsilon I` finds them at a tenth of the cost of eigenvectors.
+matrix is returned unchanged, and its derivative is the identity. A Cholesky decomposition of
+:math:`X - \epsilon I` finds such matrices at a tenth of the cost of eigenvectors.
 """
 
 import math

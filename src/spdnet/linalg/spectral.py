@@ -123,7 +123,7 @@ def map_decomposed(X: Tensor, s: Tensor, U: Tensor, f: ScalarFunction) -> Tensor
 def map_together(*pairs: tuple[Tensor, ScalarFunction]) -> list[Tensor]:
     """Apply a function to each of several single matrices, with one call of the solver.
 
-    On a GPU, it takes about as long for one matrix as for several.
+    On a GPU, the solver takes about as long for several matrices as for one.
     """
     if not pairs:
         return []

@@ -31,7 +31,7 @@ def symmetrize(X: Any) -> Any:
             [3., 3.]])
     """
     if isinstance(X, numpy.ndarray):
-        return _of_array(X)
+        return _symmetrize_array(X)
     is_plain = isinstance(X, Tensor) and X.ndim >= 2 and X.dtype.is_floating_point
     if not is_plain or X.shape[-1] != X.shape[-2]:
         require_square("symmetrize", X)
@@ -40,7 +40,7 @@ def symmetrize(X: Any) -> Any:
     return Y / 2 if torch.compiler.is_compiling() else Y.mul_(0.5)
 
 
-def _of_array(X: numpy.ndarray[Any, Any]) -> numpy.ndarray[Any, Any]:
+def _symmetrize_array(X: numpy.ndarray[Any, Any]) -> numpy.ndarray[Any, Any]:
     if X.ndim < 2 or X.shape[-1] != X.shape[-2]:
         raise ValueError(
             f"symmetrize: expected X of shape (..., n, n), got {X.shape}; pass square matrices in "

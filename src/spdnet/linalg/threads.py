@@ -1,4 +1,4 @@
-"""Threads over a batch on the CPU: many small matrices, one thread each.
+"""Threads over a batch on the CPU: many small matrices, one thread per matrix.
 
 LAPACK splits a single small matrix among all threads, which mostly wait for each other. Here each
 thread solves whole matrices, and the libraries below it use one thread. The caller's settings are
@@ -27,10 +27,10 @@ _lock = threading.Lock()
 _pools: dict[int, ThreadPoolExecutor] = {}
 _forked = False
 
-#: operations that are worth a thread: about 50 microseconds
+#: smallest number of operations per thread, about 50 microseconds
 _MIN_OPERATIONS = 50_000
-#: operations below which a single matrix is not worth several threads
-_ALONE = 500_000
+#: smallest number of operations of one call that LAPACK may split among threads
+_MIN_SINGLE = 500_000
 
 
 def parallel_for(work: Callable[[slice], None], batch: int, cost: float) -> None:
@@ -43,10 +43,10 @@ def parallel_for(work: Callable[[slice], None], batch: int, cost: float) -> None
     threads = min(torch.get_num_threads(), batch, round(batch * cost / _MIN_OPERATIONS))
     if threads <= 1:
         # LAPACK would divide a small matrix among threads that wait for each other
-        with one_thread() if batch * cost < _ALONE else nullcontext():
+        with one_thread() if batch * cost < _MIN_SINGLE else nullcontext():
             work(slice(0, batch))
         return
-    # more chunks than threads if there is much work, because chunks and threads differ in speed
+    # for much work, more chunks than threads, because chunks and threads differ in speed
     rounds = round(batch * cost / (threads * 20 * _MIN_OPERATIONS))
     chunks = threads * min(max(1, rounds), batch // threads)
     edges = [batch * i // chunks for i in range(chunks + 1)]
@@ -131,7 +131,7 @@ def _start(barrier: threading.Barrier) -> None:
 
 
 def _after_fork() -> None:
-    """Forget the threads, which do not exist in a forked process; GNU OpenMP does not notice."""
+    """Discard the threads, which do not exist in a forked process; GNU OpenMP does not notice."""
     global _lock, _forked
     _lock, _forked = threading.Lock(), True
     _pools.clear()

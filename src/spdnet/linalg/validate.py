@@ -49,7 +49,7 @@ MAKE_DEFINITE = (
     "regularize all matrices alike, for example with spdnet.adaptation.Subspace or "
     "spdnet.covariance.regularize({name})"
 )
-_LISTED = 10  # indices in a message
+_MAX_LISTED = 10  # indices in a message
 #: expected, got, and what to do
 _TEXTS = {
     "not finite": "finite entries, but {place} contains NaN or infinity{count}; drop or repair it "
@@ -71,7 +71,7 @@ _TEXTS = {
 
 
 class Faults(NamedTuple):
-    """Fault of each of ``N`` matrices, and two numbers that show it, else NaN."""
+    """Fault of each of ``N`` matrices, and two numbers that quantify it, else NaN."""
 
     code: Tensor  #: index in ``FAULTS``, or -1
     low: Tensor  #: smallest eigenvalue, if computed; asymmetry of an asymmetric matrix
@@ -104,9 +104,9 @@ def singular_ratios(X: Tensor) -> Tensor:
 def _have_digits(
     X: Tensor, scale: Callable[[Tensor, int], Tensor], digits: int, exact: int
 ) -> Tensor:
-    """Return which matrices have entries of that number of digits, and not all of few digits."""
+    """Return which matrices have entries of ``digits`` digits, not all of which are exact."""
     found = torch.ones(len(X), dtype=torch.bool, device=X.device)
-    # few matrices are left after the diagonal
+    # the diagonal excludes most matrices at low cost
     for entries in (X.diagonal(dim1=-2, dim2=-1), X.flatten(1)):
         A = scale(entries[found], digits)
         found[found.clone()] = ((A - A.round()).abs() < 1e-4).all(1)
@@ -175,7 +175,7 @@ def find_faults(
 def _examine(
     X: Tensor, wanted: str, unit: float, dtype: torch.dtype, spectra: bool
 ) -> Faults | None:
-    """Return the faults of a chunk, or None if there are none and no eigenvalues are wanted."""
+    """Return the faults of a chunk, or None if there are none and eigenvalues are not needed."""
     definite = wanted == "positive definite"
     A = X.to(accurate_dtype(X) if definite else working_dtype(X.dtype))
     buffer = A.abs()  # reused below: new memory costs more than the arithmetic
@@ -364,7 +364,9 @@ def raise_fault(
     count = f"; {faulty} of {bad.numel()} matrices {are} affected" if index else ""
     if len(index) == 1 and faulty > 1:
         listed = bad.nonzero().flatten().tolist()
-        count += ": " + ", ".join(map(str, listed[:_LISTED])) + ", ..." * (len(listed) > _LISTED)
+        count += (
+            ": " + ", ".join(map(str, listed[:_MAX_LISTED])) + ", ..." * (len(listed) > _MAX_LISTED)
+        )
     text = _TEXTS[fault].format(
         name=name,
         place=place,

@@ -91,9 +91,9 @@ class BuresWasserstein(FixedPointMetric):
         """Compute the logits of :class:`spdnet.nn.SPDMLR`."""
         X, P = power_of(X, 2 * power), expm(2 * power * S, check=False)
         L = cholesky(P, check=False)
-        towards = self.log(P, X[..., None, :, :], check=False)
+        tangent = self.log(P, X[..., None, :, :], check=False)
         normal = lyapunov(P, L @ A @ L.mH, check=False)
-        return alpha * frobenius(towards, normal) / (4 * power)
+        return alpha * frobenius(tangent, normal) / (4 * power)
 
 
 bures_wasserstein = register_metric(BuresWasserstein())

@@ -31,7 +31,7 @@ from spdnet.linalg.symmetric import frobenius
 # at most a few hundred in float64: conjugate gradients converge long before this limit
 _CG_ITERATIONS = 100
 _CG_TOLERANCE = 1e-14
-#: of a Newton step, which only has to make progress
+#: relative tolerance of a Newton step, which only has to make progress
 _STEP_TOLERANCE = 1e-4
 
 
@@ -92,11 +92,11 @@ class _Newton(torch.autograd.Function):
             candidate = _evaluate(_move(current.L, S), F, w)
             better = candidate.error < current.error
             # within rounding error, only a halved gradient counts as progress
-            resting = (current.error <= current.rounding) & ~(candidate.error < current.error / 2)
+            stalled = (current.error <= current.rounding) & ~(candidate.error < current.error / 2)
             step = torch.where(better, 1.0, step / 2)
             taken = better & ~finished  # converged means stay unchanged
             current = _select(taken, candidate, current)
-            finished = finished | (current.error <= tol) | resting
+            finished = finished | (current.error <= tol) | stalled
         if polish:
             candidate = _evaluate(_move(current.L, _newton_step(current, w, _CG_TOLERANCE)), F, w)
             current = _select(candidate.error < current.error, candidate, current)
@@ -105,7 +105,8 @@ class _Newton(torch.autograd.Function):
         if error.numel() > 0:
             warn_user(
                 f"affine_invariant.mean: not converged after {max_iter} iterations: the gradient "
-                f"is {error.max().item():.3g}, expected at most tol={tol:g}; raise max_iter or tol",
+                f"is {error.max().item():.3g}, expected at most tol={tol:g}; increase max_iter or "
+                "tol",
             )
         L = torch.where(valid, current.L, torch.nan)
         if (w == 0).any():  # the derivative with respect to these weights needs them
@@ -172,8 +173,8 @@ def _newton_step(current: _Estimate, w: Tensor, tolerance: float) -> Tensor:
 def _attach_derivative(L: Tensor, s: Tensor, U: Tensor, X: Tensor, w: Tensor) -> Tensor:
     """Compute the mean as a differentiable function of ``X`` and ``w``.
 
-    Two steps of the chord method, with the operator A at the solution held constant: the first
-    makes the first derivative exact, the second the second. The steps themselves are zero.
+    The mean is computed by two steps of the chord method with a constant operator A: the first
+    makes the first derivative exact, and the second the second. The steps themselves are zero.
     """
     A = _operator(s, U, w.detach())
     Y = whiten(L[..., None, :, :], X)

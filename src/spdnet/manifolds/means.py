@@ -12,12 +12,12 @@ from spdnet._warnings import warn_user
 from spdnet.linalg import cholesky
 from spdnet.manifolds.metric import Metric
 
-#: iterations where values are not available, as under vmap
-_BLIND_ITERATIONS = 100
+#: number of iterations if values are not available, as under vmap
+_FIXED_ITERATIONS = 100
 
 
 def normalized_weights(who: str, X: Tensor, weights: Tensor | None) -> Tensor:
-    """Return the weights ``(..., N)`` of matrices ``X (..., N, n, n)``, scaled to sum 1."""
+    """Return weights ``(..., N)`` of matrices ``X (..., N, n, n)``, scaled to a sum of 1."""
     require_square(who, X)
     if X.ndim < 3 or X.shape[-3] == 0:
         raise ValueError(
@@ -68,7 +68,7 @@ class FixedPointMetric(Metric):
 
         The iteration ends when it changes a matrix by at most ``tol`` of its size; a RuntimeWarning
         reports that ``max_iter`` iterations were not enough. Each mean of a batch stops on its own.
-        The derivative is that of equally many further steps, and converges as fast as the mean.
+        The derivative is that of as many further steps, and converges as fast as the mean.
         """
         who = f"{self.name}.mean"
         w = normalized_weights(who, X, weights)[..., None, None]
@@ -77,7 +77,7 @@ class FixedPointMetric(Metric):
         differentiated = is_differentiated(X) or is_differentiated(w)
         M = (w * X).sum(-3).detach()
         if not is_concrete(M) or M.numel() == 0:
-            iterations = min(max_iter, _BLIND_ITERATIONS)
+            iterations = min(max_iter, _FIXED_ITERATIONS)
             with torch.no_grad():
                 for _ in range(iterations):
                     M = self._step(X, M, w)
@@ -98,7 +98,7 @@ class FixedPointMetric(Metric):
         if moving.any():
             warn_user(
                 f"{who}: not converged after {max_iter} iterations, the last of which changed the "
-                f"matrix by {change.max():.1e} of its size; raise max_iter or tol",
+                f"matrix by {change.max():.1e} of its size; increase max_iter or tol",
             )
         for i in range(int(steps.max()) if differentiated else 0):
             M = torch.where(i < steps, self._step(X, M, w), M)

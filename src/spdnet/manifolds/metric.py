@@ -141,7 +141,7 @@ class Metric:
     def mean(self, X: Tensor, weights: Tensor | None = None, *, check: bool = True) -> Tensor:
         r"""Compute the weighted Frechet mean :math:`\arg\min_M \sum_i w_i \, d(M, X_i)^2`.
 
-        The mean of ``X (..., N, n, n)`` with nonnegative ``weights (..., N)``, scaled to sum 1;
+        The weights ``(..., N)`` of ``X (..., N, n, n)`` are nonnegative, scaled to a sum of 1, and
         equal by default. Leading dimensions broadcast: weights ``(K, N)`` of matrices ``(N, n, n)``
         give ``K`` means.
 
@@ -338,7 +338,7 @@ def get_metric(
     name: str = "metric",
     extra: tuple[str, ...] = (),
 ) -> Metric:
-    """Return the metric with a name, or the metric itself, if it has the method ``verb``.
+    """Return a metric, given by name or as an object, if it has the method ``verb``.
 
     Errors name the caller ``who`` and the argument ``name``, and list the names in ``extra``, which
     the caller accepts as well.

@@ -42,12 +42,12 @@ class Groups:
     sizes: Tensor  #: number of entries of each group
 
     def mean(self, x: Tensor) -> Tensor:
-        """Compute the mean of each group, which the values of others do not affect."""
+        """Compute the mean of each group, independent of the values of other groups."""
         total = x.new_zeros(len(self.sizes), *x.shape[1:]).index_add(0, self.index, x)
         return total / self.sizes.reshape(-1, *(1,) * (x.ndim - 1))
 
     def map(self, function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-        """Compute an entry from those of each group, for all groups of a size ``k`` at once.
+        """Reduce each group to one entry, for all groups of the same size ``k`` at once.
 
         ``function`` maps ``(g, k, ...)`` to ``(g, ...)``.
         """
@@ -60,8 +60,8 @@ class Groups:
         return values
 
 
-#: the running mean moved towards that of the batch, the frame of the batch, and the shift
-Moved: TypeAlias = tuple[Tensor, Tensor, Tensor | None]
+#: updated running mean, frame of the batch, and shift
+Update: TypeAlias = tuple[Tensor, Tensor, Tensor | None]
 
 
 @dataclass(eq=False)
@@ -100,7 +100,7 @@ class FlatNormalization:
         """Compute the function of the bias that ``Deviation.normalized`` needs."""
         return None if S is None else self.metric.project_coordinates(S)
 
-    def move(self, M: Tensor, target: Tensor, t: float, S: Tensor | None) -> Moved:
+    def move(self, M: Tensor, target: Tensor, t: float, S: Tensor | None) -> Update:
         """Compute ``interpolate``, the frame of the target, and the shift of the bias ``S``."""
         return self.interpolate(M, target, t), self.frame(target), self.shift(S)
 
@@ -120,7 +120,7 @@ class CongruenceNormalization:
 
     @property
     def has_fixed_steps(self) -> bool:
-        """True if the number of steps to the mean does not depend on the values."""
+        """Whether the number of steps to the mean is independent of the values."""
         return self.karcher_steps is not None
 
     def coordinates(self, X: Tensor, *, check: bool, who: str) -> Tensor:
@@ -165,7 +165,7 @@ class CongruenceNormalization:
         """Compute ``W`` with ``W^T W`` equal to the power of the bias."""
         return None if S is None else self._root(expm(self._exponent(S), check=False))
 
-    def move(self, M: Tensor, target: Tensor, t: float, S: Tensor | None) -> Moved:
+    def move(self, M: Tensor, target: Tensor, t: float, S: Tensor | None) -> Update:
         """Compute the results of the separate methods, with one decomposition call."""
         pairs: dict[str, tuple[Tensor, ScalarFunction]] = {}
         if self.root == "symmetric":
@@ -173,7 +173,7 @@ class CongruenceNormalization:
         if S is not None:
             pairs["shift"] = self._exponent(S), Exp()
         if is_capturing(M):
-            R, inverse = self._factors(M)  # the geodesic waits for the device
+            R, inverse = self._factors(M)  # the geodesic would synchronize
             pairs["moved"] = congruence(target, inverse), Power(t)
         found = dict(zip(pairs, map_together(*pairs.values()), strict=True))
         return (
@@ -192,7 +192,7 @@ class CongruenceNormalization:
         return L.mH.to(M.dtype), inverse.mH.to(M.dtype)
 
     def _exponent(self, S: Tensor) -> Tensor:
-        """Return the matrix whose exponential is the root, or that of which the factor is taken."""
+        """Return the matrix whose exponential is the root, or the matrix to factorize."""
         half = 2 if self.root == "symmetric" else 1
         return self.power * symmetrize(S) / half
 

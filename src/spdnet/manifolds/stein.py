@@ -56,12 +56,12 @@ class Stein(FixedPointMetric):
     ) -> tuple[Tensor, Tensor]:
         """Compute the weighted sum of divergences of pairs, and its gradient."""
         middle, inverse = _log_det_and_inverse((X[i] + X[j]) / 2)
-        own, own_inverse = _log_det_and_inverse(X)
-        share = torch.zeros_like(own).index_add_(0, i, weights / 2).index_add_(0, j, weights / 2)
+        log_dets, inverses = _log_det_and_inverse(X)
+        w = torch.zeros_like(log_dets).index_add_(0, i, weights / 2).index_add_(0, j, weights / 2)
         H = weights[:, None, None] / 2 * inverse
         G = torch.zeros_like(X).index_add_(0, i, H).index_add_(0, j, H)
-        value = (weights * middle).sum() - (share * own).sum()
-        return value, G - share[:, None, None] * own_inverse
+        value = (weights * middle).sum() - (w * log_dets).sum()
+        return value, G - w[:, None, None] * inverses
 
 
 stein = register_metric(Stein())

@@ -284,11 +284,11 @@ def _orthonormalize_near(A: Tensor) -> Tensor:
     """
     S = A.mH @ A
     L, info = torch.linalg.cholesky_ex(S)
-    look = info.device.type == "cpu" and is_concrete(info)
-    if look and info.any():
+    can_test = info.device.type == "cpu" and is_concrete(info)
+    if can_test and info.any():
         return _orthonormalize(A)
     Q = torch.linalg.solve_triangular(L, A.mH, upper=False)  # (..., k, n): nothing to copy
-    if look and S.numel() > 0 and float(S.detach().diagonal(dim1=-2, dim2=-1).real.max()) < 2:
+    if can_test and S.numel() > 0 and float(S.detach().diagonal(dim1=-2, dim2=-1).real.max()) < 2:
         return Q.mH
     return (1.5 * Q - 0.5 * (Q @ Q.mH) @ Q).mH
 

@@ -50,7 +50,7 @@ _FILES = (
 
 
 def __getattr__(name: str) -> Any:
-    # loaded on first use: the command line reads the registry without importing torch
+    # load on first access: the command line reads the registry without importing torch
     for file in _FILES if name in __all__ else ():
         module = import_module(f"spdnet.models.{file}")
         if hasattr(module, name):

@@ -1,4 +1,4 @@
-"""Checks of the input of a network that cost nothing while the input is valid."""
+"""Checks of the input of a network that are free as long as the input is valid."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -17,7 +17,7 @@ from spdnet.nn import Center
 
 
 class BatchCheck:
-    """Run a network with the checks that ``check`` asks for.
+    """Run a network with the checks that ``check`` requests.
 
     True examines every batch, False none. None examines the first batch. A later one is examined
     only if the decompositions find a negative eigenvalue or the result is not finite. On a GPU the
@@ -31,12 +31,12 @@ class BatchCheck:
         self._pending: tuple[Tensor, torch.cuda.Event] | None = None
 
     def __reduce__(self) -> Any:
-        return BatchCheck, (self.who,)  # a copy starts anew
+        return BatchCheck, (self.who,)  # a copy starts with a fresh state
 
     def __call__(
         self, compute: Callable[[Tensor, bool | None], Tensor], X: Tensor, check: bool | None
     ) -> Tensor:
-        """Compute ``compute(X, check)``, where None only checks what decompositions show."""
+        """Call ``compute(X, check)``; None only checks eigenvalues that are computed anyway."""
         require_tensor(self.who, X)
         if check is None and not can_branch(X):
             check = False
@@ -55,7 +55,7 @@ class BatchCheck:
         return Y
 
     def _is_finite(self, Y: Tensor) -> bool:
-        """Return whether the result is finite; on a GPU True, and begin to copy the answer."""
+        """Return whether the result is finite; on a GPU, return True and copy the result."""
         finite = Y.detach().isfinite().all()
         if Y.device.type != "cuda":
             return bool(finite)
@@ -78,8 +78,8 @@ class BatchCheck:
 class CheckedModel(Model):
     """Base class of networks with BiMaps, which define ``_logits`` and ``_features``.
 
-    Both take the matrices, and ``check``: None only checks what decompositions show. If the network
-    uses domains, both also take ``domain``, by default None.
+    Both take the matrices and ``check``; None only checks eigenvalues that are computed anyway. If
+    the network uses domains, both also take ``domain``, by default None.
     """
 
     is_random = False

@@ -16,9 +16,9 @@ _CHUNK = 256
 class DomainModel(Model):
     """Base class of networks with domain-specific batch normalization.
 
-    They define ``_prepared``, which validates the input, and ``_stages``: each normalization layer,
-    after the function from the output of the previous one, or from the prepared input, to its own
-    input.
+    Subclasses define ``_prepared``, which validates the input, and ``_stages``, which returns the
+    normalization layers, each with the function that computes its input from the output of the
+    previous one, or from the prepared input.
     """
 
     check: bool | None

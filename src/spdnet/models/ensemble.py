@@ -52,7 +52,7 @@ class Ensemble(Model):
         """
         settings = {"check": check} if self._has_check else {}
         outputs = torch.stack(
-            run_side_by_side([partial(net, X, *domain, **settings) for net in self.networks], X), -1
+            run_concurrently([partial(net, X, *domain, **settings) for net in self.networks], X), -1
         )
         return outputs if self.training else average(outputs)
 
@@ -68,7 +68,7 @@ class Ensemble(Model):
             get_trait(network, "fit_buffers")(X, y, weight)
 
     def adapt(self, X: Any, domain: Tensor) -> Self:
-        """Return networks that know the domains of ``X``, without labels."""
+        """Return networks adapted to the domains of ``X``, without labels."""
         adapted = [get_trait(network, "adapt")(X, domain) for network in self.networks]
         return type(self)(adapted).train(self.training)
 
@@ -77,16 +77,16 @@ class Ensemble(Model):
         return all(get_trait(network, "can_capture")() for network in self.networks)
 
     def parameter_groups(self) -> list[dict[str, Any]]:
-        """Return the groups of the optimizer of all networks."""
+        """Return the parameter groups of all networks for the optimizer."""
         return [
             group for network in self.networks for group in get_trait(network, "parameter_groups")()
         ]
 
 
-def run_side_by_side(functions: list[Callable[[], Tensor]], X: Tensor) -> list[Tensor]:
-    """Call functions of ``X``; on a CUDA device each in its own stream.
+def run_concurrently(functions: list[Callable[[], Tensor]], X: Tensor) -> list[Tensor]:
+    """Call functions of ``X``, on a CUDA device each in its own stream.
 
-    A small network fills a few percent of a GPU. The streams become branches of a CUDA graph, which
+    A small network uses a few percent of a GPU. The streams become branches of a CUDA graph, which
     run at the same time, and so do their backward passes.
     """
     if X.device.type != "cuda" or torch.compiler.is_compiling() or len(functions) < 2:

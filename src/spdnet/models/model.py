@@ -1,4 +1,4 @@
-"""Protocol of models: what training needs to know about a network."""
+"""Protocol of models: the attributes and methods that training uses."""
 
 import math
 from contextlib import nullcontext
@@ -31,7 +31,7 @@ class Model(nn.Module):
     uses_domains : bool
         Whether the network is called as ``model(X, domain)`` if the data have groups.
     hyperparameters : tuple of str
-        Hyperparameters of the network that the model takes, of :class:`spdnet.training.Recipe`,
+        Hyperparameters of :class:`spdnet.training.Recipe` that the model takes,
         and ``"dims"``. With ``norm="domain"``, the model also takes ``n_domains``.
     is_random : bool
         Whether training draws random numbers, for example for dropout.
@@ -95,7 +95,7 @@ class Model(nn.Module):
         except TypeError as error:
             raise TypeError(
                 f"model: expected a class that is constructed by {cls.__name__}(n, n_classes), got "
-                f"one with other parameters: {error}"
+                f"other parameters: {error}"
             ) from error
         if {"device", "dtype"} <= set(signature(cls).parameters):
             return cls(size, n_classes, **settings, device=device, dtype=dtype)
@@ -116,7 +116,7 @@ class Model(nn.Module):
         if center.metric.name != "log_euclidean":
             raise ValueError(
                 f"Center: expected the metric log_euclidean for matrices on disk, got "
-                f"{center.metric.name!r}, whose mean needs all of them at once"
+                f"{center.metric.name!r}, whose mean needs all matrices in memory"
             )
         # the mean of the means of chunks, weighted by their sizes, is the mean of all matrices
         means, sizes = [], []
@@ -128,7 +128,7 @@ class Model(nn.Module):
         center.fit(torch.stack(means), torch.stack(sizes).to(means[0].device))
 
     def adapt(self, X: Any, domain: Tensor) -> Self:
-        """Return a network that knows the domains of ``X``, without labels."""
+        """Return a network adapted to the domains of ``X``, without labels."""
         return self
 
     def begin_epoch(self, epoch: int, epochs: int) -> None:
@@ -138,7 +138,7 @@ class Model(nn.Module):
                 layer.anneal(epoch, epochs)
 
     def parameter_groups(self) -> list[dict[str, Any]]:
-        """Return the groups of the optimizer; ``lr_factor`` multiplies the learning rate."""
+        """Return parameter groups for the optimizer; ``lr_factor`` multiplies the learning rate."""
         return [{"params": list(self.parameters())}]
 
     def can_capture(self) -> bool:

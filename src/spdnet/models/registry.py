@@ -1,6 +1,6 @@
 """Registry of models by name.
 
-This module imports no third-party library, so that help texts are quick.
+This module imports no third-party libraries, so that help texts are fast.
 """
 
 from dataclasses import dataclass
@@ -59,8 +59,8 @@ def find_model(name: str) -> Any:
         return _load(MODELS[name].path)
     if name not in _imported:
         raise ValueError(
-            f"model: expected the class of the model, got none; a file does not "
-            f"import code by itself: give --model {name}, or model= in Python"
+            f"model: expected the class of the model, got none; files do not import code on their "
+            f"own: set --model {name}, or model= in Python"
         )
     return _imported[name]
 

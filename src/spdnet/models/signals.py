@@ -29,8 +29,8 @@ class SignalNet(nn.Module):
         Sizes of the matrices. For ``tsmnet``, of the covariance and after the BiMap, ``(40, 20)``.
         For ``spdnet``, after each BiMap, up to ``(64, 64)``; ``n_chans`` may come first.
     gain : float
-        Factor of the signals, such as 1e6 for volts: the thresholds of the ReEigs are absolute,
-        and covariances of volts would lie below them.
+        Factor that multiplies the signals, such as 1e6 for volts: the thresholds of ReEig are
+        absolute, and covariances of signals in volts would be below them.
     **settings
         Further arguments of :class:`spdnet.models.TSMNet` or :class:`spdnet.SPDNet`, whose
         ``bias`` is True here by default.
@@ -96,8 +96,8 @@ class SignalNet(nn.Module):
         ``domain`` is ``(B,)``, for a network that was constructed with ``n_domains``.
         """
         n_times = self.n_times
-        right = isinstance(X, Tensor) and X.ndim == 3 and X.shape[1] == self.n_chans
-        if not right or n_times not in (None, X.shape[2]):
+        is_valid = isinstance(X, Tensor) and X.ndim == 3 and X.shape[1] == self.n_chans
+        if not is_valid or n_times not in (None, X.shape[2]):
             shape = tuple(X.shape) if isinstance(X, Tensor) else type(X).__name__
             length = "n_times" if n_times is None else n_times
             raise ValueError(

@@ -41,7 +41,7 @@ _VECTOR_HEADS = ("linear", "mlp")
 
 
 def norm_layer(who: str, norm: str | Metric, n_domains: int | None = None) -> Callable[..., Any]:
-    """Return the constructor of the normalization layer for ``norm``, which takes the size.
+    """Return the constructor of the normalization layer for ``norm``, which takes the matrix size.
 
     ``"domain"`` requires ``n_domains``.
     """
@@ -59,7 +59,7 @@ def norm_layer(who: str, norm: str | Metric, n_domains: int | None = None) -> Ca
 def choose_dims(n: int, n_bimaps: int = 2) -> tuple[int, ...]:
     """Choose the sizes of the matrices from input to LogEig, for matrices of size ``n``.
 
-    Matrices of size up to 64 keep their size. Larger ones are reduced to 64 in equal ratios: the
+    Matrices of size up to 64 keep their size. Larger ones are reduced to 64 by equal factors: the
     logarithm of a larger matrix has more entries than a linear classifier can use. A square BiMap
     commutes with the logarithm, so that square BiMaps without clipping ReEigs are a linear
     classifier on the logarithms.
@@ -98,7 +98,7 @@ class SPDNet(CheckedModel, DomainModel):
     Parameters
     ----------
     dims : sequence of int
-        Size of the input matrices, then of the output of each BiMap; they never grow.
+        Size of the input matrices, then of the output of each BiMap, in non-increasing order.
     n_classes : int
     eps : float or str
         Threshold of the ReEigs between the BiMaps, a number or a percentage: see
@@ -106,13 +106,14 @@ class SPDNet(CheckedModel, DomainModel):
     log : bool
         Whether to use LogEig; False is the paper's ablation.
     bias : bool
-        Whether the linear classifier has a bias; the paper's has none.
+        Whether the linear classifier has a bias; that of the paper has none.
     center : str or Metric, optional
-        Metric of a :class:`spdnet.nn.Center` in front, the identity until ``model.center.fit(X)``.
+        Metric of a :class:`spdnet.nn.Center` before the network, the identity until it is fitted.
     norm : str or Metric, optional
-        Batch normalization after each BiMap, of positive definite matrices. ``brooks`` normalizes
-        the mean (Brooks et al.), and a metric, ``log_euclidean``, ``affine_invariant`` or
-        ``log_cholesky``, mean and dispersion (LieBN): see :class:`spdnet.nn.SPDBatchNorm`.
+        Batch normalization after each BiMap, for positive definite matrices. ``brooks`` normalizes
+        the mean (Brooks et al.). A metric, ``log_euclidean``, ``affine_invariant`` or
+        ``log_cholesky``, normalizes mean and dispersion (LieBN): see
+        :class:`spdnet.nn.SPDBatchNorm`.
         ``domain`` has separate statistics for each domain (Kobler et al.): see
         :class:`spdnet.nn.SPDDomainBatchNorm`. :meth:`adapt` and :meth:`refit` compute those of new
         domains.
@@ -129,7 +130,7 @@ class SPDNet(CheckedModel, DomainModel):
         Probability that dropout sets an output of the hidden layer to zero, at least 0 and below 1.
     vectorize : {"full", "vech"}
         All ``d * d`` entries as in the paper, or the upper triangle with off-diagonal entries
-        multiplied by the square root of 2. Of complex matrices, real and imaginary parts.
+        multiplied by the square root of 2. For complex matrices, real and imaginary parts.
     init : {"uniform", "authors"}
         Initialization of the BiMaps: see :class:`spdnet.nn.BiMap`. A linear classifier is
         initialized with ``0.01 * randn``.
@@ -146,8 +147,8 @@ class SPDNet(CheckedModel, DomainModel):
     center : Center or None
     bimaps : ModuleList of BiMap
     reeigs : ModuleList of ReEig
-        One fewer than BiMaps. Other layers may replace them; one whose ``lower_bound`` is a number
-        is skipped if the eigenvalues are known not to be below it.
+        One fewer than BiMaps. Other layers may replace them. A layer whose ``lower_bound`` is a
+        number is skipped if the eigenvalues are known not to be below it.
     norms : ModuleList of SPDBatchNorm or SPDDomainBatchNorm
         Empty without ``norm``.
     classifier : Linear, Sequential or SPDMLR
@@ -213,7 +214,7 @@ class SPDNet(CheckedModel, DomainModel):
         make_norm = None if norm is None else norm_layer("SPDNet", norm, n_domains)
         if make_norm is not None and len(dims) < 2:
             raise ValueError(
-                f"SPDNet: expected a BiMap for norm={norm!r} to follow, got dims {dims}"
+                f"SPDNet: expected at least one BiMap with norm={norm!r}, got dims {dims}"
             )
         where: dict[str, Any] = {"device": device, "dtype": dtype}
         real: dict[str, Any] = {"device": device, "dtype": real_dtype(dtype)}
@@ -290,9 +291,9 @@ class SPDNet(CheckedModel, DomainModel):
         return self._centered(X, next(self.classifier.parameters()), check)
 
     def _passes_log(self, i: int) -> bool:
-        """Return whether norm ``i`` passes logarithms, which saves the next layer a decomposition.
+        """Return whether norm ``i`` returns logarithms, which saves the next layer a decomposition.
 
-        Hooks see the matrices.
+        It does not if there are hooks, which need the matrices.
         """
         pair: Any = self.norms[i], self.reeigs[i] if i < len(self.reeigs) else self.logeig
         if not (getattr(pair[0], "gives_log", False) and getattr(pair[1], "takes_log", False)):
@@ -300,7 +301,7 @@ class SPDNet(CheckedModel, DomainModel):
         return not any(layer._forward_hooks or layer._forward_pre_hooks for layer in pair)
 
     def _block(self, i: int, X: Tensor, check: bool | None, **log: bool) -> Tensor:
-        """Apply BiMap ``i``, after the ReEig between the BiMaps."""
+        """Apply BiMap ``i``, after the ReEig that precedes it."""
         if i > 0:
             if i == 1 and not log and (check or (check is None and not X.is_cuda)):
                 self._warn_of_scale(X)
@@ -321,12 +322,13 @@ class SPDNet(CheckedModel, DomainModel):
         eps: float | None = getattr(self.reeigs[0], "lower_bound", None)
         if eps is None or not is_concrete(X):
             return
-        # no eigenvalue of a positive semi-definite matrix exceeds its trace
+        # the trace of a positive semi-definite matrix bounds its eigenvalues
         if X.numel() > 0 and bool((trace(X) < eps).all()):
             warn_user(
                 f"SPDNet: all eigenvalues of all {X.shape[:-2].numel()} matrices are below eps = "
-                f"{eps}, and ReEig makes them equal; scale the matrices (for example from volts to "
-                "microvolts), center them (center='log_euclidean'), or give eps as a percentage",
+                f"{eps}, so that ReEig makes them equal; scale the matrices (for example from "
+                "volts to microvolts), center them (center='log_euclidean'), or set eps to a "
+                "percentage",
             )
 
     def _stays_above(self, i: int) -> bool:

@@ -1,4 +1,4 @@
-"""TSMNet: from signals to classes, with statistics of each person, day or device."""
+"""TSMNet: a network for signals, with separate statistics for each subject or session."""
 
 from typing import Any
 
@@ -12,11 +12,11 @@ from spdnet.nn import BiMap, CovPool, LogEig, ReEig, SPDDomainBatchNorm, Vech
 
 
 class TSMNet(DomainModel):
-    r"""Network from signals to classes, with batch normalization by domain.
+    r"""Network for signals, with batch normalization by domain.
 
     Convolutions in time and over channels, covariance, BiMap, ReEig, domain-specific batch
     normalization, LogEig and a linear classifier, for multichannel signals ``(B, n_channels, T)``
-    such as EEG, from several people or sessions, the domains. A matrix :math:`Y` of domain
+    such as EEG, from several subjects or sessions, the domains. A matrix :math:`Y` of domain
     :math:`j` becomes :math:`(M_j^{-1/2} Y M_j^{-1/2})^{s / \sqrt{v_j}}` before the logarithm, with
     the mean :math:`M_j` and variance :math:`v_j` of its domain and one learned :math:`s`.
     :meth:`refit` estimates the mean and variance of a domain without labels.
@@ -54,8 +54,8 @@ class TSMNet(DomainModel):
         Momentum of the normalization: see :class:`spdnet.nn.SPDDomainBatchNorm`. ``momentum`` is
         0.1 by default, and 1 for the authors' variant.
     karcher_steps : int, optional
-        Steps towards the mean of each domain in training, 1 as in the original; None for the exact
-        mean, which the authors' variant does not have.
+        Steps toward the mean of each domain in training, 1 as in the original; None for the exact
+        mean, which the authors' variant does not support.
     variant : {"default", "authors"}
     check : bool
         Whether to check that signals are finite and domains are known.
@@ -64,7 +64,7 @@ class TSMNet(DomainModel):
     Attributes
     ----------
     gain : Tensor, shape ()
-        Factor of the signals, a buffer: see :meth:`calibrate`.
+        Buffer with the factor that multiplies the signals: see :meth:`calibrate`.
     temporal, spatial, pool, bimap, reeig, norm, classifier : Module
 
     References
@@ -182,9 +182,9 @@ class TSMNet(DomainModel):
 
     @torch.no_grad()
     def calibrate(self, X: Tensor) -> "TSMNet":
-        """Set the gain so that signals ``(N, n_channels, T)`` have variance 1 in any unit.
+        """Set the gain so that signals ``(N, n_channels, T)`` have variance 1, whatever their unit.
 
-        The threshold of the ReEig is absolute; covariances of volts would lie below it.
+        The threshold of the ReEig is absolute; covariances of signals in volts would be below it.
         """
         X = self._prepared(X, check=True).double()
         rms = (X - X.mean(-1, keepdim=True)).square().mean().sqrt()

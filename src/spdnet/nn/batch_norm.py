@@ -111,7 +111,7 @@ class SPDBatchNorm(NormalizationLayer):
     metric : str or Metric
         One of the metrics above, or another metric with a ``normalization``.
     variance : bool or "entrywise"
-        Normalize the variance, leave it, or normalize the variance of each coordinate (not for
+        Whether to normalize the variance; ``entrywise`` normalizes that of each coordinate (not for
         ``affine_invariant``; the result depends on the basis).
     momentum : float, optional
         Weight of the current batch in the running statistics; None weights all batches equally.
@@ -123,8 +123,8 @@ class SPDBatchNorm(NormalizationLayer):
         Factor of the mean and the bias for ``affine_invariant``: the symmetric root (Brooks et al.)
         or the Cholesky factor (LieBN). Both give the same mean and variance.
     karcher_steps : int, optional
-        For ``affine_invariant``: number of steps from the arithmetic mean towards the exact mean,
-        the default. The original methods use 1, which is several times cheaper.
+        For ``affine_invariant``: number of steps from the arithmetic mean toward the exact mean,
+        which is the default. The original methods use 1, which is several times cheaper.
     eps : float
         Added to the variance.
     check, device, dtype : see :class:`BiMap`
@@ -196,14 +196,14 @@ class SPDBatchNorm(NormalizationLayer):
 
     @property
     def can_capture(self) -> bool:
-        """True if a CUDA graph can contain the layer: no iteration depends on values."""
+        """Whether a CUDA graph can contain the layer: no iteration depends on values."""
         return self.momentum is not None and self._normalization.has_fixed_steps
 
     def forward(self, X: Tensor, check: bool | None = None, *, log: bool = False) -> Tensor:
         """Map ``(..., n, n)`` to ``(..., n, n)``.
 
-        With ``log``, return the logarithm of the result, in which the log-Euclidean metric computes
-        it. A layer that follows may then save a decomposition.
+        With ``log``, return the logarithm of the result, which the log-Euclidean metric computes
+        first. The next layer may then save a decomposition.
         """
         check = self._require_input(X, check, n=self.n, like=self.running_mean)
         X = X.to(self.running_mean.dtype)  # from half precision
@@ -211,14 +211,14 @@ class SPDBatchNorm(NormalizationLayer):
         if self.training and (X.numel() > 0 or is_distributed()):
             deviation, v, shift = self._update(F)
         else:
-            deviation, v, shift = self._by_running_statistics(F)
+            deviation, v, shift = self._running_statistics(F)
         F = self._normalize(deviation, v, shift)
         if log and self.gives_log:
             return F
         Y = self._normalization.from_coordinates(F)
         return logm(Y, check=False) if log else Y
 
-    def _by_running_statistics(self, F: Tensor) -> "_Statistics":
+    def _running_statistics(self, F: Tensor) -> "_Statistics":
         space = self._normalization
         deviation = space.deviation(F, space.frame(self.running_mean))
         return deviation, self.running_var, space.shift(self.bias)
@@ -226,14 +226,16 @@ class SPDBatchNorm(NormalizationLayer):
     def _update(self, F: Tensor) -> "_Statistics":
         """Update the running statistics; return those of the batch."""
         space = self._normalization
-        every = gather_rows(F.detach().reshape(-1, self.n, self.n))[0]
-        if len(every) < 2:  # the mean of a single matrix is the matrix
-            return self._by_running_statistics(F)
+        gathered = gather_rows(F.detach().reshape(-1, self.n, self.n))[0]
+        if len(gathered) < 2:  # the mean of a single matrix is the matrix
+            return self._running_statistics(F)
         with torch.no_grad():
-            M = space.mean(every)
+            M = space.mean(gathered)
             self.num_batches_tracked.add_(1)
-            eta = 1 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
-        moved, frame, shift = space.move(self.running_mean, M, eta, self.bias)
+            momentum = (
+                1 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
+            )
+        updated_mean, frame, shift = space.move(self.running_mean, M, momentum, self.bias)
         deviation = space.deviation(F, frame)
         v = None
         with torch.no_grad():
@@ -243,8 +245,8 @@ class SPDBatchNorm(NormalizationLayer):
                     v = abs_square(logs).mean(0)
                 else:
                     v = self._known_if_zero(self._squared_distances(logs).mean(), self.running_var)
-                _set_statistic(self.running_var, torch.lerp(self.running_var, v, eta))
-            _set_statistic(self.running_mean, moved)
+                _set_statistic(self.running_var, torch.lerp(self.running_var, v, momentum))
+            _set_statistic(self.running_mean, updated_mean)
         return deviation, v, shift
 
     def extra_repr(self) -> str:

@@ -14,7 +14,7 @@ from spdnet.manifolds.stiefel import StiefelParameter, deviation, random_point
 from spdnet.nn.layer import SPDLayer
 
 INITS = ("uniform", "authors")
-#: times the square root of the number of columns: twice the rounding error of bfloat16
+#: tolerance per square root of the number of columns: twice the rounding error of bfloat16
 TOLERANCE = 2.0**-7
 INTERVAL = 256
 
@@ -140,10 +140,13 @@ class OrthonormalityCheck:
         self._pending: tuple[Tensor, torch.cuda.Event] | None = None
 
     def __reduce__(self) -> Any:
-        return OrthonormalityCheck, ()  # CUDA events cannot be copied, so a copy starts anew
+        return (
+            OrthonormalityCheck,
+            (),
+        )  # CUDA events cannot be copied, so a copy starts with a fresh state
 
     def __call__(self, layer: torch.nn.Module, W: Tensor) -> None:
-        """Check the weight ``W (..., n, k)`` if the call is due."""
+        """Check the weight ``W (..., n, k)`` if a check is due."""
         self.n_calls = n = self.n_calls + 1
         if self.warned or (self._pending is None and n & (n - 1) and n % INTERVAL):
             return
@@ -167,6 +170,6 @@ class OrthonormalityCheck:
             self.warned = True
             warn_user(
                 f"{layer}: expected a weight W with orthonormal columns, got ||W^T W - I|| = "
-                f"{found:.2g}, as after steps of an optimizer that does not keep it on the Stiefel "
-                "manifold; use spdnet.optim.RiemannianSGD or RiemannianAdam",
+                f"{found:.2g}, for example after steps of an optimizer that does not keep it on "
+                "the Stiefel manifold; use spdnet.optim.RiemannianSGD or RiemannianAdam",
             )

@@ -13,7 +13,7 @@ from spdnet.nn.layer import SPDLayer
 class Center(SPDLayer):
     r"""Centering :math:`Y = M^{-1/2} X M^{-1/2}` at the mean :math:`M` of the training data.
 
-    Covariance matrices from one source cluster far from the identity, where the logarithm of the
+    Covariance matrices of one source cluster far from the identity, where the logarithm of the
     output of a network is badly conditioned; centering moves them to the identity. Before
     :meth:`fit`, the layer is the identity map.
 

@@ -19,10 +19,10 @@ class CompleteChannels(SPDLayer):
     .. math:: C_{ho} = B C_{oo}, \qquad C_{hh} = M_{hh} - B M_{oh} + B C_{oo} B^\top ,
 
     the conditional expectation for Gaussian signals whose covariance is the reference :math:`M`.
-    Observed entries are kept as they are, and matrices without missing channels are unchanged. The
+    Observed entries are unchanged, and so are matrices without missing channels. The
     result is SPD. The derivative with respect to missing entries is zero.
 
-    Put the layer before a network that trains or predicts with missing channels.
+    Place the layer before a network for training or prediction with missing channels.
 
     Parameters
     ----------

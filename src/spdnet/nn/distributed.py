@@ -15,7 +15,7 @@ def is_distributed() -> bool:
 def gather_rows(F: Tensor) -> tuple[Tensor, slice]:
     """Concatenate the entries ``(N, ...)`` of all processes in the order of their ranks.
 
-    Return them and the slice with those of this process. The gradient is that of the sum of the
+    Return them and the slice of this process. The gradient is that of the sum of the
     losses of all processes.
     """
     if not is_distributed():

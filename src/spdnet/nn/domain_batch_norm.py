@@ -29,7 +29,7 @@ class SPDDomainBatchNorm(NormalizationLayer):
     and likewise in the other metrics: see :class:`SPDBatchNorm`. Training uses the running
     statistics after the update with the current batch, and gradients flow through the contribution
     of the batch. Evaluation has its own running statistics. :meth:`refit` computes those of a
-    domain without labels; it assumes that the classes are as frequent as in training. If all
+    domain without labels, assuming that the classes are as frequent as in training. If all
     matrices of a new domain are equal, its variance is the mean variance of the known domains, or 1
     if there are none.
 
@@ -141,7 +141,7 @@ class SPDDomainBatchNorm(NormalizationLayer):
         return len(self.num_batches_tracked)
 
     def anneal(self, epoch: int, epochs: int) -> None:
-        r"""Set the training momentum for an epoch; it falls from 1 to the final momentum.
+        r"""Set the training momentum for an epoch, which decreases from 1 to the final momentum.
 
         :math:`\eta = 1 - \rho^{(K - k) / (K - 1)} + \rho` in epoch :math:`k` of :math:`K`, counted
         from 1, with the final momentum :math:`\rho`.
@@ -228,14 +228,14 @@ class SPDDomainBatchNorm(NormalizationLayer):
         Return the deviations from the running means, and the running variance of each matrix.
         """
         space = self._normalization
-        every = gather_rows(F.reshape(-1, self.n, self.n))[0]
-        domains, here = gather_rows(domain.reshape(-1))
+        gathered = gather_rows(F.reshape(-1, self.n, self.n))[0]
+        domains, local = gather_rows(domain.reshape(-1))
         present, index, sizes = domains.unique(return_inverse=True, return_counts=True)
-        groups, own = Groups(index, sizes), index[here].reshape(domain.shape)
+        groups, own = Groups(index, sizes), index[local].reshape(domain.shape)
         is_first = (self.num_batches_tracked[present] == 0) & (self.start == "batch")
-        batch = _Batch(present, groups, own, is_first, space.mean(every, groups))
+        batch = _Batch(present, groups, own, is_first, space.mean(gathered, groups))
         if self.dispersion == "tangent" and isinstance(space, CongruenceNormalization):
-            frame = space.frame(space.base(every, groups))
+            frame = space.frame(space.base(gathered, groups))
             batch.tangents = frame, space.deviation(F, frame[own]).logs
         deviation, v = self._move(self.running_mean, self.running_var, self.momentum, F, batch)
         with torch.no_grad():
@@ -246,11 +246,11 @@ class SPDDomainBatchNorm(NormalizationLayer):
     def _move(
         self, mean: Tensor, var: Tensor | None, eta: float, F: Tensor, batch: "_Batch"
     ) -> tuple[Deviation, Tensor | None]:
-        """Move statistics towards those of a batch; return the deviations and the variances."""
+        """Move statistics toward those of a batch; return the deviations and the variances."""
         space, present, M = self._normalization, batch.present, batch.means
         if eta != 1:
             old, is_first = mean[present], batch.is_first[:, None, None]
-            # no step towards a first mean: its derivative could be NaN instead of 0
+            # no step toward a first mean, because its derivative could be NaN instead of 0
             moved = space.interpolate(old, torch.where(is_first, old, M), eta)
             M = torch.where(is_first, M, moved)
         deviation = space.deviation(F, space.frame(M)[batch.own])
@@ -338,5 +338,5 @@ class _Batch:
     own: Tensor  #: the same for the matrices of this process
     is_first: Tensor  #: whether the batch sets the statistics of a domain
     means: Tensor  #: of each domain
-    #: for the variance in tangent spaces: frames of their points, logarithms of the own matrices
+    #: for the variance in tangent spaces: frames of their points, logarithms of the local matrices
     tangents: tuple[Tensor, Tensor] | None = None

@@ -23,13 +23,13 @@ class ReEig(SPDLayer):
     Parameters
     ----------
     eps : float or str
-        Threshold, or a percentage such as ``"10%"``: that share of the eigenvalues seen in training
-        lies below the threshold. Covariance matrices have any scale, so an absolute threshold often
-        clips nothing.
+        Threshold, or a percentage such as ``"10%"``: that fraction of the eigenvalues seen in
+        training is below the threshold. Covariance matrices may have any scale, so an absolute
+        threshold often clips nothing.
     momentum : float
-        For a percentage: weight of the latest batch in the running threshold. Every batch but the
-        first is rectified with the threshold of the batches before it, so that a matrix does not
-        depend on the others of its batch. Every forward pass in training updates the threshold, so
+        For a percentage: weight of the latest batch in the running threshold. Every batch except
+        the first is rectified with the threshold of the previous batches, so that a matrix does not
+        depend on the others in its batch. Every forward pass in training updates the threshold, so
         activation checkpointing cannot be used with a percentage.
     check, device, dtype : see :class:`BiMap`
         ``check`` also raises an error for evaluation with a percentage before any training.
@@ -84,7 +84,7 @@ class ReEig(SPDLayer):
 
     @property
     def lower_bound(self) -> float | None:
-        """Lower bound of the eigenvalues of the output; None for a percentage."""
+        """Lower bound of the eigenvalues of the output, or None for a percentage."""
         return float(self.eps) if self.share is None else None
 
     def reset_parameters(self) -> None:
@@ -118,7 +118,7 @@ class ReEig(SPDLayer):
             return rectify(X, eps, check=check, who="ReEig", **settings)
         found = decompose(X, Exp() if log else Clamp(0.0), check=check, who="ReEig")
         s = found[0].exp() if log else found[0]
-        if strict and not s.is_cuda:  # a GPU would have to wait
+        if strict and not s.is_cuda:  # the check would synchronize with a GPU
             require_semidefinite_eigenvalues("ReEig", s)
         if self.training and (s.numel() > 0 or is_distributed()):
             seen = gather_rows(s.detach().reshape(-1, s.shape[-1]))[0]
@@ -172,7 +172,7 @@ class LogEig(SPDLayer):
     takes_log = True
 
     def forward(self, X: Tensor, check: bool | None = None, *, log: bool = False) -> Tensor:
-        """Map ``(..., n, n)`` to ``(..., n, n)``; with ``log``, ``X`` is the logarithm already."""
+        """Map ``(..., n, n)`` to ``(..., n, n)``; with ``log``, ``X`` is already the logarithm."""
         if log:
             return X
         return spectral_map(X, Log(), check=self._checks(check), who="LogEig")

@@ -28,24 +28,24 @@ LARGEST = 96
 LARGEST_COMPLEX = 68
 #: number of entries of a basis up to which larger matrices are not reduced
 LARGEST_BASIS = 2**24
-#: number of matrices to which the layer is fitted at most
+#: maximum number of matrices to which the layer is fitted
 MOST = 4096
-#: number of centers of Gaussian features at most
+#: maximum number of centers of Gaussian features
 MOST_CENTERS = 1024
 _JITTER = 1e-4
-#: entries of a basis that are converted together, few enough for the cache
+#: number of entries of a basis that are converted together, to fit in the cache
 _BLOCK = 2**18
 
 
 class SpectralFeatures(SPDLayer):
-    r"""Spectral map, as vectors of mean 0 and variance 1 in a random orthonormal basis.
+    r"""Spectral map, as vectors with mean 0 and variance 1 in a random orthonormal basis.
 
     .. math:: y = s \, B^\top \bigl(\mathrm{vech}(W^\top f(V^\top X V) W) - m\bigr)
 
     The mean :math:`m`, the basis :math:`B` and the scale :math:`s` are fitted to the training data.
     One scale for all features keeps their ratios, and makes learning rates, penalties and dropout
-    mean the same on every data set. The basis is random: Adam and batch normalization act on each
-    feature separately, and in the basis of the channels they amplify features that are noise.
+    comparable between data sets. The basis is random, because Adam and batch normalization act on
+    each feature separately, and would amplify noisy features in the basis of the channels.
 
     If there are fewer training matrices than features, the basis spans their features only. If
     the matrices are larger than 96, or 68 if complex, :math:`W` maps :math:`f(X)` to as many
@@ -160,8 +160,8 @@ class SpectralFeatures(SPDLayer):
     ) -> "SpectralFeatures":
         """Fit the buffers to training matrices ``(N, n, n)`` and return the layer.
 
-        The reduction needs the classes ``y (N,)``; without them, it stays as it is. For
-        ``decomposed`` see :meth:`forward`.
+        The reduction needs the classes ``y (N,)``; without them, it is unchanged. For
+        ``decomposed``, see :meth:`forward`.
         """
         require_square("SpectralFeatures.fit", X, n=self.n)
         if self.basis is not None and len(X) < self.n_features:
@@ -201,8 +201,8 @@ class SpectralFeatures(SPDLayer):
     ) -> Tensor:
         """Map ``(..., n, n)`` to ``(..., n_features)``.
 
-        ``decomposed`` are the eigenvalues and eigenvectors of ``X`` if they are known. They are not
-        used if the matrices are reduced.
+        ``decomposed`` are the eigenvalues and eigenvectors of ``X``, if known. They are not used if
+        the matrices are reduced.
         """
         check = self._require_input(X, check, n=self.n, like=self.rotation)
         W = self.rotation
@@ -226,7 +226,7 @@ class SpectralFeatures(SPDLayer):
 
 
 def _product(x: Tensor, basis: Tensor) -> Tensor:
-    """Compute ``x @ basis``; a basis of another dtype is converted some rows at a time."""
+    """Compute ``x @ basis``; a basis of another dtype is converted in blocks of rows."""
     rows = len(basis) if basis.dtype == x.dtype else max(1, _BLOCK // basis.shape[1])
     parts = zip(x.split(rows, -1), basis.split(rows), strict=True)
     return reduce(torch.add, (some @ part.to(x) for some, part in parts))

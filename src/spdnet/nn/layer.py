@@ -17,7 +17,7 @@ from spdnet.manifolds.stiefel import StiefelParameter, is_stiefel
 class SPDLayer(torch.nn.Module):
     """Base class of layers on matrices ``(..., n, n)``.
 
-    Stiefel parameters keep their mark where torch would replace them by plain parameters: moving
+    Stiefel parameters keep their type where torch would replace them by plain parameters: moving
     from or to the meta device, assigning a loaded tensor, and ``fully_shard``.
 
     Parameters
@@ -29,9 +29,9 @@ class SPDLayer(torch.nn.Module):
     """
 
     check: bool
-    #: forward has an argument ``log``, with which it takes the logarithm of its input
+    #: whether forward has an argument ``log`` to take the logarithm of its input
     takes_log = False
-    #: forward has an argument ``log``, with which it returns the logarithm of its output
+    #: whether forward has an argument ``log`` to return the logarithm of its output
     gives_log = False
 
     def __init__(self, *, check: bool = True) -> None:
@@ -50,7 +50,7 @@ class SPDLayer(torch.nn.Module):
         like: Tensor | None = None,
         positive: bool = False,
     ) -> bool:
-        """Validate shape and dtype and, if checks are on, the values; return whether they are."""
+        """Validate shape and dtype and, if checks are enabled, values; return whether they are."""
         who = type(self).__name__
         require_square(who, X, n=n)
         if like is not None:
@@ -66,7 +66,7 @@ class SPDLayer(torch.nn.Module):
         refuse_format("torch.jit.script")
 
     @contextmanager
-    def _stiefel_kept(self) -> Iterator[None]:
+    def _keep_stiefel(self) -> Iterator[None]:
         names = [n for n, p in self._parameters.items() if is_stiefel(p)]
         yield
         for name in names:
@@ -78,11 +78,11 @@ class SPDLayer(torch.nn.Module):
         super().__setattr__(name, value)
 
     def _apply(self, fn: Any, recurse: bool = True) -> Any:
-        with self._stiefel_kept():
+        with self._keep_stiefel():
             return super()._apply(fn, recurse)
 
     def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        with self._stiefel_kept():
+        with self._keep_stiefel():
             super()._load_from_state_dict(*args, **kwargs)
 
 

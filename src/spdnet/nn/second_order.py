@@ -53,7 +53,7 @@ class CovPool(torch.nn.Module):
         self.kind, self.reg, self.mode, self.eps = kind, reg, mode, eps
 
     def forward(self, X: Tensor) -> Tensor:
-        """Map ``(B, C, T)`` or ``(B, C, H, W)`` to ``(B, C, C)``, for ``gaussian`` one larger."""
+        """Map ``(B, C, T)`` or ``(B, C, H, W)`` to ``(B, C, C)``, one larger for ``gaussian``."""
         if not isinstance(X, Tensor) or X.ndim not in (3, 4):
             shape = tuple(X.shape) if isinstance(X, Tensor) else type(X).__name__
             raise ValueError(
@@ -81,7 +81,8 @@ class MatrixSqrt(SPDLayer):
 
     Computed from eigenvalues (MPN-COV), or by Newton-Schulz iterations on
     :math:`X / \mathrm{tr} X` (iSQRT-COV), which need only matrix products. The iterations are
-    deliberately not run to convergence: small eigenvalues stay too small, which is known to help.
+    deliberately stopped before convergence: small eigenvalues stay too small, which is known to
+    improve the accuracy.
 
     Parameters
     ----------

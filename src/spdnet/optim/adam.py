@@ -103,7 +103,7 @@ class RiemannianAdam(RiemannianOptimizer):
         if p.dtype == torch.float16 and not is_stiefel(p) and group["eps"] < smallest:
             raise ValueError(
                 f"RiemannianAdam: expected eps >= {smallest:.1e} for parameters in torch.float16, "
-                f"got {group['eps']}, which rounds to zero there, so that steps become NaN; keep "
+                f"got {group['eps']}, which rounds to zero, so that steps become NaN; keep "
                 "the parameters in torch.float32 and use torch.autocast, or pass eps=1e-4"
             )
 

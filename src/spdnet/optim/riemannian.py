@@ -18,9 +18,9 @@ MANIFOLD_METHODS = ("component_inner", "egrad2rgrad", "retr", "retr_transp")
 
 
 class RiemannianOptimizer(torch.optim.Optimizer):
-    """Optimizer that steps parameters of Stiefel and geoopt manifolds on their manifold.
+    """Optimizer that keeps parameters of Stiefel and geoopt manifolds on their manifold.
 
-    All other parameters are stepped as in torch. A subclass defines ``_step_euclidean`` for plain
+    All other parameters are updated as in torch. A subclass defines ``_step_euclidean`` for plain
     parameters, ``_step_stiefel`` for Stiefel parameters of one shape, dtype and device, and
     ``_step_manifold`` for a parameter with its own manifold.
     """
@@ -45,11 +45,11 @@ class RiemannianOptimizer(torch.optim.Optimizer):
 
     def _check_parameter(self, p: Tensor, group: dict[str, Any]) -> None:
         who = type(self).__name__
-        lacking = [verb for verb in MANIFOLD_METHODS if not hasattr(_manifold(p), verb)]
-        if _manifold(p) is not None and lacking:
+        missing = [method for method in MANIFOLD_METHODS if not hasattr(_manifold(p), method)]
+        if _manifold(p) is not None and missing:
             raise TypeError(
                 f"{who}: expected the manifold of a parameter to be one of geoopt, got "
-                f"{_manifold(p)!r}, which lacks {', '.join(lacking)}"
+                f"{_manifold(p)!r}, which lacks {', '.join(missing)}"
             )
         if getattr(p, "_is_flat_param", False) or (is_stiefel(p) and p.ndim < 2):
             raise TypeError(
@@ -82,7 +82,7 @@ class RiemannianOptimizer(torch.optim.Optimizer):
         return loss
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Load a state; settings missing in it, as in one of torch.optim, keep their values."""
+        """Load a state; settings that it lacks, such as one of torch.optim, keep their values."""
         current = [dict(group) for group in self.param_groups]
         super().load_state_dict(state_dict)
         for group, before in zip(self.param_groups, current, strict=True):
@@ -122,7 +122,7 @@ def manifold_gradient(group: dict[str, Any], p: Any) -> Tensor:
 
 
 def stack(tensors: Sequence[Tensor]) -> Tensor:
-    """Stack tensors ``(..., n, k)`` to ``(P, ..., n, k)``; a single one stays as it is."""
+    """Stack tensors ``(..., n, k)`` to ``(P, ..., n, k)``; a single one is returned unchanged."""
     return tensors[0] if len(tensors) == 1 else torch.stack(list(tensors))
 
 
@@ -137,7 +137,7 @@ def gather(tensors: Sequence[Any]) -> list[Tensor]:
 
 
 def write_back(targets: Sequence[Any], values: Tensor) -> None:
-    """Copy the tensors of a stack to their targets; to a sharded target, its local part."""
+    """Copy the tensors of a stack to their targets; a sharded target gets its local part."""
     for target, value in zip(targets, unstack(values, len(targets)), strict=True):
         if hasattr(target, "full_tensor"):
             from torch.distributed.tensor import distribute_tensor  # slow to import

@@ -40,7 +40,7 @@ class TrainCommand(RunOptions):
     )
     devices: int = _run(
         Count(),
-        "Number of processes that share each batch, each with a GPU or on the CPU",
+        "Number of processes that share each batch, each on its own GPU, or on the CPU",
         default=1,
     )
     quiet: bool = _run(Flag(), "No progress bar and no line per epoch", default=False)
@@ -61,7 +61,7 @@ class CompareCommand(CompareOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class ReproduceCommand(ReproduceOptions):
-    """Reproduce an experiment of the paper, and show the published results beside the new ones.
+    """Reproduce an experiment of the paper, and compare with the published results.
 
     Completed parts are not repeated: after an interruption, or with more repeats, run the same
     command again.
@@ -146,7 +146,7 @@ class InfoCommand:
 
 @dataclass(frozen=True, kw_only=True)
 class FetchCommand:
-    """Download the SPD matrices that the paper's authors publish.
+    """Download the SPD matrices published by the authors of the paper.
 
     After an interruption, the same command resumes. The data are stored in $SPDNET_DATA, or in the
     user's cache.
@@ -165,7 +165,7 @@ class ImportCommand(FetchCommand):
     """
 
     path: Path = _option(
-        Location(), "The authors' archive, packed or not, or the original data", default=...
+        Location(), "The authors' archive (zip file or folder), or the original data", default=...
     )
     index: Path | None = _option(Location(), "The authors' index (.mat), if it is not in PATH")
 
@@ -194,7 +194,7 @@ class DescriptorOptions:
         default="covariance",
     )
     reg: float = _option(
-        Number(), "Regularization of the covariance, in the unit that mode names", default=1e-3
+        Number(), "Regularization of the covariance, in the unit given by mode", default=1e-3
     )
     mode: str = _option(
         Choice("trace", "mean", "absolute", "shrinkage", "none"),
@@ -208,9 +208,9 @@ class DescriptorOptions:
     pca: int | None = _option(Count(), "Number of principal components, fitted to the training set")
     clip_length: float | None = _option(
         Number(above=0),
-        "Length of the clips into which training sequences are cut, besides the whole sequence. A "
-        "number of frames, or a fraction of the sequence such as 0.5. Other sequences are never "
-        "cut.",
+        "Length of clips that are cut from training sequences, in addition to the whole sequence. "
+        "A number of frames, or a fraction of the sequence such as 0.5. Validation and test "
+        "sequences are never cut.",
     )
     clip_stride: int | None = _option(Count(), "Stride of clips in frames", unset="half a clip")
     clips: int | None = _option(

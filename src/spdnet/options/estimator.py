@@ -1,4 +1,4 @@
-"""The parameters of the scikit-learn classifier."""
+"""Parameters of the scikit-learn classifier."""
 
 from dataclasses import make_dataclass
 from functools import partial

@@ -12,14 +12,14 @@ _NO_NAMES = ("auto", "none")  # instead of names of members
 
 
 def _checks() -> Any:
-    """Return the module of checks, which is loaded when a value is checked: it needs torch."""
+    """Return the module of checks, which imports torch and is therefore loaded on first use."""
     from spdnet import _checks
 
     return _checks
 
 
 class Kind:
-    """Base class; accepts any value."""
+    """Base class of the kinds, which accepts any value."""
 
     #: type of the option on the command line
     type: type = str
@@ -33,13 +33,13 @@ class Kind:
         return text
 
     def parse(self, text: Any) -> Any:
-        """Convert an argument of the command line; one that is refused is left to the check."""
+        """Convert an argument of the command line; leave an invalid one to the check."""
         with suppress(ValueError):
             return self.convert(text)
         return text
 
     def check(self, who: str, name: str, value: Any) -> Any:
-        """Return the value, or raise an error that says what was expected."""
+        """Return the valid value, or raise an error that states what was expected."""
         return value
 
 
@@ -66,7 +66,7 @@ class FilePath(Text):
         super().check(who, name, value)
         if "\0" in value or value.encode(errors="ignore").decode() != value:
             raise ValueError(
-                f"{who}: expected {name} to be a path in UTF-8, which settings can hold, got "
+                f"{who}: expected {name} to be a path in UTF-8, as in a settings file, got "
                 f"{value!r}; rename it"
             )
         return value
@@ -93,8 +93,8 @@ class Flag(Kind):
 class Choice(Kind):
     """One of several names.
 
-    With ``none``, also ``"none"``, or None in Python. With ``verb``, the name of a method of
-    metrics, also all registered metrics that have it.
+    With ``none``, ``"none"`` is also accepted, or None in Python. With ``verb``, the name of a
+    method of metrics, all registered metrics that have it are also accepted.
     """
 
     def __init__(self, *choices: str, none: bool = False, verb: str = "") -> None:
@@ -152,7 +152,7 @@ class ModelName(Kind):
 
 
 class Names(Kind):
-    """Names of methods, which the comparison checks; None for ``all``."""
+    """Names of methods, which the comparison validates; None for ``all``."""
 
     doc = "sequence of str"
 

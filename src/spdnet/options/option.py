@@ -21,7 +21,7 @@ class Option:
     """Description of an option."""
 
     kind: Kind
-    help: str  # noun phrase that begins with a capital, then perhaps sentences
+    help: str  # noun phrase that begins with a capital, optionally followed by sentences
     panel: str | None  # of the help; None for a hyperparameter that only recipes set
     recipes: Mapping[str, Any] = field(default_factory=dict)  # values of a hyperparameter
     default: Any = None  # ... for a required option
@@ -56,7 +56,7 @@ class Option:
 
 
 def option(kind: Kind, help: str, **description: Any) -> Any:  # noqa: A002
-    """Make a dataclass field that is described by an :class:`Option`."""
+    """Declare a dataclass field that is described by an :class:`Option`."""
     return _field(Option(kind=kind, help=help, **description))
 
 
@@ -68,7 +68,7 @@ def hyperparameter(
     recipes: Mapping[str, Any] | None = None,
     **description: Any,
 ) -> Any:
-    """Make a dataclass field for a hyperparameter; ``recipes`` has the values that differ."""
+    """Declare a dataclass field for a hyperparameter; ``recipes`` has the values that differ."""
     values = {**dict.fromkeys(RECIPE_NAMES, default), **(recipes or {})}
     return option(kind, help, default=default, recipes=values, **description)
 
@@ -79,7 +79,7 @@ def options(described: Any) -> dict[str, Option]:
 
 
 def same(source: Any, name: str, **changes: Any) -> Any:
-    """Make a field with the description of an option of another dataclass, with changes."""
+    """Declare a field with the description of an option of another dataclass, with changes."""
     return _field(replace(options(source)[name], **changes))
 
 
@@ -92,7 +92,7 @@ def check_options(who: str, instance: Any) -> None:
 
 def document(cls: _Class) -> _Class:
     """Replace ``{options}`` in the docstring of a dataclass by a description of its options."""
-    if cls.__doc__ is not None:  # it is with python -OO
+    if cls.__doc__ is not None:  # None with python -OO
         entries = "\n".join(_entry(name, found) for name, found in options(cls).items())
         cls.__doc__ = inspect.cleandoc(cls.__doc__).replace("{options}", entries)
     return cls

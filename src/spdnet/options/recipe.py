@@ -35,8 +35,8 @@ class RecipeOptions:
     )
     ensemble: int = _network(
         Count(),
-        "Number of networks that are averaged. They have different initial weights. The members "
-        "of a portfolio are repeated until there are as many.",
+        "Number of networks that are averaged, with different initial weights. The members "
+        "of a portfolio are repeated until there are this many networks.",
         default=1,
         neutral=1,
         recipes={"auto": 4},

@@ -29,7 +29,7 @@ from spdnet.options.option import (
     show,
 )
 
-#: data sets with a name instead of a file: number of features of a pixel
+#: data sets that are part of the library, with their number of features per pixel
 EMBEDDED = {"digits": 17, "digits-small": 8}
 EXPERIMENTS = ("afew", "hdm05", "pasc", "no-logeig", "epsilon", "convergence")
 DTYPES = ("float64", "float32")
@@ -80,7 +80,7 @@ class DataOptions:
     rank: str | int = _data(
         NameOr(Count(), "auto", "full"),
         "Rank of the matrices. auto removes directions without variance in all training matrices "
-        "if some are singular, and full keeps all; a number keeps that many of the largest "
+        "if some are singular, and full keeps all. A number keeps that many directions of largest "
         "variance.",
         default="auto",
     )
@@ -142,7 +142,7 @@ class RunOptions(_Settings):  # type: ignore[misc]
     )
     bad_trials: str = _training(
         Choice("none", "flag", "drop"),
-        "Treatment of outlier trials. flag reports them, and drop also leaves them out of "
+        "Treatment of outlier trials. flag reports them, and drop also removes them from "
         "training and validation. Test trials are only reported.",
         default="none",
     )
@@ -182,7 +182,7 @@ class RunOptions(_Settings):  # type: ignore[misc]
     )
     jobs: int | None = _run(
         Count(),
-        "Number of processes that train repeats, or the folds of a comparison, side by side. Each "
+        "Number of processes that train repeats, or the folds of a comparison, in parallel. Each "
         "has one thread.",
         unset="one for each processor, at most 8; 1 on a GPU, and for repeats on more than 1 GiB",
     )
@@ -205,7 +205,7 @@ class CompareOptions(DataOptions):
         RunOptions,
         "test",
         kind=Number(above=0, below=1),
-        default=0.5,  # the random halves of the paper
+        default=0.5,  # random halves, as in the paper
         unset="",
         flags=("--test-size", "--test"),
     )
@@ -215,7 +215,7 @@ class CompareOptions(DataOptions):
     jobs: int | None = same(
         RunOptions,
         "jobs",
-        help="Number of processes that fit methods side by side. Each has one thread.",
+        help="Number of processes that fit methods in parallel. Each has one thread.",
         unset="one for each processor, at most 8; 1 on a GPU",
     )
     methods: tuple[str, ...] | None = _other(
@@ -255,7 +255,7 @@ class ReproduceOptions:
     )
     quick: bool = _other(
         Flag(),
-        "Two epochs on a few sequences, as a test without meaningful results",
+        "Two epochs on a few sequences, as a quick test whose scores are meaningless",
         default=False,
     )
     baselines: bool = _other(Flag(), "Also run the other methods of the table", default=False)
@@ -282,7 +282,7 @@ class ReproduceOptions:
         "Index of the joint that is the origin of the positions",
         unset="absolute positions, as in the paper",
     )
-    clips: bool = _other(Flag(), "Training sequences cut into clips", default=True)
+    clips: bool = _other(Flag(), "Cut training sequences into clips", default=True)
     score: str = _other(
         Choice("features", "logits"),
         "Input of verification. features are the output of LogEig.",

@@ -15,7 +15,7 @@ from spdnet.data.sources import Source, sequence_sources
 from spdnet.paper.published import PUBLISHED, data_file, how_to_get
 from spdnet.paper.reproduction import Experiment, Reproduction
 
-_QUICK = 6  # classes, and sequences of each, in the quick form
+_N_QUICK = 6  # number of classes, and of sequences per class, in the quick form
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class ExperimentData:
 
     @classmethod
     def of_sources(cls, title: str, standin: bool, sources: list[Source]) -> "ExperimentData":
-        """Build the data from sequences; one without a group is a group of its own."""
+        """Build the data from sequences; a sequence without a group is its own group."""
         parts = [source.split for source in sources]
         samples = Dataset(
             numpy.arange(len(sources)).reshape(-1, 1, 1),
@@ -51,12 +51,12 @@ class ExperimentData:
 
     def take(self, index: NDArray[numpy.int64]) -> "ExperimentData":
         """Select sequences or matrices by index; classes without members are dropped."""
-        fresh: dict[str, Any] = {"index": None, "classes": None}  # computed again
+        fresh: dict[str, Any] = {"index": None, "classes": None}  # to be recomputed
         return replace(self, samples=replace(self.samples.take(index), **fresh))
 
 
 def load_data(wanted: Reproduction, experiment: Experiment) -> ExperimentData:
-    """Load the data of an experiment; if they are missing, the error says how to get them."""
+    """Load the data of an experiment; if they are missing, the error explains how to get them."""
     name = experiment.data
     if wanted.standin is None:
         file = data_file(name)
@@ -74,7 +74,7 @@ def load_data(wanted: Reproduction, experiment: Experiment) -> ExperimentData:
     else:
         file = Path(wanted.standin)
         data = _from_file(file, file.name, standin=True)
-    limits = [n for n in (wanted.classes, _QUICK if wanted.quick else None) if n is not None]
+    limits = [n for n in (wanted.classes, _N_QUICK if wanted.quick else None) if n is not None]
     if limits:  # the classes with the most members, ties by name
         names, counts = numpy.unique(data.y, return_counts=True)
         kept = names[numpy.lexsort((names, -counts))[: min(limits)]]
@@ -84,7 +84,9 @@ def load_data(wanted: Reproduction, experiment: Experiment) -> ExperimentData:
         index: dict[Any, list[int]] = {}
         for i, key in enumerate(zip(data.y, split, strict=True)):
             index.setdefault(key, []).append(i)
-        data = data.take(numpy.array(sorted(i for found in index.values() for i in found[:_QUICK])))
+        data = data.take(
+            numpy.array(sorted(i for found in index.values() for i in found[:_N_QUICK]))
+        )
     return data
 
 
@@ -108,7 +110,7 @@ def make_matrices(
         if not file.exists():
             changes: dict[str, Any] = {"root": wanted.root}
             if data.standin:
-                changes["pca"] = None  # they have few dimensions already
+                changes["pca"] = None  # stand-ins have few dimensions
             if not wanted.clips:
                 changes |= {"clip_length": None, "clip_stride": None, "clips": None}
             index = numpy.asarray(data.samples.X).ravel().tolist()
@@ -119,7 +121,7 @@ def make_matrices(
         return read(file)
     if data.samples.names is None:
         return replace(data.samples, split=split)
-    # test only on the whole of a sequence, which comes before its clips
+    # test only on whole sequences, each of which precedes its clips
     first = numpy.zeros(len(test), dtype=bool)
     first[numpy.unique(data.samples.names, return_index=True)[1]] = True
     kept = data.take(numpy.flatnonzero(~test | first)).samples
@@ -127,7 +129,7 @@ def make_matrices(
 
 
 def tasks(data: Dataset, measures: list[str]) -> dict[str, NDArray[numpy.bool_]]:
-    """Return masks of the test matrices of each verification task, by the folder they are in.
+    """Return masks of the test matrices of each verification task, identified by their folder.
 
     Without such folders, there is one task, ``all``.
     """
@@ -139,12 +141,12 @@ def tasks(data: Dataset, measures: list[str]) -> dict[str, NDArray[numpy.bool_]]
     found = {m: chosen for m, chosen in found.items() if chosen.any()}
     if not found:
         return {"all": test}
-    times = sum(chosen.astype(int) for chosen in found.values())
-    if (times[test] != 1).any():
-        stray = names[test][times[test] != 1][0]
+    n_tasks = sum(chosen.astype(int) for chosen in found.values())
+    if (n_tasks[test] != 1).any():
+        ambiguous = names[test][n_tasks[test] != 1][0]
         raise DataError(
             f"reproduce: expected every test matrix in a folder of one of {', '.join(found)}, got "
-            f"{stray}"
+            f"{ambiguous}"
         )
     return found
 
@@ -152,7 +154,7 @@ def tasks(data: Dataset, measures: list[str]) -> dict[str, NDArray[numpy.bool_]]
 def generated(name: str, *, quick: bool = False, seed: int = 0) -> ExperimentData:
     """Generate sequences of the shape of a data set of the paper.
 
-    The frames of a class mix its own directions with common ones, with noise in each sequence.
+    The frames of a class are mixed from directions of the class and common ones, with noise in each
 
     With ``quick``, they are few and short.
     """
@@ -160,7 +162,7 @@ def generated(name: str, *, quick: bool = False, seed: int = 0) -> ExperimentDat
     full = {"afew": (400, 7, 40, 50), "hdm05": (93, 130, 10, 120), "pasc": (400, 20, 8, 40)}
     small = {"afew": (20, 4, 8, 30), "hdm05": (15, 5, 8, 40), "pasc": (16, 12, 8, 30)}
     d, n_classes, each, frames = (small if quick else full)[name]
-    make = partial(_made_up, d, frames, seed)
+    make = partial(_generate_sequence, d, frames, seed)
     sources = []
     for c in range(n_classes):
         for i in range(each):
@@ -171,7 +173,9 @@ def generated(name: str, *, quick: bool = False, seed: int = 0) -> ExperimentDat
     return ExperimentData.of_sources(f"generated, {d} dimensions", True, sources)
 
 
-def _made_up(d: int, frames: int, seed: int, c: int, i: int, noise: float) -> NDArray[Any]:
+def _generate_sequence(
+    d: int, frames: int, seed: int, c: int, i: int, noise: float
+) -> NDArray[Any]:
     common = numpy.random.default_rng((seed, 0)).normal(size=(d, d)) / d**0.5
     own = numpy.random.default_rng((seed, 1, c)).normal(size=(d, d)) / d**0.5
     rng = numpy.random.default_rng((seed, 2, c, i))
@@ -206,7 +210,7 @@ def held_out(data: ExperimentData, protocol: str, seed: int) -> NDArray[numpy.bo
     y, split = data.y, data.samples.split
     if split is not None and protocol != "random-halves":
         test = split != "train"
-    elif protocol == "verification":  # people who are not trained on
+    elif protocol == "verification":  # test people must not occur in training
         names = numpy.unique(y)
         rng = numpy.random.default_rng(seed)
         test = numpy.isin(y, rng.permutation(names)[: len(names) // 2])
@@ -214,15 +218,15 @@ def held_out(data: ExperimentData, protocol: str, seed: int) -> NDArray[numpy.bo
         test = hold_out(y, 0.5, groups=data.samples.groups, seed=seed)
     if not test.any() or test.all() or len(set(y[~test].tolist())) < 2:
         raise DataError(
-            f"reproduce: expected something to test on, and two classes to train on, got "
-            f"{int(test.sum())} to test on, and {len(set(y[~test].tolist()))} classes with "
-            f"{int((~test).sum())} members to train on"
+            f"reproduce: expected test samples, and training samples of two classes, got "
+            f"{int(test.sum())} test samples, and {int((~test).sum())} training samples of "
+            f"{len(set(y[~test].tolist()))} classes"
         )
     if protocol == "verification":
         counts = numpy.unique(y[test], return_counts=True)[1]
         if len(counts) < 2 or counts.max() < 2:
             raise DataError(
-                f"reproduce: expected two people to verify, and one of them twice, got "
-                f"{len(counts)} with at most {counts.max()}"
+                f"reproduce: expected at least two people to verify, one of them with two samples, "
+                f"got {len(counts)} people with at most {counts.max()} samples"
             )
     return test

@@ -29,15 +29,15 @@ class Published:
     """A data set of the paper."""
 
     title: str
-    url: str  # of the SPD matrices that the authors publish
+    url: str  # address of the SPD matrices of the authors
     raw: str  # description of the original data
     descriptor: Descriptor
-    drawn: bool = False  # the split is drawn later, so that the sequences are kept
+    drawn: bool = False  # the split is random, so that the sequences are kept
     clips: bool = False  # numbers at the end of the authors' file names count clips
 
 
-#: by name; the sequences with their clips are about as many as in the paper: 1747 of 557 videos,
-#: 18 000 of 1170 sequences, 12 529 of 1180 videos
+#: data sets by name; sequences and clips are about as many as in the paper: 1747 from 557 videos,
+#: 18 000 from 1170 sequences, 12 529 from 1180 videos
 PUBLISHED = {
     "afew": Published(
         "AFEW",
@@ -75,9 +75,9 @@ def data_folder() -> Path:
         found = Path(pooch.os_cache("spdnet"))
     except RuntimeError:  # no home folder
         found = Path()
-    if not found.is_absolute():  # some versions of platformdirs leave ~ as it is
+    if not found.is_absolute():  # some versions of platformdirs do not expand ~
         raise DataError(
-            "data: expected a home folder to keep data sets in, got none; set the "
+            "data: expected a home folder for data sets, got none; set the "
             "environment variable SPDNET_DATA to a folder"
         )
     return found
@@ -93,12 +93,12 @@ def how_to_get(name: str) -> str:
     """Return instructions for getting a data set."""
     known = PUBLISHED[name]
     return (
-        f"{known.title} is looked for in {data_file(name)}.\n"
-        f"Get the SPD matrices of the authors with: spdnet data fetch {name}\n"
-        f"Or, if you have them as a file or folder:  spdnet data import {name} "
+        f"{known.title} is expected in {data_file(name)}.\n"
+        f"Download the authors' SPD matrices:   spdnet data fetch {name}\n"
+        f"Or import them from a file or folder: spdnet data import {name} "
         f"{known.url.rsplit('/', 1)[1]}\n"
-        f"Or from the data themselves, which are:    spdnet data import {name} FOLDER\n"
-        f"    {known.raw}"
+        f"Or import the original data:          spdnet data import {name} FOLDER\n"
+        f"    FOLDER: {known.raw}"
     )
 
 
@@ -108,7 +108,7 @@ def fetch(
     on_bytes: Callable[[int, int | None], None] | None = None,
     on_source: _OnSource = None,
 ) -> Path:
-    """Download and import the SPD matrices that the authors publish; return :func:`data_file`.
+    """Download and import the SPD matrices of the authors, and return :func:`data_file`.
 
     ``on_bytes`` and ``on_source`` are called with the bytes, or files, done and their total.
     """
@@ -120,9 +120,9 @@ def fetch(
 def import_dataset(
     name: str, path: str | Path, *, index: str | Path | None = None, on_source: _OnSource = None
 ) -> Path:
-    """Import a data set that was obtained by hand, and return :func:`data_file`.
+    """Import a data set that was obtained manually, and return :func:`data_file`.
 
-    ``path`` is the authors' archive, packed or not, or the original data; ``index`` is the authors'
+    ``path`` is the authors' archive (zip file or folder), or the original data; ``index`` is their
     ``.mat`` file, by default the one with ``spddb`` in its name. For ``on_source`` see
     :func:`fetch`.
     """
@@ -133,7 +133,7 @@ def import_dataset(
     about = {"data": known.title, "from": path.name, "made": made}
     is_sequences = path.suffix.lower() == ".npz" or not open_files(path).ending_with(".mat", ".npy")
     if index is not None or not is_sequences:
-        found = _own_index(path) if index is None else read_index(index)
+        found = _find_index(path) if index is None else read_index(index)
         sources = matrix_sources(path, found, clips=known.clips, parts=parts)
         if _is_symmetric(sources[0].load()):
             return build(_val_as_test(sources), file, provenance=about, on_source=on_source)
@@ -148,18 +148,18 @@ def _new_file(name: str) -> Path:
     file = data_file(name)
     if file.exists():
         raise FileExistsError(
-            f"data: expected no {name} yet, but {file} exists; delete it to import another"
+            f"data: expected no data set {name}, but {file} exists; delete it to import it again"
         )
     return file
 
 
 def _is_symmetric(values: Any) -> bool:
-    """Return True for a symmetric matrix, False for features of frames."""
+    """Return whether values are a symmetric matrix, rather than features of frames."""
     square = values.ndim == 2 and values.shape[0] == values.shape[1] and values.dtype.kind in "biuf"
     return bool(square and numpy.allclose(values, values.T, equal_nan=True))
 
 
-def _own_index(path: Path) -> Index | None:
+def _find_index(path: Path) -> Index | None:
     files = open_files(path)
     named = [p for p in files.ending_with(".mat") if "spddb" in p[-1].lower()]
     if not named:
@@ -178,7 +178,7 @@ def _val_as_test(sources: Sequence[Source]) -> list[Source]:
 
 
 def _write_sequences(sources: Sequence[Source], file: Path, on_source: _OnSource) -> Path:
-    """Write the frames of all sequences one after another."""
+    """Write the concatenated frames of all sequences to a file."""
     frames: list[Any] = []
     for i, source in enumerate(sources, 1):
         frames.append(source.load())

@@ -17,7 +17,7 @@ from spdnet.plots import BASELINE, TRAIN
 from spdnet.runs.report.figures import canvas, svg
 from spdnet.runs.report.page import page_of, render
 
-_BESIDE: Any = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}  # of a legend
+_LEGEND_RIGHT: Any = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}
 
 
 def write_reproduction(folder: ReproductionFolder) -> Path:
@@ -48,13 +48,13 @@ def write_reproduction(folder: ReproductionFolder) -> Path:
 
 
 def _figures(experiment: ExperimentResults, title: str) -> dict[str, Markup]:
-    """Draw the figures, by the names of their files."""
+    """Draw the figures; return them by file name."""
     rows = experiment.rows
     figures: dict[str, Markup | None] = {}
     for m in experiment.shown_measures:
         scored = [row for row in rows if row.paper.get(m) or m in row.ours]
         size = (7.2, 1.1 + 0.3 * len(scored))
-        figures[m] = _figure(_draw_scores, scored, m, size, "Ours beside the paper: ", title)
+        figures[m] = _figure(_draw_scores, scored, m, size, "Ours and the paper: ", title)
         verified = [row for row in rows if m in row.roc]
         text = f"{m}: {title}"
         figures[f"roc-{m}"] = _figure(_draw_rocs, verified, m, (6.4, 3.4), "ROC of ", text)
@@ -93,7 +93,7 @@ def _draw_scores(axes: Axes, rows: Sequence[RowResults], measure: str) -> None:
             axes.errorbar(100 * ours.mean, i + 0.12, xerr=std, fmt="D", color=TRAIN)
     axes.plot([], [], "s", color=BASELINE, ms=5, label="paper")
     axes.plot([], [], "D", color=TRAIN, label="ours")
-    axes.legend(**_BESIDE)
+    axes.legend(**_LEGEND_RIGHT)
     axes.set_xlabel(axis_title(measure))
     axes.set_yticks(range(len(rows)), [row.title for row in rows])
     axes.invert_yaxis()
@@ -103,7 +103,7 @@ def _draw_rocs(axes: Axes, rows: Sequence[RowResults], task: str) -> None:
     for i, row in enumerate(rows):
         curve = row.roc[task]
         plots.roc((curve.far, curve.rate), label=row.title, color=f"C{i}", ax=axes)
-    axes.legend(**_BESIDE)
+    axes.legend(**_LEGEND_RIGHT)
 
 
 def _draw_curves(axes: Axes, rows: Sequence[RowResults], key: str) -> None:
@@ -113,5 +113,5 @@ def _draw_curves(axes: Axes, rows: Sequence[RowResults], key: str) -> None:
         plots.learning_curves(row.history, measure, parts=[part], ax=axes, **style)
     axes.set(ylabel="training loss" if key == "loss" else "test accuracy, %")
     if key != "loss":
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g}"))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda fraction, _: f"{100 * fraction:g}"))
     axes.legend()

@@ -24,7 +24,7 @@ from spdnet.paper.results import (
 )
 from spdnet.runs import RunFolder
 from spdnet.runs.cell import Cell, RocCurve, Score, fit_and_score
-from spdnet.runs.methods import METHODS, Method, Where
+from spdnet.runs.methods import METHODS, FitSettings, Method
 from spdnet.runs.pace import Pace
 from spdnet.runs.session import Session
 from spdnet.runs.settings import Settings
@@ -35,21 +35,21 @@ from spdnet.training import make_fabric
 from spdnet.training.data import as_tensor
 from spdnet.training.evaluation import run_in_chunks
 
-#: bytes of matrices on disk that other methods get at most
-_MOST_BYTES = 2**30
+#: maximum size in bytes of matrices on disk that are loaded for the other methods
+_MAX_BYTES = 2**30
 
 
 def reproduce(
     wanted: Reproduction, folder: ReproductionFolder, *, watch: Watch | None = None
 ) -> ReproductionResults:
-    """Run the networks of an experiment, and other methods beside them.
+    """Run the networks of an experiment, and other methods for comparison.
 
-    Results that the folder holds already are not computed again.
+    Results that the folder already contains are not recomputed.
 
     Raises
     ------
     FileNotFoundError
-        The data are missing; the message says how to get them.
+        The data are missing; the message explains how to get them.
 
     Examples
     --------
@@ -67,7 +67,7 @@ def reproduce(
         for experiment in wanted.experiments()
     ]
     for run in runs:
-        for repeat in range(run.repeats):  # raise errors before anything is written
+        for repeat in range(run.repeats):  # raise errors before writing anything
             held_out(run.data, run.experiment.protocol, wanted.seed + repeat)
     settings = asdict(wanted)
     folder.require_same(settings)
@@ -127,7 +127,7 @@ class _Run:
                 cells[name].append(self._method(name, method, data, repeat))
             for row, run in zip(experiment.rows, runs, strict=True):
                 cells[row.title].append(self._network(row, run, data, preprocessing, repeat))
-            file.unlink(missing_ok=True)  # it can be computed again
+            file.unlink(missing_ok=True)  # can be recomputed
             if left := pace.after(repeat + 1, counts=not known):
                 watch.say(f"repeat {repeat + 1} of {self.repeats} done{left}")
         rows = []
@@ -175,7 +175,7 @@ class _Run:
             return self._verify(data, lambda part: estimator.similarity(part.X[:], part.X[:]))
 
         device = str(make_fabric(self.wanted.device).device)
-        where = Where(data.X.shape[-1], self.wanted.seed + repeat, device)
+        where = FitSettings(data.X.shape[-1], self.wanted.seed + repeat, device)
         some, notes = _in_memory(data)
         split = make_split(some, who="reproduce")
         score = verified if self.verifies else None
@@ -188,7 +188,7 @@ class _Run:
     def _network(
         self, row: Row, run: RunFolder, data: Dataset, preprocessing: Preprocessing, repeat: int
     ) -> NetworkCell:
-        """Train or resume a network; if it fails, the cell holds the error."""
+        """Train or resume a network; if it fails, the cell contains the error."""
         wanted, dims = self.wanted, row.dims_for(preprocessing.n)
         try:
             if not run.finished:
@@ -205,7 +205,7 @@ class _Run:
                     dtype=wanted.dtype,
                     baseline=False,
                 )
-                # a network that verifies has no test set of the same people
+                # in verification, the test set has other people
                 some = only(data, data.split == "train") if self.verifies else data
                 shown = {"notes": not self.verifies, "curves": not self.verifies}
                 training = Training(settings, some, preprocessing, **shown)
@@ -221,7 +221,7 @@ class _Run:
                 device=found.device,
                 clipped=max(found.raised, default=None),
             )
-        except OSError:  # such as a full disk, which is no result
+        except OSError:  # such as a full disk, which is not a result
             self.watch.end()
             raise
         except Exception as error:  # reported in its row
@@ -265,8 +265,8 @@ class _Run:
 def only(data: Dataset, chosen: Any) -> Dataset:
     """Select matrices by a mask, and keep only their classes."""
     part = data.take(numpy.flatnonzero(chosen))
-    there = set(part.label_names.tolist())
-    return replace(part, classes=[name for name in part.classes if name in there])
+    present = set(part.label_names.tolist())
+    return replace(part, classes=[name for name in part.classes if name in present])
 
 
 def cosines(features: NDArray[Any]) -> NDArray[Any]:
@@ -277,7 +277,7 @@ def cosines(features: NDArray[Any]) -> NDArray[Any]:
 
 
 class _LogCosine:
-    """Cosine of the angle between logarithms, with the interface of a method that verifies."""
+    """Cosine of the angle between logarithms, with the interface of a verification method."""
 
     def fit(self, X: Any, y: Any) -> "_LogCosine":
         return self
@@ -286,7 +286,7 @@ class _LogCosine:
         return cosines(log_euclidean.vectors(torch.from_numpy(X).double()).numpy())
 
 
-#: methods that always run beside the networks
+#: methods that always run in addition to the networks
 _VERIFIED = {"cosine": Method("log-Euclidean cosine", lambda where: _LogCosine())}
 _CLASSIFIED = {name: METHODS[name] for name in ("nn-log-euclidean", "ridge")}
 
@@ -294,10 +294,10 @@ _CLASSIFIED = {name: METHODS[name] for name in ("nn-log-euclidean", "ridge")}
 def _in_memory(data: Dataset) -> tuple[Dataset, tuple[str, ...]]:
     """Load the matrices for a method into memory, with a note if they are a subset."""
     assert data.split is not None  # set by make_matrices()
-    if not isinstance(data.X, StoredArray) or data.X.nbytes <= _MOST_BYTES:
+    if not isinstance(data.X, StoredArray) or data.X.nbytes <= _MAX_BYTES:
         return replace(data, X=numpy.asarray(data.X)), ()
     train, test = (numpy.flatnonzero(data.split == part) for part in ("train", "test"))
-    few = train[subsample(data.codes[train], max(1, _MOST_BYTES * len(data) // data.X.nbytes))]
+    few = train[subsample(data.codes[train], max(1, _MAX_BYTES * len(data) // data.X.nbytes))]
     some = data.take(numpy.sort(numpy.concatenate([few, test])))
     note = f"fitted to {len(few)} of {len(train)} matrices, as many as fit in memory"
     return replace(some, X=some.X[:]), (note,)

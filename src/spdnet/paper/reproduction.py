@@ -15,7 +15,7 @@ from spdnet.runs.record import Record
 class Row(Record):
     """One network of a table.
 
-    ``dims`` are those for the data of the paper; ``paper`` holds what it reports, in percent.
+    ``dims`` are those for the data of the paper; ``paper`` has the reported scores, in percent.
     """
 
     title: str
@@ -26,7 +26,7 @@ class Row(Record):
 
     @property
     def is_timed(self) -> bool:
-        """True if the paper reports the time of this network."""
+        """Whether the paper reports the time of this network."""
         return len(self.dims) == 4 and self.log and self.eps in (None, 1e-4)
 
     def dims_for(self, n: int) -> tuple[int, ...]:
@@ -38,7 +38,7 @@ class Row(Record):
 
 @dataclass(frozen=True)
 class Cited(Record):
-    """A method of a table that is not run, and why."""
+    """A method of a table that is not run, and the reason."""
 
     title: str
     paper: dict[str, float]
@@ -50,7 +50,7 @@ class Experiment(Record):
     """One data set of :data:`spdnet.paper.published.PUBLISHED`, a protocol, and a table.
 
     ``minutes`` is the time of an epoch of SPDNet-3BiRe in the paper. ``baselines`` maps names in
-    :data:`spdnet.runs.methods.METHODS` to what the paper reports.
+    :data:`spdnet.runs.methods.METHODS` to the scores in the paper.
     """
 
     data: str

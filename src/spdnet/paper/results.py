@@ -39,7 +39,8 @@ class RowResults(Record):
 
     ``repeats`` of ``of`` repeats succeeded. ``dims``, ``device``, ``history``, ``roc``,
     ``equal_error`` and ``clipped`` are those of the first; ``seconds`` is the mean time of an
-    epoch, which the paper reports if ``timed``. A ``cited`` method is not run; ``why`` says why.
+    epoch, which the paper reports if ``timed``. A ``cited`` method is not run; ``why`` is the
+    reason.
     """
 
     title: str
@@ -159,7 +160,7 @@ class ExperimentResults(Record):
 
     @property
     def table(self) -> list[tuple[str, ...]]:
-        """The head and the rows of the table."""
+        """The header and the rows of the table."""
         measures = self.shown_measures
         head = ["method"]
         for measure in measures:
@@ -184,7 +185,7 @@ class ReproductionResults(Record):
     experiments: tuple[ExperimentResults, ...]
 
     def heading(self, experiment: ExperimentResults) -> str:
-        """Name the data, with a warning if they are not those of the paper."""
+        """Return the name of the data, with a warning if they are not those of the paper."""
         what = experiment.what
         if experiment.standin:
             what = f"STAND-IN for {experiment.data}, not the paper's data: {what}"
@@ -263,8 +264,8 @@ class ReproductionFolder(SharedFolder):
             atomic_write(file, digest + "\n")
         elif file.read_bytes().strip() != digest.encode():
             raise ValueError(
-                f"reproduce: expected the data that repeat {repeat + 1} in {self.path} began with, "
-                "got others; choose another folder, or restore the data"
+                f"reproduce: expected the data with which repeat {repeat + 1} in {self.path} was "
+                "started, got others; choose another folder, or restore the data"
             )
 
     def results(self) -> ReproductionResults:

@@ -30,13 +30,13 @@ def confusion(
 ) -> Axes:
     """Plot a confusion matrix: true classes in rows, predicted classes in columns.
 
-    The shade is the fraction of the row.
+    The shade is the fraction within the row.
 
     Parameters
     ----------
     counts : array or Tensor, shape (n, n), optional
     classes : sequence, optional
-        Names of the classes, with labels also their order. By default the indices, or the sorted
+        Names of the classes; for labels, also their order. By default the indices, or the sorted
         labels. More than 25 classes are drawn without text.
     y_true, y_pred : sequences, optional
         Labels to count, instead of ``counts``.
@@ -60,14 +60,16 @@ def confusion(
             "and y_pred"
         )
     if not (numpy.isfinite(table).all() and (table >= 0).all()):
-        raise ValueError("confusion: expected finite counts of at least 0, got others")
+        raise ValueError(
+            "confusion: expected finite counts of at least 0, got negative or other values"
+        )
     names = [shorten(str(name)) for name in (range(len(table)) if classes is None else classes)]
     if len(names) != len(table):
         raise ValueError(f"confusion: expected {len(table)} classes, got {len(names)}")
     ax = get_axes(ax, (confusion_size(len(names)),) * 2)
-    share = table / numpy.maximum(table.sum(1, keepdims=True), 1)
+    fraction = table / numpy.maximum(table.sum(1, keepdims=True), 1)
     ax.grid(False)
-    ax.imshow(share, cmap="Blues", vmin=0, vmax=1)
+    ax.imshow(fraction, cmap="Blues", vmin=0, vmax=1)
     ax.set(xlabel="predicted", ylabel="true")
     if len(names) > MAX_LABELED_CLASSES:
         return ax
@@ -75,10 +77,10 @@ def confusion(
     ax.set_xticks(range(len(names)), names, **(slanted if max(map(len, names)) > 2 else {}))
     ax.set_yticks(range(len(names)), names)
     for text in (*ax.get_xticklabels(), *ax.get_yticklabels()):
-        text.set_parse_math(False)  # the labels of given axes do not have our settings
+        text.set_parse_math(False)  # given axes were created with other settings
     for (i, j), count in numpy.ndenumerate(table):
         if count:
-            color = "white" if share[i, j] > 0.5 else INK
+            color = "white" if fraction[i, j] > 0.5 else INK
             ax.text(j, i, f"{count:g}", ha="center", va="center", color=color, fontsize=8)
     return ax
 

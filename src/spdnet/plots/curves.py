@@ -115,7 +115,7 @@ def roc(
     label : str, optional
         Name in the legend.
     mark : float or None
-        False acceptance rate to mark by a line.
+        False acceptance rate to mark with a line.
     ax : Axes, optional
     **line
         Properties of the matplotlib line, such as ``color``.
@@ -134,13 +134,13 @@ def roc(
         )
     far, rate = (to_tensor("roc", values, "the rates").numpy() for values in curve)
     if far.ndim != 1 or not all(((v >= 0) & (v <= 1)).all() for v in (far, rate)):
-        raise ValueError("roc: expected one-dimensional rates from 0 to 1, got others")
+        raise ValueError("roc: expected one-dimensional rates from 0 to 1, got other values")
     if mark is not None:
         require_number("roc", "mark", mark, above=0, at_most=1)
     ax = get_axes(ax)
     ax.plot(far[far > 0], rate[far > 0], **{"lw": 1.2, "label": label, **line})
     marks = [numpy.asarray(drawn.get_xdata()).tolist() for drawn in ax.lines]
-    if mark is not None and [mark, mark] not in marks:  # once for several curves
+    if mark is not None and [mark, mark] not in marks:  # only once for several curves
         ax.axvline(mark, color=INK, lw=0.8, ls=":")
     ax.set_xscale("log")
     ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))

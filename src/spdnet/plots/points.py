@@ -27,8 +27,9 @@ def cone(X: Any, y: Any = None, *, ax: Any = None) -> Any:
     .. math:: \begin{pmatrix} a & b \\ b & c \end{pmatrix} \mapsto
         \bigl( \tfrac{a - c}{2}, \; b, \; \tfrac{a + c}{2} \bigr)
 
-    The height is the mean of the eigenvalues, the distance from the axis half their difference. The
-    axis holds the multiples of the identity, the boundary :math:`a c = b^2` the singular matrices.
+    The height is the mean of the eigenvalues; the distance from the axis is half their difference.
+    The axis contains the multiples of the identity, and the boundary :math:`a c = b^2` the singular
+    matrices.
 
     Parameters
     ----------

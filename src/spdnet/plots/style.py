@@ -1,4 +1,4 @@
-"""Style of the plots, axes, and labels of classes."""
+"""Style, axes and class labels of the plots."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
@@ -43,7 +43,7 @@ _R = TypeVar("_R")
 
 
 def styled(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Draw with the settings of :data:`STYLE`; the global settings stay unchanged."""
+    """Draw with the settings of :data:`STYLE`, without changing the global settings."""
 
     @wraps(function)
     def wrapped(*args: _P.args, **kwargs: _P.kwargs) -> _R:
@@ -88,7 +88,7 @@ def panels(
     kind = {"projection": projection}
     _, grid = pyplot.subplots(rows, columns, figsize=size, squeeze=False, subplot_kw=kind)
     for ax in grid.flat:
-        ax.tick_params(colors=INK, grid_color=GRID)  # ticks are created later, with other settings
+        ax.tick_params(colors=INK, grid_color=GRID)  # ticks that are created later
     return grid.ravel()
 
 

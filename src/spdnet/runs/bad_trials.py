@@ -13,7 +13,7 @@ from spdnet.adaptation.outliers import MIN_MATRICES
 from spdnet.data import Dataset, Split, StoredArray
 from spdnet.runs.results import PART_TITLES, BadTrials, Part
 
-_LARGEST = 2**31  # bytes of the matrices on disk that are read at once
+_MAX_BYTES = 2**31  # bytes of the matrices on disk that are read at once
 _MANY = 20  # indices per line
 
 
@@ -26,8 +26,8 @@ def screen_trials(
     """Find outlier trials in each part, and drop them if ``treatment`` is ``drop``.
 
     Each part is screened separately, so that test trials do not affect the training. Test trials
-    are never dropped. ``incomplete`` trials, whose missing channels were estimated, are not
-    screened. Return the split, the outliers and notes.
+    are never dropped. Trials that are ``incomplete``, with estimated channels, are not screened.
+    Return the split, the outliers and notes.
     """
     if treatment == "none":
         return split, None, []
@@ -41,25 +41,28 @@ def screen_trials(
         if left_out:
             parts[name] = numpy.setdiff1d(all_rows, bad)
         if len(bad):
-            fate = ", left out" if left_out else ""
+            treatment_note = ", left out" if left_out else ""
             are = "is an outlier" if len(bad) == 1 else "are outliers"
             notes.append(
-                f"{len(bad)} of {len(rows)} {PART_TITLES[name]} trials {are}{fate}: "
-                + "; ".join(_listed(data, bad))
+                f"{len(bad)} of {len(rows)} {PART_TITLES[name]} trials {are}{treatment_note}: "
+                + "; ".join(_list_positions(data, bad))
             )
-    notes = _with_rest(notes, sum(map(len, split.parts.values())), few, missing)
+    notes = _add_unscreened(notes, sum(map(len, split.parts.values())), few, missing)
     return replace(split, parts=parts), BadTrials(found, treatment == "drop", few + missing), notes
 
 
 def describe_bad_trials(data: Dataset, incomplete: NDArray[numpy.bool_] | None = None) -> list[str]:
-    """Return lines about the outlier trials of valid data; see :func:`screen_trials`."""
+    """Describe the outlier trials of valid data, as lines: see :func:`screen_trials`."""
     rows = _complete(numpy.arange(len(data)), incomplete)
     if large := _too_large(data, _groups(data, rows)):
         return [f"outlier trials: not searched, {large}"]
     bad = find_bad_trials(data, rows, who="data")
-    lines = [f"outlier trials: {len(bad)} of {len(rows)}", *(f"  {t}" for t in _listed(data, bad))]
+    lines = [
+        f"outlier trials: {len(bad)} of {len(rows)}",
+        *(f"  {t}" for t in _list_positions(data, bad)),
+    ]
     few, missing = _count_few(data, rows), len(data) - len(rows)
-    return _with_rest(lines if len(bad) else [], len(data), few, missing)
+    return _add_unscreened(lines if len(bad) else [], len(data), few, missing)
 
 
 def find_bad_trials(data: Dataset, rows: NDArray[Any], *, who: str) -> NDArray[numpy.int64]:
@@ -95,13 +98,13 @@ def _too_large(data: Dataset, groups: Mapping[str, NDArray[Any]]) -> str:
     """Describe matrices on disk that are too large to be read at once; empty if they are not."""
     most = max(map(len, groups.values()), default=0)
     size = 8 * most * data.X.shape[-1] ** 2
-    if not isinstance(data.X, StoredArray) or size <= _LARGEST:
+    if not isinstance(data.X, StoredArray) or size <= _MAX_BYTES:
         return ""
-    return f"at most {_LARGEST / 2**30:g} GiB in a group, got {size / 2**30:.1f} GiB on disk"
+    return f"at most {_MAX_BYTES / 2**30:g} GiB in a group, got {size / 2**30:.1f} GiB on disk"
 
 
-def _listed(data: Dataset, rows: NDArray[Any]) -> Iterator[str]:
-    """Yield the positions in the file, for each group if there are groups."""
+def _list_positions(data: Dataset, rows: NDArray[Any]) -> Iterator[str]:
+    """Yield the positions in the file, by group if there are groups."""
     for name, own in _groups(data, rows).items():
         places: Sequence[int] = data.index[own].tolist()
         text = ", ".join(map(str, places[:_MANY])) + ", ..." * (len(places) > _MANY)
@@ -120,8 +123,8 @@ def _count_few(data: Dataset, rows: NDArray[Any]) -> int:
     return sum(size for size in sizes if size < MIN_MATRICES)
 
 
-def _with_rest(notes: list[str], n: int, few: int, missing: int) -> list[str]:
-    """Append what is known about the other trials; ``few`` and ``missing`` were not screened."""
+def _add_unscreened(notes: list[str], n: int, few: int, missing: int) -> list[str]:
+    """Append notes on the other trials, of which ``few`` and ``missing`` were not screened."""
     rest = [] if notes or n == few + missing else ["no outlier trials"]
     if few:
         were = "trial was" if few == 1 else "trials were"

@@ -13,11 +13,11 @@ from sklearn.model_selection import GridSearchCV, StratifiedGroupKFold, Stratifi
 from sklearn.utils.validation import has_fit_parameter
 
 from spdnet.data import Split
-from spdnet.runs.methods import Method, Where
+from spdnet.runs.methods import FitSettings, Method
 from spdnet.runs.record import Record
 from spdnet.training.device import threads_for
 
-_FOLDS = 3  # of the search
+_FOLDS = 3  # folds of the hyperparameter search
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Score(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Cell(Record):
-    """Score, or error, of one method in one repeat; ``parameters`` are those of the search."""
+    """Score, or error, of one method in one repeat; ``parameters`` were selected by the search."""
 
     score: Score | None
     error: str | None = None
@@ -56,12 +56,12 @@ class Cell(Record):
 
     @property
     def accuracy(self) -> float | None:
-        """Accuracy, if the method did not fail and the score is one."""
+        """Accuracy, or None if the method failed or has another score."""
         return None if self.score is None else self.score.values.get("accuracy")
 
     @classmethod
     def find(cls, file: Path, *measures: str) -> "Cell | None":
-        """Read a cell from a file; None if it is missing, damaged or failed, or lacks a measure."""
+        """Read a cell from a file; None if it is missing, damaged, failed or incomplete."""
         try:
             cell = cls.load(file, "")
         except (FileNotFoundError, ValueError):
@@ -73,7 +73,7 @@ def fit_and_score(
     method: Method,
     X: Any,
     split: Split,
-    where: Where,
+    where: FitSettings,
     *,
     groups: NDArray[Any] | None = None,
     tune: bool = False,
@@ -82,9 +82,9 @@ def fit_and_score(
 ) -> Cell:
     """Fit and score a method once; an exception becomes the error of the cell.
 
-    ``X`` is what the method takes, ``groups`` are those that the search of ``tune`` keeps together,
-    and that of a method that takes them, and ``score`` maps the fitted estimator and the test
-    inputs to a score other than the accuracy.
+    ``X`` is the input of the method. ``groups`` are kept together by the search of ``tune``, and by
+    methods that take groups. ``score`` maps the fitted estimator and the test inputs to a score
+    other than the accuracy.
     """
     codes, train, test = split.codes, split.parts["train"], split.parts["test"]
     with warnings.catch_warnings(record=True) as caught, threads_for(where.n):
@@ -108,7 +108,7 @@ def fit_and_score(
                 "predict_seconds": time.perf_counter() - fitted,
                 "parameters": estimator.best_params_ if grid else {},
             }
-        except Exception as error:  # reported in its cell; the other methods continue
+        except Exception as error:  # reported in the cell, so that the other methods continue
             found = {"score": None, "error": f"{type(error).__name__}: {error}"}
     texts = [f"{w.category.__name__}: {w.message}" for w in caught]
     distinct = tuple(dict.fromkeys(texts))[:5]
@@ -116,13 +116,14 @@ def fit_and_score(
 
 
 def _folds(codes: NDArray[numpy.int64], groups: NDArray[Any] | None, seed: int) -> Any:
-    """Return the folds of a search, which keep groups together."""
-    most = int(numpy.sort(numpy.bincount(codes))[-2])  # two classes in every fold
+    """Return the folds of a search, which keeps groups together."""
+    most = int(numpy.sort(numpy.bincount(codes))[-2])  # for two classes in every fold
     if groups is not None:
         most = min(most, len(numpy.unique(groups)))
     if most < 2:
         raise ValueError(
-            "compare: expected two members, or groups, of two classes to tune with, got fewer"
+            "compare: expected at least two samples, or groups, of two classes for the search, got "
+            "fewer"
         )
     kind = StratifiedKFold if groups is None else StratifiedGroupKFold
     return kind(min(_FOLDS, most), shuffle=True, random_state=seed)

@@ -13,13 +13,13 @@ from spdnet.runs.session import Session
 from spdnet.training import Trainer
 from spdnet.training.checkpoint import CheckpointError
 
-#: a checkpoint that takes more seconds to write is only written after some multiple of them
+#: seconds to write a checkpoint above which it is written less often, after this multiple of them
 _QUICK, _PAUSE = 0.1, 10
 
 
 @contextmanager
 def reading(expected: str, advice: str = "") -> Iterator[None]:
-    """Turn errors of contents that no run has written into a :class:`CheckpointError`."""
+    """Convert errors caused by invalid contents to a :class:`CheckpointError`."""
     try:
         yield
     except torch.OutOfMemoryError:
@@ -33,7 +33,7 @@ def reading(expected: str, advice: str = "") -> Iterator[None]:
 class Checkpoints:
     """Checkpoints of one training, written by the first process.
 
-    One is written after each epoch, or less often if that would slow down the training.
+    A checkpoint is written after each epoch, or less often if that would slow down the training.
     """
 
     folder: RunFolder
@@ -43,19 +43,19 @@ class Checkpoints:
 
     def __post_init__(self) -> None:
         self.files = self.folder.checkpoints()
-        self._written = self._seconds = 0.0  # time of the last one, and how long it took
+        self._written = self._seconds = 0.0  # time of the last write, and its duration
 
     def start(self) -> None:
         """Resume from the last checkpoint, or write the first one."""
         session, files, watch = self.session, self.files, self.session.watch
-        if not session.look(files.any):
+        if not session.read_before_writing(files.any):
             self._save_last()
             return
         state, faults = files.load_last(needs=(*self.common, "trainer"))
         for fault in faults:
             watch.say(f"warning: {fault}; resuming from the previous one")
         self._resume(state)
-        session.barrier()  # all have read before the damaged file is renamed
+        session.barrier()  # all processes read before the damaged file is renamed
         if faults:
             session.first(files.set_aside_last)
         watch.say(f"resuming {self._position}")
@@ -94,24 +94,24 @@ class Checkpoints:
         return f"after epoch {self.trainer.progress.epoch}{batch}"
 
     def _resume(self, state: dict[str, Any]) -> None:
-        """Load a checkpoint; a valid one of another training raises a ValueError."""
+        """Load a checkpoint; raise a ValueError for a valid one of another training."""
         expected = f"train: expected the checkpoint of a training in {self.folder.path}"
-        with reading(f"{expected}, but what it holds does not fit", "; start a new run"):
+        with reading(f"{expected}, but its contents do not match", "; start a new run"):
             if (change := self._find_change(state)) is None:
                 self.trainer.load_state_dict(state["trainer"])
         if change is not None:
             raise ValueError(f"train: {change}")
 
     def _find_change(self, state: dict[str, Any]) -> str | None:
-        """Describe why a checkpoint is not one of this training; None if it is."""
+        """Return why a checkpoint does not belong to this training, or None if it does."""
         path, now = self.folder.path, self.common
         for part in ("identity", "network", "recipe", "preprocessing"):
             if change := describe_change(state[part], now[part], path):
                 return change
-        there, here = state["data"]["parts"], now["data"]["parts"]
-        if there.keys() == here.keys() and all(torch.equal(there[k], here[k]) for k in here):
+        before, here = state["data"]["parts"], now["data"]["parts"]
+        if before.keys() == here.keys() and all(torch.equal(before[k], here[k]) for k in here):
             return None
         return (
             f"expected the training, validation and test parts of the checkpoint in {path}, got "
-            "others: it belongs to another training; start a new run"
+            "others, so it belongs to another training; start a new run"
         )

@@ -14,7 +14,7 @@ from spdnet.options.run import EMBEDDED, CompareOptions
 from spdnet.runs.cell import Cell, fit_and_score
 from spdnet.runs.comparison import ComparisonFolder, ComparisonResults, MethodRow
 from spdnet.runs.conditioning import accepts_singular, fit_conditioner, transform
-from spdnet.runs.methods import METHODS, Where
+from spdnet.runs.methods import METHODS, FitSettings
 from spdnet.runs.pace import Pace
 from spdnet.runs.parallel import run_parallel
 from spdnet.runs.settings import Settings
@@ -50,7 +50,7 @@ class Comparison(CompareOptions):
         check_options(who, self)
 
     def identity(self) -> dict[str, Any]:
-        """Return the settings that decide the result, with absolute paths."""
+        """Return the settings that determine the result, with absolute paths."""
         plain = {k: v for k, v in asdict(self).items() if k not in ("methods", "device", "jobs")}
         files = Settings(data=self.data, labels=self.labels, groups=self.groups)
         return plain | files.with_absolute_paths().paths()
@@ -59,9 +59,9 @@ class Comparison(CompareOptions):
 def compare(
     settings: Comparison, folder: ComparisonFolder, *, watch: Watch | None = None
 ) -> ComparisonResults:
-    """Fit and score every method in every repeat, several at a time.
+    """Fit and score every method in every repeat, in parallel.
 
-    Cells that the folder holds already are not computed again. If a method fails, its cell holds
+    Cells that the folder already contains are not recomputed. If a method fails, its cell contains
     the error, and the others continue.
 
     Examples
@@ -90,7 +90,7 @@ def compare(
     def arguments(name: str, repeat: int) -> tuple[Any, ...]:
         X = {**inputs, "matrices": conditioned[repeat]}[METHODS[name].takes]
         n = conditioned[repeat].shape[-1]
-        where = Where(n, settings.seed + repeat, device, settings.epochs)
+        where = FitSettings(n, settings.seed + repeat, device, settings.epochs)
         return name, repeat, X, splits[repeat], where, groups, settings.tune
 
     folder.require_same(plain)
@@ -146,9 +146,9 @@ def compare(
 
 
 def _fit(
-    name: str, repeat: int, X: Any, split: Split, where: Where, groups: Any, tune: bool
+    name: str, repeat: int, X: Any, split: Split, where: FitSettings, groups: Any, tune: bool
 ) -> tuple[str, int, Cell]:
-    """Fit and score one method in one repeat, perhaps in another process."""
+    """Fit and score one method in one repeat, possibly in another process."""
     return name, repeat, fit_and_score(METHODS[name], X, split, where, groups=groups, tune=tune)
 
 
@@ -177,8 +177,8 @@ def _load(settings: Comparison, watch: Watch) -> tuple[Dataset, Preprocessing]:
 def _condition(
     data: Dataset, split: Split, settings: Comparison, watch: Watch, repeat: int
 ) -> NDArray[Any]:
-    """Return the matrices of a repeat, after steps that are fitted to its training part."""
-    data = replace(data, signals=None)  # those of methods that take sets
+    """Return the matrices of a repeat, conditioned by steps fitted to its training part."""
+    data = replace(data, signals=None)  # only for methods that take sets
     conditioner = fit_conditioner("compare", data, split, settings)
     for note in conditioner.notes_:
         watch.say(f"repeat {repeat + 1}  {note}")
@@ -189,7 +189,7 @@ def _condition(
 
 
 def _inputs(data: Dataset, settings: Comparison) -> dict[str, Any]:
-    """Return the inputs that the data have, by kind."""
+    """Return the available inputs by kind."""
     inputs: dict[str, Any] = {"matrices": data.X}
     if data.signals is not None and numpy.isfinite(data.signals).all():
         inputs["sets"] = [signal.T for signal in data.signals]
@@ -199,22 +199,22 @@ def _inputs(data: Dataset, settings: Comparison) -> dict[str, Any]:
 
 
 def _methods(settings: Comparison, inputs: dict[str, Any]) -> list[str]:
-    """Return the names of the methods; an error if the data lack what one takes."""
+    """Return the names of the methods; raise an error if the data lack the input of one."""
     for name in settings.methods or ():
         if METHODS[name].takes not in inputs:
             images = f"images, which only {' and '.join(map(repr, EMBEDDED))} have"
             what = "signals" if METHODS[name].takes == "sets" else images
             raise ValueError(
-                f"compare: expected data with {what} for {name}, got matrices, or NaN in signals"
+                f"compare: expected data with {what} for {name}, got matrices, or signals with NaN"
             )
     return [*(settings.methods or (k for k, m in METHODS.items() if m.takes in inputs))]
 
 
 def _protocol(settings: Comparison, data: Dataset) -> str:
-    there = {"file": data.split is not None, "groups": data.groups is not None}
-    there["random-halves"] = True
-    protocol = settings.protocol or next(name for name, has in there.items() if has)
-    if not there[protocol]:
+    available = {"file": data.split is not None, "groups": data.groups is not None}
+    available["random-halves"] = True
+    protocol = settings.protocol or next(name for name, has in available.items() if has)
+    if not available[protocol]:
         what = "a split" if protocol == "file" else "groups"
         raise ValueError(f"compare: expected data with {what} for protocol {protocol!r}, got none")
     return protocol

@@ -17,7 +17,7 @@ class MethodRow(Record):
     """Scores of one method over the repeats, None if all failed.
 
     ``repeats`` of ``of`` repeats succeeded. ``dims`` are the sizes of a network, ``parameters`` the
-    values that the search selected in each repeat.
+    values selected by the search in each repeat.
     """
 
     method: str
@@ -59,7 +59,7 @@ class MethodRow(Record):
 
     @property
     def is_complete(self) -> bool:
-        """True if all repeats succeeded."""
+        """Whether all repeats succeeded."""
         return self.repeats == self.of
 
     @property
@@ -78,7 +78,7 @@ class MethodRow(Record):
 class ComparisonResults(Record):
     """Results of a comparison.
 
-    ``data`` describes the samples, ``settings`` holds the settings that have no field here, and
+    ``data`` describes the samples, ``settings`` contains the settings without a field here, and
     ``chance`` is the accuracy of always predicting the most frequent class.
     """
 

@@ -15,7 +15,7 @@ from spdnet.adaptation import Conditioner
 from spdnet.data import Dataset, Split, StoredArray
 from spdnet.options.run import DataOptions
 
-_LARGEST = 2**32  # bytes of matrices on disk that are read at once
+_MAX_BYTES = 2**32  # bytes of matrices on disk that are read at once
 
 
 def accepts_singular(data: Dataset, settings: DataOptions) -> bool:
@@ -34,26 +34,26 @@ def fit_conditioner(who: str, data: Dataset, split: Split, settings: DataOptions
                 f"{who}: expected adapt = 'none' with a model of signals, got "
                 f"{settings.adapt!r}; omit --adapt"
             )
-        return conditioner  # not fitted, it changes nothing
+        return conditioner  # an unfitted conditioner changes nothing
     if settings.adapt != "none" and data.groups is None:
         raise ValueError(
             f"{who}: expected data with groups, such as subjects or sessions, for adapt = "
-            f"{settings.adapt!r}, got none; give --groups, or leave out --adapt"
+            f"{settings.adapt!r}, got none; set --groups, or omit --adapt"
         )
     train = split.parts["train"]
     if isinstance(data.X, StoredArray) and not conditioner.needs_fit(singular=data.is_singular):
         return conditioner  # the matrices stay on disk
     if _is_too_large(data):
         raise ValueError(
-            f"{who}: expected at most {_LARGEST / 2**30:g} GiB of matrices with rank, shrinkage or "
-            f"adapt, got {data.X.nbytes / 2**30:.1f} GiB on disk; omit --rank, "
-            "--shrinkage and --adapt"
+            f"{who}: expected at most {_MAX_BYTES / 2**30:g} GiB of matrices with rank, shrinkage "
+            f"or adapt, got {data.X.nbytes / 2**30:.1f} GiB on disk; omit --rank, --shrinkage and "
+            "--adapt"
         )
     groups = None if data.groups is None else _domains(data)[train]
     rest = numpy.setdiff1d(numpy.arange(len(data) if data.is_singular else 0), train)
     return conditioner.fit(
         torch.from_numpy(numpy.asarray(data.X[train])),
-        numpy.asarray(data.classes)[split.codes[train]],  # messages name them
+        numpy.asarray(data.classes)[split.codes[train]],  # class names, for messages
         None if settings.adapt == "none" else groups,
         groups=groups,
         singular=data.is_singular,
@@ -75,7 +75,7 @@ class ConditionedArray:
     """Matrices on disk that are transformed whenever they are read."""
 
     read: Callable[[NDArray[numpy.int64]], Tensor]
-    rows: NDArray[numpy.int64]  #: of the matrices on disk
+    rows: NDArray[numpy.int64]  #: rows of the matrices on disk
     size: int
     dtype: numpy.dtype[Any]
 
@@ -101,10 +101,10 @@ class ConditionedArray:
 
 def _read_group(X: StoredArray, rows: NDArray[numpy.int64]) -> Tensor:
     """Read the matrices of one new group."""
-    if (size := X.nbytes // len(X) * len(rows)) > _LARGEST:
+    if (size := X.nbytes // len(X) * len(rows)) > _MAX_BYTES:
         raise ValueError(
-            f"predict: expected at most {_LARGEST / 2**30:g} GiB of matrices of one new group, "
-            f"which is adapted to as a whole, got {size / 2**30:.1f} GiB; split the group"
+            f"predict: expected at most {_MAX_BYTES / 2**30:g} GiB of matrices in one new group, "
+            f"which has to fit in memory, got {size / 2**30:.1f} GiB; split the group"
         )
     return torch.from_numpy(X[rows])
 
@@ -134,11 +134,11 @@ def transform(
 
 
 def _is_too_large(data: Dataset) -> bool:
-    return isinstance(data.X, StoredArray) and data.X.nbytes > _LARGEST
+    return isinstance(data.X, StoredArray) and data.X.nbytes > _MAX_BYTES
 
 
 def _domains(data: Dataset) -> NDArray[numpy.str_]:
-    """Return the groups as text; without groups, all matrices are of one unknown group."""
+    """Return the groups as text; without groups, all matrices belong to one unknown group."""
     if data.groups is None:
         return numpy.full(len(data), "unknown group")
     return numpy.array([str(group) for group in data.groups.tolist()])

@@ -1,4 +1,4 @@
-"""Confusion counts of many classes: only the pairs that occur."""
+"""Sparse confusion matrix for many classes."""
 
 import math
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ class ClassScore(Record):
 
 @dataclass(frozen=True)
 class Confusion(Record):
-    """Counts of the pairs of a true and a predicted class, without the zeros.
+    """Counts of pairs of a true and a predicted class, without zeros.
 
     ``true`` and ``predicted`` are class indices in lexicographic order, ``count`` is at least 1.
     """
@@ -80,9 +80,12 @@ class Confusion(Record):
         columns = (self.true, self.predicted, self.count)
         true, predicted, count = (numpy.array(values, dtype=numpy.int64) for values in columns)
         hits = total(true, numpy.where(true == predicted, count, 0))
-        actual, named = total(true, count), total(predicted, count)
+        actual, predicted_counts = total(true, count), total(predicted, count)
         with numpy.errstate(invalid="ignore"):
-            ratios = numpy.stack([hits / named, hits / actual, 2 * hits / (named + actual)], axis=1)
+            ratios = numpy.stack(
+                [hits / predicted_counts, hits / actual, 2 * hits / (predicted_counts + actual)],
+                axis=1,
+            )
         return tuple(
             ClassScore(label, int(n), *(None if math.isnan(value) else value for value in row))
             for label, n, row in zip(classes, actual, ratios.tolist(), strict=True)

@@ -1,4 +1,4 @@
-"""Findings about a trained network, in sentences."""
+"""Findings about a trained network, as sentences."""
 
 from typing import TypeGuard
 
@@ -8,14 +8,14 @@ from spdnet.models import SPDNet
 from spdnet.runs.results import PART_TITLES, RunResults
 
 NOTHING_RAISED = "no ReEig raised an eigenvalue"
-NO_EFFECT = "eps has no effect with fewer than two BiMaps: a ReEig is between two BiMaps"
+NO_EFFECT = "eps has no effect with fewer than two BiMaps: ReEig is used between two BiMaps"
 _NEARLY_ALL = 0.95
-_RATIO = 0.7  # of consecutive sizes, in the sizes that are suggested
+_RATIO = 0.7  # ratio of consecutive sizes in suggestions
 
 
-def percent(share: float) -> str:
+def percent(fraction: float) -> str:
     """Format a fraction as a percentage: 100 %, 43 %, 0.3 %, 0 %."""
-    value = 100 * share
+    value = 100 * fraction
     if 0 < value < 0.01:
         return "less than 0.01 %"
     if value < 9.95:
@@ -24,7 +24,7 @@ def percent(share: float) -> str:
 
 
 def is_linear(found: RunResults, model: Module) -> bool:
-    """Return True if the network is equivalent to a linear classifier on logarithms.
+    """Return whether the network is equivalent to a linear classifier on logarithms.
 
     A square orthonormal BiMap commutes with the logarithm. SPDNet without normalization is
     therefore linear in the logarithms if no BiMap reduces the size and no ReEig raises an
@@ -36,7 +36,7 @@ def is_linear(found: RunResults, model: Module) -> bool:
 
 
 def structure(found: RunResults, model: Module) -> str:
-    """Describe in one sentence what the layers amount to; empty if there is nothing to say."""
+    """Return a sentence on what the layers are equivalent to, or an empty string."""
     n_bimaps = len(found.dims) - 1
     if is_linear(found, model):
         centered = "centered " if _is_centered(found) else ""
@@ -59,7 +59,7 @@ def flattened(found: RunResults, eps: float | str, *, can_center: bool = True) -
     advice = ["scale the matrices"]
     if can_center and not _is_centered(found):
         advice.append("center them")
-    advice.append("lower eps" if isinstance(eps, str) else "give eps as a percentage")
+    advice.append("lower eps" if isinstance(eps, str) else "set eps to a percentage")
     return (
         f"ReEig raised {percent(most)} of the eigenvalues, so that almost no information is left; "
         f"{', '.join(advice[:-1])}{',' * (len(advice) > 2)} or {advice[-1]}"
@@ -67,7 +67,7 @@ def flattened(found: RunResults, eps: float | str, *, can_center: bool = True) -
 
 
 def one_group(part: str, *, drawn: bool) -> str:
-    """Return a warning that a part has a single group; if ``drawn``, other seeds draw others."""
+    """Return a warning that a part has only one group; ``drawn`` states whether it is random."""
     return f"the {PART_TITLES[part]} set has only one group: results may differ for others" + (
         "; --repeat 10 draws new splits and gives mean and standard deviation" if drawn else ""
     )
@@ -82,7 +82,7 @@ def _none_raised(found: RunResults) -> bool:
 
 
 def _nothing_raised(found: RunResults) -> str:
-    """Say how many matrices were examined unless it is all of them."""
+    """Return the finding, with the number of examined matrices unless all were examined."""
     examined = {found.scored: found.spectra_of, "train": found.raised_of}
     total = sum(found.parts[part].n for part in examined)
     count = sum(examined.values())

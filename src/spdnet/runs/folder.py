@@ -1,4 +1,4 @@
-"""Folder of results on disk: settings, environment, results, report and a lock."""
+"""Result folders: settings, environment, results, report and a lock."""
 
 import json
 import os
@@ -23,11 +23,11 @@ _LIBRARIES = ("spdnet", "torch", "numpy", "scipy", "scikit-learn", "lightning-fa
 
 
 class Folder:
-    """Base of the folders of runs, comparisons and reproductions."""
+    """Base class of the folders of runs, comparisons and reproductions."""
 
     #: command that writes the folder, for messages
     command: ClassVar[str]
-    #: file of the settings; a folder with this file holds results, or will
+    #: file of the settings, which marks a folder of this kind
     settings_name: ClassVar[str]
 
     def __init__(self, path: str | Path) -> None:
@@ -42,24 +42,24 @@ class Folder:
 
     @property
     def exists(self) -> bool:
-        """True if the folder has settings."""
+        """Whether the folder has settings."""
         return self.settings_file.is_file()
 
     @property
     def finished(self) -> bool:
-        """True if the folder has results."""
+        """Whether the folder has results."""
         return self.results_file.is_file()
 
     @property
     def is_free(self) -> bool:
-        """True if the folder is missing, or holds only a lock and drafts of killed processes."""
+        """Whether the folder is missing, or contains only a lock and temporary files."""
         return not self.path.exists() or all(
             path.name == LOCK or is_draft(path) for path in self.path.iterdir()
         )
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Create the folder, lock it against other processes and remove drafts of killed ones."""
+        """Create and lock the folder, and remove temporary files of killed processes."""
         self.path.mkdir(parents=True, exist_ok=True)
         busy = (
             f"run: expected no other process in {self.path}, but another is writing there; wait "
@@ -77,7 +77,7 @@ class Folder:
             atomic_write(self.path / f"table.{suffix}", text)
 
     def write_environment(self, seed: int, **more: Any) -> None:
-        """Write what results may depend on besides the settings: versions, machine, command."""
+        """Write the environment, on which results may depend: versions, machine, command."""
         found = {
             "started": time.strftime("%Y-%m-%d %H:%M:%S %z"),
             "command": shlex.join(["spdnet", *sys.argv[1:]]),
@@ -95,7 +95,7 @@ class Folder:
         atomic_write(self.environment_file, json.dumps(found, indent=2) + "\n")
 
     def environment(self) -> dict[str, Any]:
-        """Return versions, machine and command, as they were at the start."""
+        """Return versions, machine and command at the start."""
         found = read_json(self.environment_file, f"{self.command} writes it")
         if not isinstance(found.get("libraries"), dict):
             raise ValueError(
@@ -106,18 +106,18 @@ class Folder:
 
 
 class SharedFolder(Folder):
-    """Base of folders that a later call may extend, for example by more repeats."""
+    """Base class of folders that a later call may extend, for example with more repeats."""
 
     #: settings that may differ from those of the first call
     may_change: ClassVar[tuple[str, ...]]
 
     def require_same(self, settings: dict[str, Any]) -> dict[str, Any]:
-        """Return the settings of the first call; raise an error if others differ from them."""
+        """Return the settings of the first call; raise an error if the new ones differ."""
         who, what = self.command.split()[1], self.settings_file.stem
         if not self.exists:
             if not self.is_free:
                 raise FileExistsError(
-                    f"{who}: expected a new folder or one of a {what}, but {self.path} holds "
+                    f"{who}: expected a new folder or one of a {what}, but {self.path} contains "
                     "something else; choose another"
                 )
             return {}
@@ -125,13 +125,13 @@ class SharedFolder(Folder):
         for name, value in settings.items():
             if before.get(name) != value and name not in self.may_change:
                 raise ValueError(
-                    f"{who}: expected the {what} that {self.path} holds, with {name} = "
+                    f"{who}: expected the settings of the {what} in {self.path}, {name} = "
                     f"{before.get(name)!r}, got {value!r}; choose another folder (--out)"
                 )
         return before
 
     def begin(self, settings: dict[str, Any]) -> None:
-        """Write the settings, and on the first call the environment."""
+        """Write the settings and, on the first call, the environment."""
         atomic_write(self.settings_file, json.dumps(settings, indent=1) + "\n")
         if not self.environment_file.is_file():
             self.write_environment(settings["seed"])

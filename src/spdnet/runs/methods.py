@@ -25,10 +25,10 @@ from spdnet.training import choose_dims
 
 
 @dataclass(frozen=True)
-class Where:
-    """Conditions of an estimator: matrices of size ``n``, a seed, a device.
+class FitSettings:
+    """Settings of a fit: size ``n`` of the matrices, seed, and device.
 
-    ``epochs`` are those of networks; None for those of the recipe ``fast``.
+    ``epochs`` are those of networks, or None for the default of the recipe.
     """
 
     n: int
@@ -47,7 +47,7 @@ class Method:
     """
 
     title: str
-    make: Callable[[Where], Any]
+    make: Callable[[FitSettings], Any]
     grid: Callable[[int], dict[str, list[Any]]] = lambda n: {}
     takes: str = "matrices"
     dims: Callable[[int], tuple[int, ...] | None] = lambda n: None
@@ -62,7 +62,7 @@ def _method(
 ) -> Method:
     """Describe an estimator with fixed parameters; a grid may be a function of the size."""
 
-    def make(where: Where) -> Any:
+    def make(where: FitSettings) -> Any:
         known = {"random_state": where.seed, "device": where.device}
         names = signature(kind).parameters
         return kind(**fixed or {}, **{k: v for k, v in known.items() if k in names})
@@ -74,12 +74,12 @@ def _method(
 
 
 def _network(title: str, n_bimaps: int | None = None) -> Method:
-    """Describe an SPDNet with this many BiMaps, by default the network of the recipe auto."""
+    """Describe an SPDNet with ``n_bimaps`` BiMaps, or the network of the recipe auto for None."""
 
     def dims(n: int) -> tuple[int, ...] | None:
         return None if n_bimaps is None else choose_dims(n, n_bimaps)
 
-    def make(w: Where) -> SPDNetClassifier:
+    def make(w: FitSettings) -> SPDNetClassifier:
         return SPDNetClassifier(dims(w.n), epochs=w.epochs, random_state=w.seed, device=w.device)
 
     grid: dict[str, list[Any]] = {} if n_bimaps is None else {"lr": [0.003, 0.01, 0.03]}

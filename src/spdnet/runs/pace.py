@@ -8,16 +8,16 @@ class Pace:
 
     def __init__(self, total: int) -> None:
         self.total = total
-        self._began = time.monotonic()
-        self._taken: list[float] = []
+        self._started = time.monotonic()
+        self._durations: list[float] = []
 
     def after(self, done: int, *, counts: bool = True) -> str:
-        """Return for example ``", about 4 min left"``; steps done before do not count."""
+        """Return text such as ``", about 4 min left"``; skipped steps do not count."""
         now = time.monotonic()
         if counts:
-            self._taken.append(now - self._began)
-        self._began = now
-        mean = sum(self._taken) / max(1, len(self._taken))
+            self._durations.append(now - self._started)
+        self._started = now
+        mean = sum(self._durations) / max(1, len(self._durations))
         return time_left(mean * (self.total - done))
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from joblib import Parallel, delayed, parallel_config
 
-_SHORT = 5.0  # seconds: starting the processes takes about as long
+_SHORT = 5.0  # seconds, about the time to start the processes
 
 
 def run_parallel(
@@ -20,8 +20,8 @@ def run_parallel(
     """Yield ``function(*args)`` for each tuple of arguments, in the order in which they finish.
 
     Each process has one thread. The processes are started after 5 seconds unless ``at_once``, so
-    that short computations run in this process. With one job, all of them do. ``here`` replaces the
-    function in this process, for example by one that shows its progress.
+    that short computations run in this process. With one job, all computations do. ``here``
+    replaces the function in this process, for example by one that shows its progress.
 
     Examples
     --------

@@ -18,7 +18,7 @@ _KINDS = {str: "text", int: "an integer", float: "a finite number", bool: "true 
 
 @dataclass(frozen=True)
 class Record:
-    """Base of dataclasses whose field types describe a JSON object.
+    """Base class of dataclasses whose field types describe a JSON object.
 
     Field types are ``str``, ``int``, ``float`` (finite), ``bool``, ``Any``, literals, other
     records, ``tuple[T, ...]`` (a JSON array), ``dict[str, T]`` and ``T | None``. The metadata entry
@@ -27,7 +27,9 @@ class Record:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values for :func:`json.dumps`."""
-        return {f.metadata.get("key", f.name): _plain(getattr(self, f.name)) for f in fields(self)}
+        return {
+            f.metadata.get("key", f.name): _to_json(getattr(self, f.name)) for f in fields(self)
+        }
 
     def write(self, file: Path) -> None:
         """Write the record to a JSON file."""
@@ -49,7 +51,7 @@ class Record:
         for f in fields(cls):
             key = f.metadata.get("key", f.name)
             if key in left:
-                found[f.name] = _read(hints[f.name], left.pop(key), f"{where}.{key}")
+                found[f.name] = _from_json(hints[f.name], left.pop(key), f"{where}.{key}")
             elif f.default is MISSING and f.default_factory is MISSING:
                 raise ValueError(f"expected a field {key!r} in {where}, got none")
         if left:
@@ -58,7 +60,7 @@ class Record:
 
     @classmethod
     def load(cls, file: Path, hint: str) -> Self:
-        """Read the record from a JSON file; the hint says how to get a missing file."""
+        """Read the record from a JSON file; the hint explains how to get a missing file."""
         values = read_json(file, hint)
         try:
             return cls.from_json(values)
@@ -67,7 +69,7 @@ class Record:
 
 
 def read_json(path: Path, hint: str) -> dict[str, Any]:
-    """Read a JSON object from a file; the hint says how to get a missing file."""
+    """Read a JSON object from a file; the hint explains how to get a missing file."""
     if not path.is_file():
         raise FileNotFoundError(f"run: expected {path}, got none; {hint}")
     try:
@@ -80,7 +82,7 @@ def read_json(path: Path, hint: str) -> dict[str, Any]:
 
 
 def text_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Return the lines of a table with aligned columns, the first to the left."""
+    """Return the lines of a table; the first column is left-aligned, the others right-aligned."""
     table = [head, *rows]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     return [
@@ -99,24 +101,24 @@ def csv_table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
 _hints: Callable[[Any], dict[str, Any]] = cache(get_type_hints)  # slow to compute
 
 
-def _plain(value: Any) -> Any:
+def _to_json(value: Any) -> Any:
     if isinstance(value, Record):
         return value.to_json()
     if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+        return {key: _to_json(item) for key, item in value.items()}
+    return [_to_json(item) for item in value] if isinstance(value, tuple) else value
 
 
-def _read(kind: Any, value: Any, path: str) -> Any:
-    """Return a JSON value as a field type, or raise a ValueError that names its path."""
+def _from_json(kind: Any, value: Any, path: str) -> Any:
+    """Convert a JSON value to a field type, or raise a ValueError that names its path."""
     origin, arguments = get_origin(kind), get_args(kind)
     if type(None) in arguments:
-        return None if value is None else _read(arguments[0], value, path)
+        return None if value is None else _from_json(arguments[0], value, path)
     if origin is tuple and isinstance(value, list):
-        return tuple(_read(arguments[0], item, f"{path}[{i}]") for i, item in enumerate(value))
+        return tuple(_from_json(arguments[0], item, f"{path}[{i}]") for i, item in enumerate(value))
     if origin is dict and isinstance(value, dict):
         return {
-            _read(arguments[0], key, path): _read(arguments[1], item, f"{path}.{key}")
+            _from_json(arguments[0], key, path): _from_json(arguments[1], item, f"{path}.{key}")
             for key, item in value.items()
         }
     if isinstance(kind, type) and issubclass(kind, Record):

@@ -1,4 +1,4 @@
-"""Train the repeats of a run, several at a time."""
+"""Train the repeats of a run in parallel."""
 
 import math
 
@@ -17,13 +17,13 @@ def run_repeats(
 ) -> RepeatResults | None:
     """Train all repeats that are not finished; return their summary in the first process.
 
-    The list is emptied, so that a training that is done is not kept.
+    The list is emptied to free the memory of finished trainings.
     """
     seeds, watch = [training.settings.seed for training in trainings], session.watch
     folders = [folder.of_seed(seed) for seed in seeds]
-    found = session.look(lambda: [(one.finished, one.exists) for one in folders])
+    found = session.read_before_writing(lambda: [(one.finished, one.exists) for one in folders])
     n_jobs = _count_jobs(jobs, trainings[0], session)
-    session.jobs = 1  # the repeats are side by side instead
+    session.jobs = 1  # the repeats run in parallel instead
     unfinished: list[tuple[Training, RunFolder]] = []
     for one, (finished, exists) in zip(folders, found, strict=True):
         training = trainings.pop(0)
@@ -40,7 +40,7 @@ def run_repeats(
 
     n_left = len(unfinished)
     n_jobs = max(1, min(n_jobs, n_left))
-    if jobs is not None and n_jobs > 1:  # no training will introduce itself here
+    if jobs is not None and n_jobs > 1:  # no training prints its description in this process
         watch.say(f"{unfinished[0][0].described}; {n_left} repeats in {n_jobs} processes")
         watch.working(f"{n_left} repeats left")
     given = (unfinished.pop(0) for _ in range(n_left))
@@ -66,7 +66,7 @@ def _count_jobs(jobs: int | None, training: Training, session: Session) -> int:
 
 
 def _run_one(training: Training, folder: RunFolder) -> RunFolder:
-    """Train a repeat in a process of its own."""
+    """Train a repeat in a separate process."""
     import_model(training.recipe.model)
     training.run(folder, Session(training.settings.device))
     return folder

@@ -47,7 +47,7 @@ class Spread(Record):
         return [value for value in self.values if value is not None]
 
     def percent(self, sign: str = "±") -> str:
-        """Return for example ``"97.10 ± 0.52"``."""
+        """Return text such as ``"97.10 ± 0.52"``."""
         text = f"{100 * self.mean:.2f}"
         return text if self.std is None else f"{text} {sign} {100 * self.std:.2f}"
 
@@ -132,11 +132,11 @@ class Seconds(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Summary(Record):
-    """Base of the results of one training, and of several.
+    """Base class of the results of one or several trainings.
 
     ``scored`` is the part that the result refers to: the test set if there is one. ``chance`` is
-    the accuracy of always predicting the most frequent class. ``linear``
-    tells whether the network is a linear classifier, and ``structure`` describes why.
+    the accuracy of always predicting the most frequent class. ``linear`` states whether the network
+    is a linear classifier, and ``structure`` describes why.
     """
 
     data: str
@@ -161,8 +161,8 @@ class RunResults(Summary):
     """Results of one training.
 
     ``spectra`` are those of the first ``spectra_of`` matrices of the scored part, and
-    ``raised_in_training`` the fractions of the eigenvalues that the ReEigs raised, of the first
-    ``raised_of`` training matrices. ``choice`` tells how the members of a portfolio were chosen.
+    ``raised_in_training`` the fractions of the eigenvalues raised by the ReEigs for the first
+    ``raised_of`` training matrices. ``choice`` states how the members of a portfolio were chosen.
     ``bad_trials`` are the outlier trials, if they were searched for.
     """
 

@@ -12,7 +12,7 @@ from spdnet.runs.results import RepeatResults, RunResults
 from spdnet.runs.settings import Settings, from_mapping, read_toml
 from spdnet.training.checkpoint import CheckpointFolder
 
-_UNFINISHED = "spdnet train --resume continues the run"
+_UNFINISHED = "resume the run with spdnet train --resume"
 
 
 class RunFolder(Folder):
@@ -73,8 +73,8 @@ class RunFolder(Folder):
             self.write_environment(settings.seed, identity=settings.identity(digest))
 
     def require_same(self, settings: Settings, digest: str) -> None:
-        """Raise an error if settings or data differ from those of the start of the run."""
-        if not self.environment_file.exists():  # killed before it was written
+        """Raise an error if settings or data differ from those with which the run was started."""
+        if not self.environment_file.exists():  # the process was killed before writing it
             return
         before = self.environment().get("identity")
         if not isinstance(before, dict):
@@ -86,7 +86,7 @@ class RunFolder(Folder):
             raise ValueError(f"train: {change}")
 
     def replace_settings(self, settings: Settings, digest: str) -> None:
-        """Replace the settings of the run by others with more epochs, or with other paths.
+        """Replace the settings of the run, to train for more epochs or to use other paths.
 
         With more epochs the results are removed, since the run is no longer finished. The
         checkpoint is rewritten first, so that the call can be repeated after an interruption.
@@ -105,7 +105,7 @@ class RunFolder(Folder):
         self.write_environment(settings.seed, identity=settings.identity(digest))
 
     def claim(self) -> None:
-        """Create the folder; of two processes that want a numbered one, each gets its own."""
+        """Create the folder; with ``numbered``, concurrent processes get different folders."""
         base, number = self.path, 2
         while self.numbered:
             try:
@@ -155,7 +155,7 @@ class RunFolder(Folder):
             ) from error
 
     def results(self) -> RunResults | RepeatResults:
-        """Read the results; an error if the run is not finished, or the file is damaged."""
+        """Read the results; raise an error if the run is unfinished or the file is damaged."""
         repeated = "seeds" in read_json(self.results_file, _UNFINISHED)
         return (RepeatResults if repeated else RunResults).load(self.results_file, _UNFINISHED)
 
@@ -165,17 +165,17 @@ class RunFolder(Folder):
 
 
 def describe_change(before: Mapping[str, Any], now: Mapping[str, Any], folder: Path) -> str | None:
-    """Describe the first setting that differs from the start of a run; None if none does."""
+    """Describe the first setting that differs from the start of a run, or return None."""
     name = next((key for key in {**before, **now} if before.get(key) != now.get(key)), None)
     if name is None:
         return None
     if name == "data":
         return (
-            f"expected the data that the run in {folder} began with, got others; start a new run, "
-            "or restore the data"
+            f"expected the data with which the run in {folder} was started, got others; start a "
+            "new run, or restore the data"
         )
     return (
-        f"expected {name} = {before.get(name)!r}, with which the run in {folder} began, got "
+        f"expected {name} = {before.get(name)!r}, with which the run in {folder} was started, got "
         f"{now.get(name)!r}; undo the change in settings.toml or on the command line, or start a "
         "new run"
     )

@@ -61,8 +61,8 @@ def baseline(data: Dataset, split: Split) -> BaselineScore:
     for name, index in {**split.parts, "train": train}.items():
         if len(index):
             blocks = numpy.split(index, range(1024, len(index), 1024))
-            right = [model.predict(X[i]) == y[i] for i in blocks]
-            accuracy[cast(Part, name)] = float(numpy.concatenate(right).mean())
+            correct = [model.predict(X[i]) == y[i] for i in blocks]
+            accuracy[cast(Part, name)] = float(numpy.concatenate(correct).mean())
     return BaselineScore(BASELINE, accuracy, len(train), converged, time.perf_counter() - started)
 
 
@@ -74,12 +74,12 @@ def layer_spectra(model: torch.nn.Module, *inputs: Tensor) -> tuple[LayerSpectru
     """
     outputs: list[tuple[str, Tensor, Tensor]] = []  # layer, its input, its output
 
-    def note(layer: torch.nn.Module, given: tuple[Any, ...], made: Any) -> None:
-        if isinstance(made, Tensor) and made.ndim > 2 and made.shape[-1] == made.shape[-2]:
-            outputs.append((type(layer).__name__, given[0], made))
+    def record(layer: torch.nn.Module, given: tuple[Any, ...], output: Any) -> None:
+        if isinstance(output, Tensor) and output.ndim > 2 and output.shape[-1] == output.shape[-2]:
+            outputs.append((type(layer).__name__, given[0], output))
 
     layers = [m for m in model.modules() if isinstance(m, (SPDLayer, CovPool))]
-    hooks = [layer.register_forward_hook(note) for layer in layers]
+    hooks = [layer.register_forward_hook(record) for layer in layers]
     try:
         model(*inputs, **unchecked(model))
     finally:
@@ -91,10 +91,10 @@ def layer_spectra(model: torch.nn.Module, *inputs: Tensor) -> tuple[LayerSpectru
         spectra.append(_spectrum("input", _eigenvalues(X)))
     total = Counter(name for name, _, _ in outputs)
     number: Counter[str] = Counter()
-    for name, given, made in outputs:
+    for name, given, output in outputs:
         number[name] += 1
         repeated = total[name] > 1 or name in ("BiMap", "ReEig")
-        s = _eigenvalues(made)
+        s = _eigenvalues(output)
         clipped = None
         if name == "ReEig":
             clipped = (s > _eigenvalues(given) * (1 + 1e-9)).double().mean().item()

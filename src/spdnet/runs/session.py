@@ -1,4 +1,4 @@
-"""Processes of a run."""
+"""Coordination of the processes of a run."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
@@ -20,7 +20,7 @@ class Session:
     ``jobs`` is the number of processes that compare networks, by default one; None is one for each
     processor on a CPU.
 
-    All processes run the same code, except for what this class does.
+    All processes run the same code, except where this class distinguishes the first one.
     """
 
     def __init__(
@@ -48,8 +48,8 @@ class Session:
         if self.is_first:
             action()
 
-    def look(self, question: Callable[[], _T]) -> _T:
-        """Return what all processes see before the first one writes anything else."""
+    def read_before_writing(self, question: Callable[[], _T]) -> _T:
+        """Return the answer; no process continues before all of them have one."""
         answer = question()
         self.barrier()
         return answer

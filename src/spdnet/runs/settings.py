@@ -16,7 +16,7 @@ from spdnet.options.run import EMBEDDED, TEST_SIZE, VAL_SIZE, RunOptions
 from spdnet.training import RECIPES, Recipe
 from spdnet.training.recipe import NETWORK_OPTIONS, find_recipe, taken
 
-_LARGEST = 3.4e38  # in float32
+_LARGEST = 3.4e38  # largest float32 number
 #: settings that do not affect the result
 FREE = ("labels", "groups", "device", "jobs", "baseline")
 
@@ -57,8 +57,8 @@ class Settings(RunOptions):
                 )
 
     def make_recipe(self) -> Recipe:
-        """Return the recipe, with the settings that replace its own."""
-        return RECIPES[self.recipe_name].changed(**self._of_the_recipe())
+        """Return the recipe, with the values that the settings replace."""
+        return RECIPES[self.recipe_name].changed(**self._hyperparameters())
 
     @property
     def recipe_name(self) -> str:
@@ -94,14 +94,14 @@ class Settings(RunOptions):
     def as_dict(self) -> dict[str, Any]:
         """Return the settings that are not None, with those of the recipe filled in.
 
-        Those that the model does not have are omitted; for a model that is not registered, those
-        of the network that are not given.
+        Settings that the model does not have are omitted. For a model that is not registered,
+        network settings that are not given are omitted.
         """
         recipe = self.make_recipe()
-        filled = {name: getattr(recipe, name) for name in self._of_the_recipe()}
+        filled = {name: getattr(recipe, name) for name in self._hyperparameters()}
         nothing = {name: "none" for name, value in filled.items() if value is None}
         settings = {**asdict(self), **filled, **nothing}
-        if not is_registered(recipe.model):  # its class may not be imported here
+        if not is_registered(recipe.model):  # the class may not have been imported
             settings |= {name: getattr(self, name) for name in NETWORK_OPTIONS}
         else:
             settings |= dict.fromkeys(NETWORK_OPTIONS.keys() - set(taken(recipe.model)))
@@ -120,12 +120,12 @@ class Settings(RunOptions):
         """Return the settings as TOML, for ``spdnet train --settings``."""
         return tomli_w.dumps(self.as_dict())
 
-    def _of_the_recipe(self) -> dict[str, Any]:
+    def _hyperparameters(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name, found in options(self).items() if found.recipes}
 
 
 def from_mapping(values: Mapping[str, Any], where: str) -> Settings:
-    """Construct settings from values by name; an unknown name is an error."""
+    """Construct settings from values by name; raise an error for unknown names."""
     names = [field.name for field in fields(Settings)]
     values = {name.replace("-", "_"): value for name, value in values.items()}
     for name in values:

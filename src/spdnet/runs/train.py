@@ -41,7 +41,7 @@ def train(
         run. A model ``package.module:Class`` is imported.
     folder : RunFolder
     resume : bool
-        Resume the run in the folder. A CPU run ends as if it had not been interrupted.
+        Resume the run in the folder. On a CPU, the results are as without the interruption.
     watch : Watch, optional
         Receives messages. If its ``stop`` is requested, a checkpoint is written.
     on_finished : callable, optional
@@ -52,7 +52,7 @@ def train(
     Returns
     -------
     RunResults or RepeatResults or None
-        Contents of ``results.json``; None in all processes but the first.
+        Contents of ``results.json``; None in all processes except the first.
 
     Examples
     --------
@@ -78,7 +78,7 @@ def train(
     trainings = [Training(one, data, preprocessing, alone=alone) for one in each]
     first = trainings[0]
     if not first.recipe.needs_choice:
-        first.model  # noqa: B018, built before anything is written
+        first.model  # noqa: B018, build the network before writing anything
     settings = settings.changed(dims=first.settings.dims)
     session.first(folder.claim)
     with folder.locked() if session.is_first else nullcontext():
@@ -129,13 +129,13 @@ def _begin(settings: Settings, folder: RunFolder, digest: str, resume: bool) -> 
     if not resume:
         folder.require_free()
     elif folder.exists:
-        began = folder.settings()
-        folder.require_same(began, digest)  # it may have been edited
+        original = folder.settings()
+        folder.require_same(original, digest)  # settings.toml may have been edited
         epochs = settings.make_recipe().epochs
-        if epochs > began.make_recipe().epochs or settings.paths() != began.paths():
+        if epochs > original.make_recipe().epochs or settings.paths() != original.paths():
             for one in (*folder.seeds(), folder):
                 changes = {"epochs": epochs, **settings.paths()}
                 one.replace_settings(one.settings().changed(**changes), digest)
         folder.require_same(settings, digest)
-    if settings.repeat > 1:  # a single training writes its own
+    if settings.repeat > 1:  # a single training writes its own settings
         folder.create(settings, digest)

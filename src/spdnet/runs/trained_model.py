@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from spdnet._checks import require_choice, require_count, require_number, require_shrinking
-from spdnet._inputs import MATRIX_DTYPES, encode_domains, numbers
+from spdnet._inputs import MATRIX_DTYPES, encode_domains, numeric_array
 from spdnet._warnings import warn_user
 from spdnet.adaptation import Conditioner
 from spdnet.covariance import ESTIMATORS
@@ -32,15 +32,15 @@ from spdnet.training.device import resolve_device, threads_for
 from spdnet.training.evaluation import chunk_rows
 from spdnet.training.scale import log_variance
 
-_EXPECTED = "checkpoint: expected that of a run of spdnet train, got another"
+_EXPECTED = "checkpoint: expected a checkpoint of spdnet train, got another"
 
 
 @dataclass(repr=False)
 class TrainedModel:
     """Trained network with its class names and preprocessing.
 
-    :meth:`load` reads a run of ``spdnet train``. :meth:`predict` and :meth:`predict_proba` do for
-    arrays what ``spdnet predict`` does for files.
+    :meth:`load` reads a run of ``spdnet train``. :meth:`predict` and :meth:`predict_proba` are the
+    equivalent of ``spdnet predict`` for arrays.
 
     Attributes
     ----------
@@ -116,7 +116,7 @@ class TrainedModel:
         device : str
         model : str or type, optional
             Class of the network, or ``"package.module:Class"``. Required for a model that is not
-            registered, since a checkpoint does not import code by itself.
+            registered, since a checkpoint does not import code on its own.
         """
         where = resolve_device(device)
         name = None if model is None else import_model(model)
@@ -135,8 +135,8 @@ class TrainedModel:
             )
         if seeds := folder.seeds():
             raise ValueError(
-                f"run: expected one trained network, but {path} holds {len(seeds)} repeats; choose "
-                f"one, such as {seeds[0].path}"
+                f"run: expected one trained network, but {path} contains {len(seeds)} repeats; "
+                f"choose one, such as {seeds[0].path}"
             )
         files = folder.checkpoints()
         try:
@@ -157,7 +157,7 @@ class TrainedModel:
         _require_named(recipe.model, name)
         with reading(_EXPECTED):
             weights = state.get("model")
-            if weights is None:  # of an unfinished training
+            if weights is None:  # the training is unfinished
                 weights = state["trainer"]["best_state"] or state["trainer"]["model"]
             preprocessing = Preprocessing(**state["preprocessing"])
             scale = InputScale(**state["scale"])
@@ -174,12 +174,12 @@ class TrainedModel:
                 dtype=MATRIX_DTYPES[state["network"]["dtype"]],
             )
             if is_registered(recipe.model):
-                # memory is allocated only if the weights have the sizes that the file states
+                # memory is allocated only if the weights have the declared sizes
                 expected = {k: v.shape for k, v in make(device="meta").state_dict().items()}
                 if {k: v.shape for k, v in weights.items()} != expected:
-                    raise ValueError("weights of other shapes than those of the network")
-            if strange := [k for k, v in weights.items() if not v.isfinite().all()]:
-                raise ValueError(f"{strange[0]} that is not finite")
+                    raise ValueError("shapes of weights that do not match the network")
+            if invalid := [k for k, v in weights.items() if not v.isfinite().all()]:
+                raise ValueError(f"{invalid[0]} that is not finite")
             model = make(device=next(iter(weights.values())).device)
             model.load_state_dict(weights)
         common = (classes, preprocessing, recipe, state["data"], domains, scale, conditioner)
@@ -254,7 +254,9 @@ class TrainedModel:
             X = X.X
         kind = "(N, channels, T)" if self.preprocessing.signals else "(N, n, n)"
         some: Any = X[:1] if isinstance(X, StoredArray) else X
-        array, _ = numbers("predict", some, kind, allow_complex=input_dtype(self.model).is_complex)
+        array, _ = numeric_array(
+            "predict", some, kind, allow_complex=input_dtype(self.model).is_complex
+        )
         values = X if isinstance(X, StoredArray) else array
         if groups is not None and not self.uses_groups:
             raise ValueError("predict: expected no groups, since the network does not use them")
@@ -282,7 +284,7 @@ class TrainedModel:
     def prepare(
         self, data: Dataset, bad: str, on_matrix: Callable[[int, int], None] | None = None
     ) -> Dataset:
-        """Prepare the contents of a file as in training; a new group is given as a whole.
+        """Prepare the contents of a file as in training; pass all samples of a new group at once.
 
         ``on_matrix`` is called with the number of matrices checked and their total.
         """
@@ -300,12 +302,12 @@ class TrainedModel:
         return replace(made, notes=(*made.notes, *notes))
 
     def codes(self, y: NDArray[Any]) -> NDArray[numpy.int64]:
-        """Return labels as class indices; unknown labels are an error."""
+        """Return labels as class indices; raise an error for unknown labels."""
         names = list(map(str, y))
         if unknown := sorted({*names} - {*self.classes}):
             raise ValueError(
-                f"data: expected the classes of the training, {_some(self.classes)}, got "
-                f"{_some(unknown)}"
+                f"data: expected the classes of the training, {_shorten(self.classes)}, got "
+                f"{_shorten(unknown)}"
             )
         index = {name: i for i, name in enumerate(self.classes)}
         return numpy.array([index[name] for name in names])
@@ -333,14 +335,14 @@ class TrainedModel:
         on_matrix: Callable[[int, int], None] | None = None,
         on_warning: Callable[[str], None] | None = None,
     ) -> Iterator[Tensor]:
-        """Yield the logits of some matrices after the other, on the CPU.
+        """Yield the logits of chunks of matrices, on the CPU.
 
-        Only these matrices are in memory, if the others are on disk. After the last ones, raise an
-        error if a result was not finite, or call ``on_warning`` with a message if the scale of the
-        data differs from that of the training data. ``on_matrix`` is called with the number of
-        matrices and their total.
+        Of matrices on disk, only one chunk is in memory. After the last chunk, raise an error if a
+        result was not finite, or call ``on_warning`` with a message if the scale of the data
+        differs from that of the training data. ``on_matrix`` is called with the number of matrices
+        done and their total.
         """
-        model, (X, *codes) = self._ready(matrices)
+        model, (X, *codes) = self._adapted(matrices)
         signals, stop, size = self.preprocessing.raw, 0, chunk_rows(model, X)
         scales = torch.empty(len(X), dtype=torch.float64)
         bad = numpy.zeros(len(X), dtype=bool)
@@ -355,7 +357,7 @@ class TrainedModel:
                 on_matrix(stop, len(X))
         if bad.any():
             raise FloatingPointError(
-                f"network: expected finite outputs, got others for matrix "
+                f"network: expected finite outputs, got NaN or infinity for matrix "
                 f"{matrices.index[bad][0]} and {bad.sum() - 1} more; the training diverged, or the "
                 "matrices are too large"
             )
@@ -364,14 +366,14 @@ class TrainedModel:
 
     def spectra(self, matrices: Dataset) -> tuple[LayerSpectrum, ...]:
         """Compute quantiles of the eigenvalues of the output of each layer."""
-        model, inputs = self._ready(matrices)
+        model, inputs = self._adapted(matrices)
         with threads_for(self.size):
             return layer_spectra(model, *(values[:] for values in inputs))
 
-    def _ready(self, matrices: Dataset) -> tuple[torch.nn.Module, list[Any]]:
+    def _adapted(self, matrices: Dataset) -> tuple[torch.nn.Module, list[Any]]:
         """Return the network, adapted to the domains of the data, and its inputs."""
         weight = next(self.model.parameters())
-        X = as_tensor(matrices.inputs).to(weight.device)  # prepare() has set the dtype
+        X = as_tensor(matrices.inputs).to(weight.device)  # prepare() sets the dtype
         if not self.domains:
             return self.model, [X]
         codes = torch.from_numpy(matrices.group_codes(self.domains)).to(weight.device)
@@ -382,9 +384,9 @@ def _require_named(model: str, name: str | None) -> None:
     """Raise an error unless a model that is not registered is named by the caller."""
     if name is None and not is_registered(model):
         raise ValueError(
-            f"run: expected the class of the network, since the model {model!r} is not "
-            f"part of spdnet and a checkpoint does not import code by itself; give --model {model},"
-            " or TrainedModel.load(..., model=Class)"
+            f"run: expected the class of the network, since the model {model!r} is not part of "
+            f"spdnet and a checkpoint does not import code on its own; set --model {model}, or use "
+            "TrainedModel.load(..., model=Class)"
         )
     if name not in (None, model):
         raise ValueError(f"run: expected the model of the run, {model}, got {name}")
@@ -395,7 +397,7 @@ def _warn(text: str) -> None:
 
 
 def _require_valid(state: dict[str, Any], preprocessing: Preprocessing, recipe: Recipe) -> None:
-    """Raise an error unless the contents of a checkpoint have their types and agree."""
+    """Raise an error unless the contents of a checkpoint have valid types and are consistent."""
     require_count("checkpoint", "n", preprocessing.n)
     require_choice("checkpoint", "estimator", preprocessing.estimator, ESTIMATORS)
     require_number("checkpoint", "reg", preprocessing.reg, at_least=0)
@@ -416,5 +418,5 @@ def _require_valid(state: dict[str, Any], preprocessing: Preprocessing, recipe: 
         raise ValueError(f"invalid {wrong[0]}")
 
 
-def _some(names: list[str]) -> str:
+def _shorten(names: list[str]) -> str:
     return ", ".join(map(repr, names[:8])) + (f" and {len(names) - 8} more" if names[8:] else "")

@@ -1,4 +1,4 @@
-"""One training: split, build, fit, evaluate, write; it can be interrupted and resumed."""
+"""One training run: split, build, fit, evaluate, write; it can be interrupted and resumed."""
 
 import time
 from dataclasses import KW_ONLY, asdict, dataclass, replace
@@ -28,8 +28,8 @@ from spdnet.training import RECIPES, InputScale, Samples, Trainer, build, choose
 from spdnet.training.data import as_tensor
 from spdnet.training.device import threads_for
 
-#: spectra are computed for this many matrices at least, for more if they are small
-_SPECTRA_OF = 256
+#: minimum number of matrices for spectra; more are used if they are small
+_MIN_SPECTRA = 256
 _SPECTRA_ENTRIES = 2**21
 
 
@@ -44,7 +44,7 @@ class Training:
     data: Dataset
     preprocessing: Preprocessing
     _: KW_ONLY
-    alone: bool = False  # advise repeating the run
+    alone: bool = False  # recommend repeating the run
     notes: bool = True  # show notes about the test part
     curves: bool = False  # evaluate the test part after each epoch
 
@@ -98,7 +98,7 @@ class Training:
 
     @cached_property
     def model(self) -> torch.nn.Module:
-        """The network, with random weights at first."""
+        """The network, initially with random weights."""
         settings, train = self.settings, self.samples["train"]
         n_classes = len(self.data.classes)
         if self.recipe.members is not None:
@@ -113,7 +113,7 @@ class Training:
         trainer = self._trainer(session)
         trained = self._trained_model()
         notes = self._notes()
-        self._introduce(watch, notes)
+        self._print_description(watch, notes)
         common = {**trained.state(), "identity": self.settings.identity(digest)}
         checkpoints = Checkpoints(folder, trainer, common, session)
         session.first(lambda: folder.create(self.settings, digest))
@@ -129,7 +129,9 @@ class Training:
             raise Terminated
         found = None
         if session.is_first:
-            folder.write_metrics(trainer.progress.history)  # killed between checkpoint and table
+            folder.write_metrics(
+                trainer.progress.history
+            )  # a killed process may have written only the checkpoint
             with threads_for(trained.size):
                 found = self._evaluate(trained, trainer, notes, watch)
             folder.write_results(found)
@@ -140,7 +142,7 @@ class Training:
     def _choose(self, folder: RunFolder, session: Session) -> None:
         """Choose the members of the portfolio, or read the choice of an interrupted run."""
         watch = session.watch
-        if (found := session.look(lambda: _read_choice(folder, watch))) is None:
+        if (found := session.read_before_writing(lambda: _read_choice(folder, watch))) is None:
             watch.say(f"{self.described}\ncomparing networks by cross-validation")
             session.first(lambda: folder.create(self.settings, self.data.digest))
             groups = self.data.groups
@@ -190,7 +192,7 @@ class Training:
         )
 
     def _notes(self) -> list[str]:
-        """Return the reasons of the choice, and notes about the split and the settings."""
+        """Return a description of the choice, and notes about the split and the settings."""
         split, eps = self.split, self.settings.eps
         found = [*([] if self.choice is None else [self.choice.describe()]), *self._on_data]
         if self.alone and split.groups.get(split.scored) == 1 and split.scored != "train":
@@ -200,7 +202,7 @@ class Training:
             found.append(findings.NO_EFFECT)
         return found
 
-    def _introduce(self, watch: Watch, notes: list[str]) -> None:
+    def _print_description(self, watch: Watch, notes: list[str]) -> None:
         network = self.recipe.network
         if self.settings.dims is not None:
             network += f", dims {','.join(map(str, self.settings.dims))}"
@@ -223,7 +225,7 @@ class Training:
         confusion = Confusion.of(
             codes[parts[scored]], logits[parts[scored]].argmax(-1).numpy(), len(data.classes)
         )
-        n_spectra = max(_SPECTRA_OF, _SPECTRA_ENTRIES // trained.size**2)
+        n_spectra = max(_MIN_SPECTRA, _SPECTRA_ENTRIES // trained.size**2)
         seen, learned = parts[scored][:n_spectra], parts["train"][:n_spectra]
         in_training = trained.spectra(data.take(learned))
         baseline = None

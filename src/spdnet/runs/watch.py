@@ -8,7 +8,7 @@ from spdnet.training import Trainer
 
 
 class Terminated(KeyboardInterrupt):
-    """Request of a signal to stop; like Ctrl-C, with another exit code."""
+    """Request by a signal to stop; like Ctrl-C, with another exit code."""
 
     exit_code = 143  # 128 + SIGTERM, as shells report it
 
@@ -32,7 +32,7 @@ class StopRequest:
 
     @contextmanager
     def deferred(self) -> Iterator[None]:
-        """Note requests instead of raising."""
+        """Record requests instead of raising."""
         self._deferred = True
         try:
             yield
@@ -41,18 +41,18 @@ class StopRequest:
 
 
 class Watch:
-    """Receive the progress of a run; this class ignores it."""
+    """Receiver of the progress of a run; this base class ignores it."""
 
     @cached_property
     def stop(self) -> StopRequest:
-        """The request to stop, asked between batches."""
+        """The request to stop, checked between batches."""
         return StopRequest()
 
     def say(self, text: str) -> None:
         """Show a message."""
 
     def working(self, text: str) -> None:
-        """Show what is being computed, until the next message."""
+        """Show the current task until the next message."""
 
     def count(self, what: str, done: int, total: int) -> None:
         """Count steps of work such as ``reading``."""
@@ -66,13 +66,13 @@ class Watch:
         self.count("checking", done, total)
 
     def begin(self, trainer: Trainer) -> None:
-        """Note that a training starts or resumes."""
+        """Handle the start of a training, or its resumption."""
 
     def batch(self, trainer: Trainer, done: int, total: int) -> None:
         """Count batches of an epoch."""
 
     def epoch(self, trainer: Trainer) -> None:
-        """Show an epoch that is done and saved."""
+        """Show a completed and saved epoch."""
 
     def end(self) -> None:
-        """Note that the training has ended or was interrupted."""
+        """Handle the end of the training, or its interruption."""

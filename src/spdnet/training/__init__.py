@@ -1,4 +1,4 @@
-"""Training: recipes, the choice of networks, the training loop, checkpoints."""
+"""Training: recipes, choice of networks, training loop, and checkpoints."""
 
 from spdnet.models.spdnet import choose_dims
 from spdnet.training import checkpoint

@@ -1,4 +1,4 @@
-"""Checkpoints: written atomically, validated when read, without running code from them."""
+"""Checkpoints: written atomically, and validated when read, without executing code from them."""
 
 import hashlib
 import io
@@ -18,19 +18,19 @@ from spdnet._files import atomic_writer
 
 FORMAT = "spdnet checkpoint"
 VERSION = 1
-#: names in the pickle of a state, besides the storages of tensors
+#: allowed names in the pickle of a state, in addition to tensor storages
 _NAMES = {
     ("torch._utils", "_rebuild_tensor_v2"),
     ("torch._utils", "_rebuild_tensor_v3"),
     ("torch._utils", "_rebuild_parameter"),
     ("collections", "OrderedDict"),
 }
-#: limit of the memory of a state: a multiple of the size of its file, and a constant
+#: memory limit of a state: a multiple of the file size, plus a constant
 _GROWTH, _CONSTANT = 8, 2**20
 
 
 class CheckpointError(ValueError):
-    """File that is not a complete checkpoint of this library."""
+    """Error raised for a file that is not a complete checkpoint of this library."""
 
 
 def save(state: dict[str, Any], path: str | Path) -> None:
@@ -54,7 +54,7 @@ def save(state: dict[str, Any], path: str | Path) -> None:
     """
     path = Path(path)
     payload = {"format": FORMAT, "version": VERSION, "digest": _digest(state), "state": state}
-    archive = io.BytesIO()  # on a full disk, torch would raise its own error instead of the OSError
+    archive = io.BytesIO()  # to disk, torch would replace an OSError by its own error
     torch.save(payload, archive)
     with atomic_writer(path) as file:
         file.write(archive.getbuffer())
@@ -64,8 +64,8 @@ def save(state: dict[str, Any], path: str | Path) -> None:
 def load(path: str | Path, *, device: torch.device | str = "cpu") -> dict[str, Any]:
     """Read a state that :func:`save` wrote.
 
-    The file is inspected before it is loaded: only names of plain tensors are looked up, and sizes
-    are compared with the size of the file.
+    The file is inspected before it is loaded: it may only refer to plain tensors, whose sizes have
+    to match the size of the file.
 
     Raises
     ------
@@ -87,7 +87,7 @@ def load(path: str | Path, *, device: torch.device | str = "cpu") -> dict[str, A
         raise FileNotFoundError(f"checkpoint: expected a file at {path}, got none")
     try:
         with path.open("rb") as file, warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # guesses of torch about other files
+            warnings.simplefilter("ignore")  # from torch, about the format of other files
             _inspect(file)
             file.seek(0)
             payload = torch.load(file, map_location=device, weights_only=True)
@@ -97,7 +97,7 @@ def load(path: str | Path, *, device: torch.device | str = "cpu") -> dict[str, A
         what = "is truncated or damaged; use an earlier one"
         raise _error("a complete checkpoint", path, what) from error
     except Exception as error:  # a damaged pickle may raise anything
-        what = "is something else, or damaged; nothing in it was run"
+        what = "is something else, or damaged; no code in it was executed"
         raise _error("a file written by spdnet", path, what) from error
     if not isinstance(payload, dict) or payload.get("format") != FORMAT:
         raise _error("a file written by spdnet", path, "is something else")
@@ -107,10 +107,10 @@ def load(path: str | Path, *, device: torch.device | str = "cpu") -> dict[str, A
     try:
         limit = _GROWTH * path.stat().st_size + _CONSTANT
         is_whole = payload.get("digest") == _digest(payload.get("state"), limit)
-    except (TypeError, ValueError, RuntimeError):  # types that are never written
+    except (TypeError, ValueError, RuntimeError):  # types that save() never writes
         is_whole = False
     if not is_whole:
-        what = "has been damaged since; use an earlier one"
+        what = "was damaged later; use an earlier one"
         raise _error("the contents that were written", path, what)
     return payload["state"]
 
@@ -140,13 +140,13 @@ class CheckpointFolder:
         return self.last.exists() or self.previous.exists()
 
     def save_last(self, state: dict[str, Any]) -> None:
-        """Write the last state; the one before it is kept."""
+        """Write the last state, and keep the previous one."""
         self.path.mkdir(parents=True, exist_ok=True)
-        coming = self.path / "coming.pt"
-        save(state, coming)
+        temporary = self.path / "coming.pt"
+        save(state, temporary)
         if self.last.exists():
             self.last.replace(self.previous)
-        coming.replace(self.last)
+        temporary.replace(self.last)
         _sync_folder(self.path)
 
     def save_best(self, state: dict[str, Any]) -> None:
@@ -157,7 +157,7 @@ class CheckpointFolder:
     def load_last(
         self, *, device: torch.device | str = "cpu", needs: Iterable[str] = ()
     ) -> tuple[dict[str, Any], list[str]]:
-        """Load the newest complete state that has the names it ``needs``.
+        """Load the newest complete state that contains the names in ``needs``.
 
         Return the state, and the errors in newer files. If no checkpoint is complete, raise a
         :class:`CheckpointError`; if there is none, a FileNotFoundError.
@@ -187,7 +187,7 @@ class CheckpointFolder:
 
 
 class _Inspector(pickle._Unpickler):
-    """Unpickler that creates nothing and looks up no names."""
+    """Unpickler that creates no objects and imports no names."""
 
     def __init__(self, file: BinaryIO, sizes: dict[str, int]) -> None:
         super().__init__(file)
@@ -195,22 +195,22 @@ class _Inspector(pickle._Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) in _NAMES:
-            return _Nothing
+            return _Placeholder
         if module in ("torch", "torch.storage") and isinstance(_storage(name), type):
             return name
         if module == "torch" and isinstance(getattr(torch, name, None), torch.dtype):
-            return _Nothing
+            return _Placeholder
         raise pickle.UnpicklingError(f"the name {module}.{name}")
 
-    def persistent_load(self, told: Any) -> Any:
-        _, kind, key, _, count = told
+    def persistent_load(self, pid: Any) -> Any:
+        _, kind, key, _, count = pid
         size = _storage(kind)().element_size() * count
-        if self.sizes.get(key) != size:  # torch may trust it and read beyond
+        if self.sizes.get(key) != size:  # torch may read beyond the end of the file
             raise RuntimeError(f"{count} numbers of {kind} in {self.sizes.get(key)} bytes")
-        return _Nothing()
+        return _Placeholder()
 
 
-class _Nothing:
+class _Placeholder:
     """Placeholder for the objects of a pickle."""
 
     def __init__(self, *args: Any) -> None:
@@ -226,19 +226,19 @@ def _storage(name: str) -> Any:
 
 
 def _inspect(file: BinaryIO) -> None:
-    """Raise an error unless a file is a zip archive as torch writes it, with plain tensors only."""
+    """Raise an error unless a file is a zip archive written by torch, with plain tensors only."""
     size = file.seek(0, os.SEEK_END)
     if not zipfile.is_zipfile(file):
         file.seek(0)
         start = file.read(2)
         if start[:2] == b"PK" or not start:
-            raise zipfile.BadZipFile("no end of a zip archive")
-        raise ValueError("no zip archive")
+            raise zipfile.BadZipFile("the zip archive has no end")
+        raise ValueError("not a zip archive")
     with zipfile.ZipFile(file) as archive:
         members = archive.infolist()
         packed = [m for m in members if m.compress_type or m.file_size != m.compress_size]
         if packed or sum(m.file_size for m in members) > size:
-            raise ValueError("packed files, or more than there is")
+            raise ValueError("compressed files, or more data than the file contains")
         for member in members:
             folder, _, name = member.filename.rpartition("/")
             if name == "data.pkl":
@@ -250,7 +250,7 @@ def _inspect(file: BinaryIO) -> None:
 def _digest(state: Any, limit: float = math.inf) -> str:
     """Compute the SHA-256 of a state; raise a ValueError if it is larger than ``limit`` bytes.
 
-    A small file may hold a large state, in which objects are repeated or contain themselves.
+    A small file may contain a large state, in which objects are repeated or contain themselves.
     """
     sha, left = hashlib.sha256(), limit
 
@@ -287,7 +287,7 @@ def _digest(state: Any, limit: float = math.inf) -> str:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make a rename durable, where folders can be opened."""
+    """Make a rename durable, on systems where folders can be opened."""
     if os.name != "posix":
         return
     descriptor = os.open(folder, os.O_RDONLY)

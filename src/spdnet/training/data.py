@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DiskTensor:
-    """Array on disk that can be indexed, sliced and split like a tensor; read onto ``device``.
+    """Array on disk that can be indexed, sliced and split like a tensor, and is read to ``device``.
 
     Examples
     --------
@@ -31,7 +31,7 @@ class DiskTensor:
     """
 
     rows: "StoredArray"
-    device: torch.device = torch.device("cpu")  # noqa: RUF009, it is immutable
+    device: torch.device = torch.device("cpu")  # noqa: RUF009, torch.device is immutable
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -56,7 +56,7 @@ class DiskTensor:
         return replace(self, rows=self.rows.take(index.cpu().numpy()))
 
     def to(self, device: torch.device | str) -> "DiskTensor":
-        """Return the same array, to be read onto another device."""
+        """Return the same array, to be read to another device."""
         return replace(self, device=torch.device(device))
 
     def split(self, size: int) -> Iterator[Tensor]:
@@ -121,19 +121,19 @@ class Samples:
 
 
 def read_ahead(data: Samples, batches: Iterable[Tensor]) -> Iterator[Samples]:
-    """Read batches by their indices; from disk, the next batch is read while one is used."""
+    """Read batches by index; from disk, the next batch is read while the current one is used."""
     if not isinstance(data.X, DiskTensor):
         yield from (data[batch] for batch in batches)
         return
     with ThreadPoolExecutor(1, "read-ahead") as reader:
-        waiting = None
+        current = None
         for batch in batches:
             following = reader.submit(data.__getitem__, batch)
-            if waiting is not None:
-                yield waiting.result()
-            waiting = following
-        if waiting is not None:
-            yield waiting.result()
+            if current is not None:
+                yield current.result()
+            current = following
+        if current is not None:
+            yield current.result()
 
 
 def as_tensor(values: "NDArray[Any] | StoredArray") -> Tensor | DiskTensor:

@@ -14,10 +14,10 @@ from spdnet.linalg.threads import one_thread
 if TYPE_CHECKING:
     from lightning_fabric import Fabric as Fabric  # for the annotations of other modules
 
-_SMALL = 32  # a second thread gains 3 % on smaller matrices, and loses much if others run
-_FEW_ENTRIES = 2**14  # a single matrix of size 128, for which threads mostly wait
-_SHORT = 1500  # a second thread gains little on shorter vectors, and loses much if others run
-_FEW = 8  # processes that are allowed even on fewer processors
+_SMALL = 32  # below, a second thread gains 3 %, and loses much on a busy machine
+_FEW_ENTRIES = 2**14  # below, such as for one matrix of size 128, threads mostly wait
+_SHORT = 1500  # for shorter vectors, a second thread gains little, and loses much if busy
+_MIN_PROCESSES = 8  # number of processes that is always allowed on a CPU
 _PAUSE = 0.1  # seconds before a process leaves its group
 
 
@@ -26,8 +26,8 @@ def threads_for(n: int, count: int | None = None) -> AbstractContextManager[None
 
     On a busy machine, two threads on 17 by 17 matrices were 200 times slower than one.
     """
-    is_little = n < _SMALL if count is None else n * n * count < _FEW_ENTRIES
-    return one_thread() if is_little else nullcontext()
+    is_small = n < _SMALL if count is None else n * n * count < _FEW_ENTRIES
+    return one_thread() if is_small else nullcontext()
 
 
 def threads_for_vectors(width: int) -> AbstractContextManager[None]:
@@ -41,14 +41,14 @@ def under_torchrun() -> bool:
 
 
 def resolve_device(device: str = "auto") -> torch.device:
-    """Return the device of a name, or raise an error if the machine does not have it."""
+    """Return the named device, or raise an error if the machine does not have it."""
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     if not re.fullmatch(r"cpu|(cuda|mps)(:(0|[1-9]\d?))?", str(device)):
         raise ValueError(f"device: expected 'auto', 'cpu', 'cuda' or 'cuda:1', got {device!r}")
     where = torch.device(device)
-    has = {"cpu": 1, "mps": int(torch.backends.mps.is_available())}
-    count = has[where.type] if where.type in has else torch.cuda.device_count()
+    available = {"cpu": 1, "mps": int(torch.backends.mps.is_available())}
+    count = available[where.type] if where.type in available else torch.cuda.device_count()
     if (where.index or 0) >= count:
         raise ValueError(
             f"device: expected a device of this machine, which has {count} {where.type.upper()} "
@@ -81,13 +81,13 @@ def make_fabric(device: str = "auto", devices: int = 1) -> "Fabric":
         raise ValueError(
             f"device: expected 'auto', 'cpu' or 'cuda' with several processes, got {device!r}"
         )
-    has = {"cpu": (os.cpu_count() or 1, "processors"), "mps": (1, "MPS device")}
-    count, what = has.get(where.type, (torch.cuda.device_count(), "CUDA devices"))
-    if devices > max(count, _FEW if where.type == "cpu" else 1):
+    available = {"cpu": (os.cpu_count() or 1, "processors"), "mps": (1, "MPS device")}
+    count, what = available.get(where.type, (torch.cuda.device_count(), "CUDA devices"))
+    if devices > max(count, _MIN_PROCESSES if where.type == "cpu" else 1):
         raise ValueError(
             f"devices: expected at most the {count} {what} of this machine, got {devices}"
         )
-    logging.getLogger("lightning_fabric.utilities.rank_zero").addFilter(_is_no_advice)
+    logging.getLogger("lightning_fabric.utilities.rank_zero").addFilter(_is_not_precision_advice)
     if devices == 1:
         own = 1 if where.index is None else [where.index]
         return Fabric(accelerator=where.type, devices=own)
@@ -98,7 +98,7 @@ def make_fabric(device: str = "auto", devices: int = 1) -> "Fabric":
     if devices == 0:
         devices = int(os.environ["LOCAL_WORLD_SIZE"])
         nodes = int(os.environ["WORLD_SIZE"]) // devices
-        _meet("nccl" if where.type == "cuda" else "gloo")
+        _join_processes("nccl" if where.type == "cuda" else "gloo")
     return Fabric(accelerator=where.type, devices=devices, num_nodes=nodes, strategy="ddp")
 
 
@@ -113,26 +113,26 @@ def leave(fabric: "Fabric") -> None:
         torch.distributed.destroy_process_group()
 
 
-def _is_no_advice(record: logging.LogRecord) -> bool:
+def _is_not_precision_advice(record: logging.LogRecord) -> bool:
     """Drop the advice to lower the precision of matrix products."""
     return "set_float32_matmul_precision" not in record.getMessage()
 
 
-def _meet(backend: str) -> None:
+def _join_processes(backend: str) -> None:
     """Join the processes that ``torchrun`` has started.
 
-    Each start has its own prefix in the common store, which still has the addresses of processes
-    that died before a restart.
+    Each start uses its own prefix in the common store, because the store still contains the
+    addresses of processes that died before a restart.
     """
     if torch.distributed.is_initialized():
         return
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    of_the_agent = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    uses_agent_store = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     store = torch.distributed.TCPStore(  # type: ignore[attr-defined]
         os.environ["MASTER_ADDR"],
         int(os.environ["MASTER_PORT"]),
         world,
-        is_master=rank == 0 and not of_the_agent,
+        is_master=rank == 0 and not uses_agent_store,
     )
     start = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     own = torch.distributed.PrefixStore(f"start {start}", store)  # type: ignore[attr-defined]

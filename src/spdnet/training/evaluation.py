@@ -139,7 +139,7 @@ def chunk_rows(function: Callable[..., Tensor], values: Tensor | DiskTensor) -> 
 
 
 def unchecked(function: Any) -> dict[str, Any]:
-    """Return ``{"check": False}`` for a module or method with that argument, else nothing."""
+    """Return ``{"check": False}`` for a module or method with that argument, else an empty dict."""
     called = function.forward if isinstance(function, torch.nn.Module) else function
     return {"check": False} if "check" in inspect.signature(called).parameters else {}
 

@@ -1,4 +1,4 @@
-"""Networks of a recipe."""
+"""Construction of the network of a recipe."""
 
 import threading
 from collections.abc import Iterator, Sequence
@@ -87,7 +87,7 @@ def build(
         See :func:`make_network`.
     train : Samples
     n_domains : int, optional
-        That of the training data if not given.
+        Number of domains; that of the training data if not given.
     seed : int
         Random seed of the initial weights.
 

@@ -55,7 +55,7 @@ class Progress:
 
     @property
     def is_best(self) -> bool:
-        """True if the last epoch has the lowest validation loss so far."""
+        """Whether the last epoch has the lowest validation loss so far."""
         *losses, last = [row.get("val_loss") for row in self.history]
         if last is None or self.best_state is None:
             return True

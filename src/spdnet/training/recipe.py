@@ -58,18 +58,18 @@ class Recipe(RecipeOptions):
             if unused := [name for name in ("hidden", "dropout") if has_no_mlp and name in given]:
                 raise ValueError(
                     f"{who}: expected no {unused[0]} with head={self.head!r}, got {unused[0]}="
-                    f"{given[unused[0]]!r}; leave it out, or choose head='mlp'"
+                    f"{given[unused[0]]!r}; omit it, or choose head='mlp'"
                 )
         if self.optimizer == "adam" and self.momentum:
             raise ValueError(
                 f"{who}: expected momentum = 0 with optimizer='adam', which has its own, got "
-                f"{self.momentum}; choose optimizer='sgd' or leave it out"
+                f"{self.momentum}; choose optimizer='sgd' or omit it"
             )
 
     def changed(self, **settings: Any) -> "Recipe":
         """Return the recipe with other settings; None keeps a value, ``"none"`` sets None.
 
-        Hyperparameters that a registered model does not have are an error.
+        Raise an error for hyperparameters that a registered model does not have.
         """
         unknown = set(settings) - {field.name for field in fields(self)}
         if unknown:
@@ -83,17 +83,17 @@ class Recipe(RecipeOptions):
             for name in NETWORK_OPTIONS.keys() - given.keys() - set(own) - {"dims"}:
                 found = NETWORK_OPTIONS[name]
                 if found.neutral is not ... and getattr(self, name) in found.recipes.values():
-                    given[name] = found.neutral  # the value of the recipe is for other models
+                    given[name] = found.neutral  # the recipe's value is for other models
         return replace(self, **given)
 
     @property
     def takes_signals(self) -> bool:
-        """True if the network takes signals ``(N, channels, T)`` instead of matrices."""
+        """Whether the network takes signals ``(N, channels, T)`` instead of matrices."""
         return bool(get_trait(find_model(self.model), "takes") == "signals")
 
     @property
     def uses_domains(self) -> bool:
-        """True if the network uses domains."""
+        """Whether the network uses domains."""
         return self.norm == "domain" or bool(get_trait(find_model(self.model), "uses_domains"))
 
     @property
@@ -115,7 +115,7 @@ class Recipe(RecipeOptions):
 
     @property
     def needs_choice(self) -> bool:
-        """True if the members of a portfolio are to be chosen."""
+        """Whether the members of a portfolio still have to be chosen."""
         return self.members == "auto"
 
     def make_optimizer(
@@ -147,7 +147,7 @@ def require_taken(who: str, model: str, given: Mapping[str, Any]) -> None:
             own = ", ".join(name for name in names if name in NETWORK_OPTIONS)
             raise ValueError(
                 f"{who}: expected no {name} with model={model!r}, which has only {own}, got "
-                f"{name}={value!r}; leave it out"
+                f"{name}={value!r}; omit it"
             )
 
 
@@ -160,7 +160,8 @@ def taken(model: str) -> tuple[str, ...]:
 def find_recipe(name: str, given: Mapping[str, Any]) -> str:
     """Return the name of the recipe for given options.
 
-    ``auto`` chooses the network: if another one is given, or an option of one, it is ``fast``.
+    ``auto`` chooses the network. It becomes ``fast`` if another network, or an option of one, is
+    given.
     """
     if name != "auto":
         return name
@@ -171,7 +172,7 @@ def find_recipe(name: str, given: Mapping[str, Any]) -> str:
 
 
 def _is_given(name: str, value: Any) -> bool:
-    """Return whether a value is neither None nor the one that models without the option accept."""
+    """Return whether a value is neither None nor the neutral one that all models accept."""
     neutral = NETWORK_OPTIONS[name].neutral
     return value not in (None, "none" if neutral is None else neutral)
 

@@ -1,4 +1,4 @@
-"""The scale of the training data, to detect new data in another unit."""
+"""Scale of the training data, to detect new data in another unit."""
 
 import math
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from torch import Tensor
 from spdnet.training.data import DiskTensor
 
 _CHUNK = 2**24  # bytes
-_FAR = 3.0  # decades outside of the training range; centimeters and meters differ by 4
+_FAR = 3.0  # decades outside of the training range; centimeters and meters differ by 4 decades
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,12 @@ class InputScale:
 
     @classmethod
     def of(cls, X: Tensor | DiskTensor, *, signals: bool = False) -> "InputScale":
-        """Measure training samples, which are matrices or signals."""
+        """Compute the scale of training samples, which are matrices or signals."""
         values = log_variance(X, signals)
         return cls(values.min().item(), values.median().item(), values.max().item())
 
     def warning(self, X: Tensor | DiskTensor, *, signals: bool = False) -> str | None:
-        """Return a message if samples lie far outside of the training range, else None."""
+        """Return a message if samples are far outside of the training range, else None."""
         return self.describe(log_variance(X, signals), signals=signals)
 
     def describe(self, values: Tensor, *, signals: bool = False) -> str | None:

@@ -219,7 +219,7 @@ def test_a_part_of_another_address_is_not_continued(site, tmp_path):
 
 def test_fewer_bytes_than_announced(site, tmp_path):
     site.extra_length = 1000
-    with pytest.raises(OSError, match=r"got \d+ bytes and then .* same command resumes"):
+    with pytest.raises(OSError, match=r"got \d+ bytes, then .* same command resumes"):
         download(site.url, tmp_path)
     assert (tmp_path / "data.bin.part").stat().st_size > 0
     assert not (tmp_path / "data.bin").exists()
@@ -230,7 +230,9 @@ def test_fewer_bytes_than_announced(site, tmp_path):
 def test_less_than_the_rest(site, tmp_path):
     size = interrupted(site, tmp_path)
     site.ranges = "short"
-    with pytest.raises(OSError, match=f"got {size + 3000} bytes .* {len(CONTENT)} were announced"):
+    with pytest.raises(
+        OSError, match=f"got {size + 3000} bytes, .* instead of {len(CONTENT)} bytes"
+    ):
         download(site.url, tmp_path)
     site.ranges = "right"
     assert download(site.url, tmp_path).read_bytes() == CONTENT
@@ -323,7 +325,7 @@ def test_a_file_where_the_folder_should_be(site, tmp_path):
 @pytest.mark.parametrize("status", [403, 404, 500])
 def test_an_error_of_the_server(site, tmp_path, status):
     site.status = status
-    message = f"{site.url}, got status {status} .*by hand and import it with spdnet data import"
+    message = f"{site.url}, got status {status} .*manually and import it with spdnet data import"
     with pytest.raises(OSError, match=message):
         download(site.url, tmp_path)
     assert names(tmp_path) == []
@@ -347,7 +349,7 @@ def test_an_error_of_the_server_keeps_the_part(site, tmp_path):
     ).split(" "),
 )
 def test_hostile_names(tmp_path, end):
-    with pytest.raises(ValueError, match="expected a url that ends in the name of a file"):
+    with pytest.raises(ValueError, match="expected a URL that ends in a file name"):
         download(f"http://127.0.0.1:9/folder/{end}", tmp_path)
     assert names(tmp_path) == []
 
@@ -359,7 +361,7 @@ def test_names(site, tmp_path):
 
 @pytest.mark.parametrize("url", ["ftp://host/a", "file:///etc/passwd", "data.bin", "http:///a"])
 def test_other_schemes(tmp_path, url):
-    with pytest.raises(ValueError, match="expected an http or https url"):
+    with pytest.raises(ValueError, match="expected an http or https URL"):
         download(url, tmp_path)
 
 

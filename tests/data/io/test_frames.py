@@ -361,7 +361,7 @@ def test_unseen_points_are_interpolated(tmp_path, markers):
 def test_markers_never_seen(tmp_path, markers):
     file = tmp_path / "a.c3d"
     write_c3d(file, markers, unseen=[(t, 1) for t in range(6)])
-    with pytest.raises(DataError, match="none of RIGHT; remove"):
+    with pytest.raises(DataError, match="RIGHT never are; remove"):
         read_c3d(file)
     write_c3d(file, markers, unseen=[(t, m) for t in range(6) for m in range(3)])
     with pytest.raises(DataError, match="LEFT, RIGHT, TOP"):
@@ -434,9 +434,9 @@ def test_pca_does_not_depend_on_the_cuts():
     ([np.full((3, 5), 0.1), np.full((9, 5), 0.3)], 2, "vary in 1"),
     ([], 1, "0 frames of length 0"),
     ([np.zeros((0, 4))], 1, "0 frames of length 4"),
-    ([np.zeros((4, 3)), np.zeros((4, 2))], 1, r"\(T, 3\), got \(4, 2\) in sequence 1"),
-    ([np.zeros(4)], 1, r"got \(4,\) in sequence 0"),
-    ([np.full((4, 3), np.nan)], 1, "sequence 0, or NaN"),
+    ([np.zeros((4, 3)), np.zeros((4, 2))], 1, r"\(T, 3\), got shape \(4, 2\), .* in sequence 1"),
+    ([np.zeros(4)], 1, r"got shape \(4,\), .* in sequence 0"),
+    ([np.full((4, 3), np.nan)], 1, "or NaN or infinity, in sequence 0"),
 ])  # fmt: skip
 def test_pca_refuses(X, k, facts):
     with pytest.raises(DataError, match=facts):

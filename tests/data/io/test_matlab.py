@@ -212,8 +212,8 @@ VERSION4 = struct.pack("<5I", 0, 2, 2, 0, 2) + b"X\0" + np.eye(2).tobytes()
         (version5(array(8, (1, 1), element(9, struct.pack("<d", 2.5)))), "class int8"),
         (version5(array(8, (1, 1), element(9, struct.pack("<d", math.nan)))), "class int8"),
         (version5(array(9, (1, 1), element(3, struct.pack("<h", -1)))), "class uint8"),
-        (version5(array(4, (1, 3), element(16, b"ab"))), "3 letters"),
-        (version5(array(4, (2, 1), element(16, "ä".encode()))), "2 letters"),
+        (version5(array(4, (1, 3), element(16, b"ab"))), "3 characters"),
+        (version5(array(4, (2, 1), element(16, "ä".encode()))), "2 characters"),
         (version5(array(2, (1, 5), small(5, bytes(4)), element(1, b""))), "fields of 5"),
         (version5(array(2, (1, 1), small(5, b"\2\0\0\0"), element(1, b"a\0a\0"))), "2 names"),
         (version5(array(1, (1, 1), element(9, bytes(8)))), "got type 9"),
@@ -286,7 +286,7 @@ def test_deep_nesting():
     while isinstance(found, list):
         (found,) = found
     assert found == 0
-    with pytest.raises(DataError, match="deep"):
+    with pytest.raises(DataError, match="nesting depth"):
         load_mat(version5(content))
 
 
@@ -486,14 +486,14 @@ def wrong_shape(file, h5py):
     [
         (external, "the link 'X'"),
         (soft, "the link 'X'"),
-        (outside, "outside"),
-        (virtual, "outside"),
+        (outside, "another file"),
+        (virtual, "another file"),
         (too_large, "at most"),
         (large_chunk, "at most"),
         (check_sums, r"filters \[3\]"),
         (plugin, r"filters \[32000\]"),
-        (cycle, "deep"),
-        (group_cycle, "deep"),
+        (cycle, "nesting depth"),
+        (group_cycle, "nesting depth"),
         (only_text, "only string"),
         (wrong_shape, "without 0"),
     ],

@@ -111,7 +111,7 @@ BAD = {
     "text": (
         lambda p: ((p / "a.npz").write_text("hello"), read(p / "a.npz")),
         DataError,
-        "damaged or holds Python objects",
+        "damaged or has Python objects",
     ),
     "objects": (
         lambda p: read(save(p / "a.npz", X=X, y=np.array([Anything()] * 6, dtype=object))),
@@ -214,7 +214,7 @@ BAD = {
     "labels twice": (
         lambda p: read(save(p / "a.npz", X=X, y=Y), p / "y.txt"),
         DataError,
-        "which has its own",
+        "which contains its own labels",
     ),
     "a part of another name": (
         lambda p: (
@@ -224,7 +224,7 @@ BAD = {
             read(p),
         ),
         DataError,
-        "nothing beside train .*got validation",
+        "only train .*got validation",
     ),
     "regression": (
         lambda p: read(save(p / "a.npz", X=X, y=np.linspace(0, 1, 6))),
@@ -329,7 +329,7 @@ def test_a_class_without_files_that_can_be_read_is_an_error(tmp_path):
         read(tmp_path)
     for file in (tmp_path / "b").iterdir():
         file.rename(file.with_suffix(".csv"))
-    with pytest.raises(DataError, match=r"got 20 .csv files in b; save all as files of one kind"):
+    with pytest.raises(DataError, match=r"got 20 .csv files in b; save all files in one format"):
         read(tmp_path)
 
 
@@ -340,7 +340,7 @@ def test_a_folder_says_what_it_holds_instead(tmp_path):
     with pytest.raises(DataError, match=r"val and test, got 3 .edf files$"):
         read(tmp_path)
     np.save(tmp_path / "1.npy", X[0])
-    with pytest.raises(DataError, match=r"got 1 .npy file in no folder of a class$"):
+    with pytest.raises(DataError, match=r"got 1 .npy file outside of class folders$"):
         read(tmp_path)
     data = read(tmp_path, labeled=False)
     assert len(data) == 1
@@ -492,7 +492,7 @@ def test_names_that_would_be_merged_are_refused(tmp_path, array):
     names = np.resize(np.array([b"\xe9", b"\\xe9"]), 6)
     path = save(tmp_path / "a.npz", **{"X": X, "y": Y, array: names})
     with pytest.raises(
-        DataError, match=rf"differ .* in {array} of .*a\.npz, got b'\\xe9.*' and b'"
+        DataError, match=rf"distinct names in {array} of .*a\.npz, got b'\\xe9.*' and b'"
     ):
         read(path)
 
@@ -509,7 +509,7 @@ def test_folders_of_undecodable_names_stay_distinct(tmp_path):
     (tmp_path / "data" / "\\xe9").mkdir()
     np.save(tmp_path / "data" / "\\xe9" / "1.npy", X[0])
     for reader in (read, matrix_sources):
-        with pytest.raises(DataError, match=r"expected names that differ .*b'\\+xe9'.*; rename"):
+        with pytest.raises(DataError, match=r"expected distinct names .*b'\\+xe9'.*; rename"):
             reader(tmp_path / "data")
 
 

@@ -39,9 +39,9 @@ def test_one_number_and_what_is_not_finite():
 
 
 BAD = {
-    "nothing": (b"", "got no line of them"),
-    "blank": (b"\n \n", "got no line of them"),
-    "remarks": (b"# a\n# b", "got no line of them"),
+    "nothing": (b"", "got no lines of numbers"),
+    "blank": (b"\n \n", "got no lines of numbers"),
+    "remarks": (b"# a\n# b", "got no lines of numbers"),
     "a header alone": (b"a,b\n", "numbers below line 1 of a.csv, 'a,b', got none"),
     "prose": (b"not data", "numbers below line 1 of a.csv"),
     "two headers": (b"a,b\nuV,uV\n1,2", "line 2, column 1 of a.csv, got 'uV'"),
@@ -57,7 +57,7 @@ BAD = {
     "slips in the first line": (b"1.O,2.O\n3,4", "either names or numbers in line 1"),
     "names of rows": (b",a,b\nx,1,2\ny,3,4", "line 2, column 1 of a.csv, got 'x'"),
     "the index of pandas": (b",a\n0,.1\n1,.2\n2,.1", "got '' in the first column; remove it"),
-    "the columns of pandas": (b"0,1,2\n.1,.2,.3", "line 1 of a.csv, got the count"),
+    "the columns of pandas": (b"0,1,2\n.1,.2,.3", "line 1 of a.csv, got column numbers"),
     "both of pandas": (b",0,1\n0,.1,.2", r"to_csv\(file, header=False, index=False\)"),
     "time": (b"time,a\n0.0,5\n0.1,6\n0.2,3\n", "got 'time' in the first column; remove it"),
     "time in quotes": (b'"Time (s)",a\n0,5\n1,6\n2,3\n', "first column; remove it"),
@@ -116,7 +116,7 @@ def test_time_down_the_rows(header, index, times):
     names, columns = [times, "Fz", "Cz", "Pz"], [clock, *DATA.T.tolist()]
     text = as_pandas(names, columns, header, index)
     with pytest.raises(
-        DataError, match="remove it and transpose, since channels go in rows"
+        DataError, match="remove it and transpose, since rows are channels"
     ) as found:
         parse_table(text.encode(), "a.csv")
     read = "pandas.read_csv(file)" if header else "pandas.read_csv(file, header=None)"

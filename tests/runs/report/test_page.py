@@ -108,7 +108,7 @@ def test_repeats_and_what_is_missing(tmp_path):
     assert "log-Euclidean logistic" not in page
     assert (run.of_seed(1).report_file).is_file()
     run.results_file.unlink()
-    with pytest.raises(FileNotFoundError, match="spdnet train --resume continues"):
+    with pytest.raises(FileNotFoundError, match="resume the run with spdnet train --resume"):
         make_page(run)
     run.results_file.write_text("{")
     with pytest.raises(ValueError, match="it is damaged"):

@@ -1,4 +1,4 @@
-"""Reading of ``.npy`` and ``.npz`` files with checks of everything they declare."""
+"""Reading of ``.npy`` and ``.npz`` files with checks of all declared sizes and types."""
 
 import math
 import os
@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from spdnet.data.errors import DataError, converting
 from spdnet.data.io.files import PACKED, is_bomb
 
-#: size up to which an array may have any compression ratio, as names of groups do
-HARMLESS = 2**28
+#: size up to which any compression ratio is accepted, since repeated names compress well
+SMALL_ARRAY = 2**28
 _NUMBERS = ("X", "frames", "lengths")
-_MANY = 100  # arrays that error messages consider
+_MAX_LISTED = 100  # number of arrays considered in error messages
 _HEADERS = {
     (1, 0): numpy.lib.format.read_array_header_1_0,
     (2, 0): numpy.lib.format.read_array_header_2_0,
@@ -28,7 +28,7 @@ _HEADERS = {
 def read_npy(file: str | Path | BinaryIO, name: str | None = None) -> NDArray[Any]:
     """Read a ``.npy`` file; ``name`` is used in messages.
 
-    Damaged files, files that declare more data than they have, and Python objects are a DataError.
+    Raise a DataError for damaged files, Python objects, and files shorter than they declare.
     """
     name = str(file) if name is None else name
     if isinstance(file, str | Path):
@@ -51,7 +51,7 @@ def shapes_in(path: str | Path) -> dict[str, tuple[int, ...]]:
     """Return the declared shapes of the first arrays of a ``.npz`` file."""
     shapes: dict[str, tuple[int, ...]] = {}
     with _archive(path) as archive:
-        for info in archive.infolist()[:_MANY]:
+        for info in archive.infolist()[:_MAX_LISTED]:
             name = info.filename.removesuffix(".npy")
             shapes[name] = ()
             if info.compress_type in PACKED:
@@ -63,8 +63,8 @@ def shapes_in(path: str | Path) -> dict[str, tuple[int, ...]]:
 def read_npz(path: str | Path, names: Iterable[str]) -> dict[str, NDArray[Any]]:
     """Read those of the named arrays that a ``.npz`` file has.
 
-    Sizes are checked before memory is allocated: a large array may be compressed to a hundredth of
-    its size at most. Errors are those of :func:`read_npy`.
+    Sizes are checked before memory is allocated: a large array may be compressed at most a hundred
+    times. Errors are those of :func:`read_npy`.
     """
     found = {}
     with _archive(path) as archive:
@@ -74,8 +74,8 @@ def read_npz(path: str | Path, names: Iterable[str]) -> dict[str, NDArray[Any]]:
             info = archive.getinfo(f"{name}.npy")
             size, packed = info.file_size, info.compress_size
             if info.compress_type not in PACKED:
-                raise ValueError(f"{name} with an unusual compression method")
-            if packed > os.stat(path).st_size or is_bomb(size, packed, HARMLESS):
+                raise ValueError(f"{name} has an unsupported compression method")
+            if packed > os.stat(path).st_size or is_bomb(size, packed, SMALL_ARRAY):
                 raise DataError(
                     f"read: expected {name} in {path} with a plausible size, got {size} bytes "
                     f"compressed to {packed}; save it again with numpy.savez, without compression"
@@ -83,7 +83,7 @@ def read_npz(path: str | Path, names: Iterable[str]) -> dict[str, NDArray[Any]]:
             with archive.open(info) as file:
                 found[name] = _read(file, size, name, path)
                 if file.read(1):  # zipfile checks the CRC at the end
-                    raise ValueError(f"more bytes than {name} has")
+                    raise ValueError(f"{name} has more bytes than its header declares")
     return found
 
 
@@ -91,7 +91,7 @@ def read_header(file: Any, name: str, path: Any) -> tuple[tuple[int, ...], bool,
     """Read the header of the array ``name`` of a file: shape, column-major order, dtype."""
     version = numpy.lib.format.read_magic(file)
     if version not in _HEADERS:
-        raise ValueError(f"version {version}, which is for tables")
+        raise ValueError(f"format version {version} is not supported")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about headers that Python 2 wrote
         shape, by_column, dtype = _HEADERS[version](file)
@@ -112,7 +112,7 @@ def read_header(file: Any, name: str, path: Any) -> tuple[tuple[int, ...], bool,
 def converting_errors(name: Any) -> AbstractContextManager[None]:
     """Convert everything that zipfile and numpy raise on damaged files to DataError."""
     return converting(
-        f"read: expected arrays of numbers or text, but {name} is damaged or holds Python objects, "
+        f"read: expected arrays of numbers or text, but {name} is damaged or has Python objects, "
         "which are not loaded"
     )
 
@@ -128,9 +128,9 @@ def _read(file: Any, size: int, name: str, path: Any) -> NDArray[Any]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # about headers that Python 2 wrote
         shape, _, dtype = read_header(file, name, path)
-        there = size - file.tell()
-        if math.prod(shape) * dtype.itemsize > there:  # Python integers do not overflow
-            raise ValueError(f"shape {shape} of {dtype}, which are {there} bytes")
+        available = size - file.tell()
+        if math.prod(shape) * dtype.itemsize > available:  # Python integers do not overflow
+            raise ValueError(f"shape {shape} of {dtype} does not fit in {available} bytes")
         file.seek(0)
         X: NDArray[Any] = numpy.lib.format.read_array(file, allow_pickle=False)
     return X.astype(dtype.newbyteorder("="), copy=False)

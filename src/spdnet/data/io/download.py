@@ -1,7 +1,6 @@
-"""Downloads that resume after an interruption.
+"""Resumable downloads.
 
-pooch retries and moves the complete file into place; it cannot resume a partial file, so the
-transfer itself is here.
+pooch retries and moves the complete file into place, but it cannot resume a partial file.
 """
 
 import json
@@ -18,12 +17,12 @@ from spdnet.data.errors import DataError
 
 _RETRIES = 3  # after a dropped connection
 _TIMEOUT = (20.0, 60.0)  # seconds to connect, and to wait for the next bytes
-_BY_HAND = "obtain it by hand and import it with spdnet data import"
+_BY_HAND = "download it manually and import it with spdnet data import"
 _OnBytes = Callable[[int, int | None], None] | None
 
 
 def download(url: str, folder: str | Path, *, on_bytes: _OnBytes = None) -> Path:
-    """Download a file unless the folder has it.
+    """Download a file unless it is already in the folder.
 
     Incomplete data stay in ``NAME.part``; the same call resumes an interrupted download. Proxies
     are taken from the environment. ``on_bytes`` is called with the bytes received so far and the
@@ -49,7 +48,7 @@ def download(url: str, folder: str | Path, *, on_bytes: _OnBytes = None) -> Path
         except requests.RequestException as error:
             size = part.stat().st_size if part.exists() else 0
             raise OSError(
-                f"download: expected all of {shown}, got {size} bytes and then {error}; the same "
+                f"download: expected all of {shown}, got {size} bytes, then {error}; the same "
                 f"command resumes the download, or {_BY_HAND}"
             ) from error
         part.with_suffix(".part.json").unlink(missing_ok=True)
@@ -61,12 +60,12 @@ def _name_and_address(url: str) -> tuple[str, str]:
     parts = urlsplit(url)
     shown = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"download: expected an http or https url, got {shown!r}")
+        raise ValueError(f"download: expected an http or https URL, got {shown!r}")
     name = unquote(parts.path.rpartition("/")[2])
     ours = name.endswith((".part", ".part.json"))
     if ours or not re.fullmatch(r"\w[\w .,+()-]{0,199}", name):
         raise ValueError(
-            f"download: expected a url that ends in the name of a file, got {name!r} in {shown!r}"
+            f"download: expected a URL that ends in a file name, got {name!r} in {shown!r}"
         )
     return name, shown
 
@@ -74,10 +73,12 @@ def _name_and_address(url: str) -> tuple[str, str]:
 def _fetch(
     shown: str, part: Path, on_bytes: _OnBytes, url: str, draft: str, _: object = None
 ) -> None:
-    """Download to ``part``, from where it ends if the file on the server is the same."""
+    """Download to ``part``, and resume if the file on the server is unchanged."""
     import requests
 
-    Path(draft).unlink(missing_ok=True)  # pooch's, empty: a killed process leaves none behind
+    Path(draft).unlink(
+        missing_ok=True
+    )  # pooch's empty file, which a killed process would leave behind
     record = part.with_suffix(".part.json")  # address, validator and size of the partial file
     address, validator, total = _read(record)
     done = part.stat().st_size if part.exists() and address == shown else 0
@@ -115,7 +116,7 @@ def _fetch(
                 file.flush()
                 os.fsync(file.fileno())
         if total is not None and done != total:
-            raise requests.ConnectionError(f"the end, where {total} were announced")
+            raise requests.ConnectionError(f"the end of the response, instead of {total} bytes")
     part.replace(draft)
     return None
 

@@ -17,9 +17,9 @@ from spdnet.data.io.matlab import load_mat
 from spdnet.data.io.tables import LARGEST, parse_table
 from spdnet.data.io.tables import SUFFIXES as TABLES
 
-#: suffixes of data files; of the groups that are present, the first is read
+#: suffixes of data files; only the first group that is present is read
 KINDS = ((".npy", ".mat"), (".csv", ".tsv"), (".txt",))
-#: the same in messages
+#: the same for messages
 READABLE = ".npy, .mat, .csv, .tsv or .txt"
 _SKELETON = ".asf"  # read together with motions
 _SHOWN = 4
@@ -31,36 +31,36 @@ def read_folder(
     folder: Path, labeled: bool | None, on_file: Callable[[int, int], None] | None
 ) -> dict[str, Any]:
     """Read the fields of a :class:`Dataset` from a folder: see :func:`spdnet.data.read`."""
-    everything = sorted(open_files(folder).members)
+    all_files = sorted(open_files(folder).members)
     folders = (p.name for p in folder.iterdir() if p.is_dir())
     present = {name: name.lower() for name in folders if name.lower() in SPLITS}
-    if not _are_parts(everything, present):
+    if not _are_parts(all_files, present):
         present = {}
     depth = 3 if present else 2  # part, class, file
-    inside = [parts for parts in everything if len(parts) == depth]
+    inside = [parts for parts in all_files if len(parts) == depth]
     found = data_files(parts for parts in inside if not present or parts[0] in present)
     found.sort(key=lambda parts: SPLITS.index(present[parts[0]]) if present else 0)
-    loose = data_files(parts for parts in everything if len(parts) == 1)
+    top_level = data_files(parts for parts in all_files if len(parts) == 1)
     if present:
-        others = [parts for parts in everything if len(parts) > 1 and parts[0] not in present]
+        others = [parts for parts in all_files if len(parts) > 1 and parts[0] not in present]
         kind = data_files([*found, *others])
-        if beside := list(dict.fromkeys(text(p[0]) for p in kind if p[0] not in present)):
+        if unexpected := list(dict.fromkeys(text(p[0]) for p in kind if p[0] not in present)):
             raise DataError(
-                f"read: expected nothing beside {', '.join(present)} in {folder}, got "
-                f"{', '.join(beside[:5])}; the parts of a data set are called train, val and test"
+                f"read: expected only {', '.join(present)} in {folder}, got "
+                f"{', '.join(unexpected[:5])}; the parts of a data set are train, val and test"
             )
     with_classes = bool(found)
     if found:
-        notes = unread_notes("read", everything, found, {parts[:-1] for parts in found})
-    elif loose and not labeled:
-        present, found = {}, loose
-        rest = set(everything) - set(found)
+        notes = unread_notes("read", all_files, found, {parts[:-1] for parts in found})
+    elif top_level and not labeled:
+        present, found = {}, top_level
+        rest = set(all_files) - set(found)
         notes = [f"not read: {count_by_suffix(rest)}"] if rest else []
     else:
-        instead = f"{count_by_suffix(loose)} in no folder of a class" if loose else ""
+        instead = f"{count_by_suffix(top_level)} outside of class folders" if top_level else ""
         raise DataError(
             f"read: expected files {folder}/<class>/*.npy or *.mat, or *.csv, *.tsv or *.txt of "
-            f"numbers, also below train, val and test, got {instead or count_by_suffix(everything)}"
+            f"numbers, also below train, val and test, got {instead or count_by_suffix(all_files)}"
         )
     return {
         "X": _stacked([folder.joinpath(*parts) for parts in found], on_file),
@@ -71,11 +71,11 @@ def read_folder(
     }
 
 
-def _are_parts(everything: list[Parts], present: Collection[str]) -> bool:
-    """Return True if such folders are parts; a class may be called Test, too."""
-    if any(len(parts) == 3 and parts[0] in present for parts in everything):
+def _are_parts(all_files: list[Parts], present: Collection[str]) -> bool:
+    """Return whether the folders are parts; a class may be called Test, too."""
+    if any(len(parts) == 3 and parts[0] in present for parts in all_files):
         return True
-    named = {p[0] for p in data_files(p for p in everything if len(p) == 2)}
+    named = {p[0] for p in data_files(p for p in all_files if len(p) == 2)}
     return not (named & set(present) and named - set(present))
 
 
@@ -132,8 +132,8 @@ def parse_matrix(data: bytes, name: str) -> NDArray[Any]:
 def data_files(files: Iterable[Parts]) -> list[Parts]:
     """Return the files of the first kind that is present, sorted.
 
-    Tables of text count only if there are no arrays, beside which they are often notes. A table in
-    no folder counts only if no table is in a folder.
+    Text tables count only if there are no arrays, because text files next to arrays are often
+    notes. A table outside of folders counts only if no table is in a folder.
     """
     files = list(files)
     for suffixes in KINDS:
@@ -156,43 +156,43 @@ def count_by_suffix(files: Iterable[Parts]) -> str:
 def unread_notes(
     who: str, files: Iterable[Parts], used: Collection[Parts], classes: Iterable[Parts]
 ) -> list[str]:
-    """Return notes on files other than the ``used`` ones.
+    """Return notes on the files that are not ``used``.
 
-    A folder beside those of the classes that holds files, none of which is read, is an error.
+    Raise a DataError for a folder next to the class folders if none of its files is read.
     """
     known, whole = set(classes), set(used)
     taken = {parts[:n] for parts in whole for n in range(1, len(parts) + 1)}
-    above = {folder[:-1] for folder in known}  # where the folders of the classes are
+    above = {folder[:-1] for folder in known}  # parents of the class folders
     rest = [
         parts
         for parts in files
         if not {parts, parts[:-1]} & whole and not parts[-1].lower().endswith(_SKELETON)
     ]
-    lost = defaultdict[Parts, list[Parts]](list)
+    unreadable = defaultdict[Parts, list[Parts]](list)
     for parts in rest:
         for n in range(1, len(parts)):
             if parts[: n - 1] in above and parts[:n] not in taken:
-                lost[parts[:n]].append(parts)
-    if lost:
-        folder, inside = min(lost.items())
+                unreadable[parts[:n]].append(parts)
+    if unreadable:
+        folder, inside = min(unreadable.items())
         advice = f"save them as {READABLE}, or move the folder away"
         if data_files(inside):
             suffix = min(_suffix(parts[-1]) for parts in whole) or ".npy"
-            advice = f"save all as files of one kind, such as {suffix}, in folders alike"
+            advice = f"save all files in one format, such as {suffix}, at the same depth"
         raise DataError(
-            f"{who}: expected files that can be read in every folder of a class, got "
+            f"{who}: expected readable files in every class folder, got "
             f"{count_by_suffix(inside)} in {text('/'.join(folder))}; {advice}"
         )
     suffixes = tuple(suffix for kind in KINDS for suffix in kind)
-    worth = [
+    relevant = [
         parts
         for parts in rest
         if parts[-1].lower().endswith(suffixes)
         or any(parts[:n] in known for n in range(1, len(parts)))
     ]
-    if not worth:
+    if not relevant:
         return []
-    return [f"not read: {count_by_suffix(worth)}, such as {text('/'.join(min(worth)))}"]
+    return [f"not read: {count_by_suffix(relevant)}, such as {text('/'.join(min(relevant)))}"]
 
 
 def _suffix(name: str) -> str:

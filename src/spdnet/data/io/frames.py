@@ -12,7 +12,7 @@ from spdnet.data.errors import DataError, decoding
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".pgm", ".ppm", ".tif", ".tiff")
 VIDEO_SUFFIXES = (".avi", ".mp4", ".m4v", ".mov", ".mkv", ".webm", ".mpg", ".mpeg", ".wmv", ".flv")
-_MOST_PIXELS = 2**26  # of a frame: 8192 by 8192
+_MOST_PIXELS = 2**26  # per frame: 8192 by 8192
 
 
 def equalize(images: NDArray[Any]) -> NDArray[Any]:
@@ -64,7 +64,7 @@ def read_images(
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # about damaged tags
                 warnings.simplefilter("error", Image.DecompressionBombWarning)
-                # some of Pillow's other formats run programs
+                # some other formats of Pillow run external programs
                 with Image.open(file, formats=("PNG", "JPEG", "BMP", "PPM", "TIFF")) as image:
                     images.append(_resized(_gray(image), size))
     if not images:
@@ -79,8 +79,8 @@ def read_video(
 ) -> NDArray[Any]:
     """Read the frames of a video: see :func:`read_images`.
 
-    One frame at a time is held in full size. A truncated video gives the frames before the end if
-    its format allows. Playlists, which refer to other files, are refused.
+    Only one frame at a time is kept in full size. A truncated video gives the frames before the end
+    if its format allows it. Playlists, which refer to other files, are refused.
     """
     _check_size("read_video", size)
     images = []
@@ -88,7 +88,7 @@ def read_video(
         import av
         from PIL import Image
 
-        alone = {"protocol_whitelist": ""}  # it opens nothing else
+        alone = {"protocol_whitelist": ""}  # do not open other files
         with (
             Path(file).open("rb") as handle,
             av.open(handle, "r", container_options=alone) as video,
@@ -117,7 +117,7 @@ def _gray(image: Any) -> Any:
     """Convert a Pillow image to gray levels from 0 to 255."""
     from PIL import Image
 
-    if image.mode.startswith("I"):  # 16 bits, which Pillow would clip at 255
+    if image.mode.startswith("I"):  # 16 bits, which Pillow would clip to 255
         values = numpy.asarray(image)
         if values.min() < 0 or values.max() > 65535:
             raise ValueError(f"levels from {values.min()} to {values.max()}, not of 16 bits")

@@ -1,4 +1,4 @@
-"""Index files of the SPD data sets that the authors of SPDNet publish."""
+"""Index files of the SPD data sets published by the authors of SPDNet."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ from spdnet.data.errors import DataError
 from spdnet.data.io.files import safe_parts
 from spdnet.data.io.matlab import load_mat
 
-#: numbers in the index and the parts they stand for
+#: parts of the data by their number in the index
 _SETS = {1: "train", 2: "test"}
 
 
@@ -48,7 +48,7 @@ def read_index(path: str | Path | bytes, name: str | None = None) -> Index:
         ) from error
     if not len(names) == len(labels) == len(sets) or len(names) == 0:
         raise DataError(
-            f"read_index: expected a name, a label and a set of each file in {name}, got "
+            f"read_index: expected a name, a label and a set for each file in {name}, got "
             f"{len(names)}, {len(labels)} and {len(sets)}"
         )
     if not all(v.dtype.kind in "iuf" and is_integer_valued(v).all() for v in (labels, sets)):

@@ -1,4 +1,4 @@
-"""Reading of MATLAB files with checks of everything they declare.
+"""Reading of MATLAB files with checks of all declared sizes and types.
 
 scipy's reader crashes the interpreter on some damaged files, so versions 5 to 7 are parsed here;
 version 7.3 is HDF5 and is read by h5py: see :mod:`spdnet.data.io.matlab73`.
@@ -15,14 +15,14 @@ import numpy
 from numpy.typing import NDArray
 
 from spdnet.data.errors import DataError, converting
-from spdnet.data.io.arrays import HARMLESS
+from spdnet.data.io.arrays import SMALL_ARRAY
 from spdnet.data.io.files import is_bomb
 
 #: largest file, and largest total of decompressed data
 MAX_BYTES = 2**31
 #: largest nesting of cells and structs
 MAX_DEPTH = 32
-#: bytes that each value counts for besides its data, to bound their number
+#: bytes that each value counts in addition to its data, to bound the number of values
 COST = 2048
 #: array classes from number 6 on, which are also names of numpy types
 NUMBERS = ["double", "single", "int8", "uint8", "int16", "uint16", "int32", "uint32"]
@@ -73,7 +73,9 @@ def load_mat(
 
             reader = Version73()
         else:
-            raise DataError(f"expected a MATLAB file of version 5 or later, got {_looks(data)}")
+            raise DataError(
+                f"expected a MATLAB file of version 5 or later, got {_describe_format(data)}"
+            )
         found = reader.variables(data)
     except DataError as error:
         raise DataError(
@@ -86,7 +88,7 @@ def load_mat(
     if reader.refused and not found:
         raise DataError(
             f"load_mat: expected arrays, got only {', '.join(sorted(reader.refused))}, in {name}; "
-            "convert them in MATLAB, for example with full(X) or double(X), and save them again"
+            "convert them in MATLAB, for example with full(X) or double(X), and save again"
         )
     return found
 
@@ -100,8 +102,8 @@ def _bytes(path: Path, name: str) -> bytes:
         return path.read_bytes()
 
 
-def _looks(data: bytes) -> str:
-    """Describe a file that is not MATLAB's."""
+def _describe_format(data: bytes) -> str:
+    """Describe the format of a file that is not a supported MATLAB file."""
     known = {_HDF5: "HDF5 not from MATLAB", b"PK": "a zip file", b"\x93NUMPY": "a .npy file"}
     for start, what in known.items():
         if data.startswith(start):
@@ -116,14 +118,14 @@ def _looks(data: bytes) -> str:
 
 
 class Reader:
-    """Limits and conversions that all versions share."""
+    """Base class with the limits and conversions that are common to all versions."""
 
     def __init__(self) -> None:
         self.left = MAX_BYTES
         self.refused: set[str] = set()
 
     def take(self, count: int) -> None:
-        """Count decompressed bytes."""
+        """Subtract decompressed bytes from the limit."""
         self.left -= count
         if self.left < 0:
             raise DataError(f"expected at most {MAX_BYTES} bytes when unpacked, got more")
@@ -132,7 +134,7 @@ class Reader:
         """Count a value and check its depth."""
         self.take(COST)
         if depth > MAX_DEPTH:
-            raise DataError(f"expected values at most {MAX_DEPTH} deep in each other, got more")
+            raise DataError(f"expected a nesting depth of at most {MAX_DEPTH}, got more")
 
     def refuse(self, kind: str) -> Any:
         """Record a value that is not supported, and return None for it."""
@@ -143,7 +145,7 @@ class Reader:
         rows, count = shape[0], math.prod(shape)
         # MATLAB counts UTF-16 units, other programs characters
         if count != len(text) and (rows > 1 or 2 * count != len(text.encode("utf-16-le"))):
-            raise DataError(f"expected {count} letters, got {len(text)}")
+            raise DataError(f"expected {count} characters, got {len(text)}")
         if len(shape) > 2:
             return self.refuse("char of three axes")
         self.take(COST * rows)
@@ -156,7 +158,7 @@ def make_array(parts: list[NDArray[Any]], kind: Any) -> NDArray[Any]:
         cast = [numpy.array(part, kind, order="C") for part in parts]
     for part, X in zip(parts, cast):
         if X.dtype.kind in "iu" and X.dtype != part.dtype and not (part == X).all():
-            raise DataError(f"expected numbers of class {X.dtype}, got others")
+            raise DataError(f"expected numbers that fit the class {X.dtype}, got others")
     if len(cast) == 1:
         return cast[0]
     X = numpy.empty(cast[0].shape, numpy.result_type(cast[0], numpy.complex64))
@@ -178,11 +180,11 @@ class Version5(Reader):
             if kind not in (_MATRIX, _COMPRESSED):
                 raise DataError(f"expected variables, got an element of type {kind}")
             if kind == _COMPRESSED:
-                content = self.inflated(content)
+                content = self.decompress(content)
             name, value = self.matrix(content, 0)
             if name in found:
                 raise DataError(f"expected each variable once, got {name!r} twice")
-            if name and value is not None:  # MATLAB's own have no name
+            if name and value is not None:  # internal variables of MATLAB have no name
                 found[name] = value
         return found
 
@@ -191,7 +193,7 @@ class Version5(Reader):
         at = 0
         while at < len(data):
             if len(data) < at + 8:
-                raise DataError("expected an element, got the end")
+                raise DataError("expected an element, got the end of the file")
             kind, size = struct.unpack_from(f"{self.order}2I", data, at)
             if kind >> 16:  # small: size, type and content in eight bytes
                 kind, size, at, end = kind & 0xFFFF, kind >> 16, at + 4, at + 8
@@ -202,7 +204,7 @@ class Version5(Reader):
             yield kind, data[at : at + size]
             at = end
 
-    def inflated(self, data: memoryview) -> memoryview:
+    def decompress(self, data: memoryview) -> memoryview:
         """Decompress the variable in an element."""
         stream = zlib.decompressobj()
         head = stream.decompress(data, 8)
@@ -210,8 +212,10 @@ class Version5(Reader):
         if kind != _MATRIX:
             raise DataError(f"expected a compressed variable, got an element of type {kind}")
         self.take(size)
-        if is_bomb(size, len(data), HARMLESS):
-            raise DataError(f"expected a harmless variable, got {size} bytes packed in {len(data)}")
+        if is_bomb(size, len(data), SMALL_ARRAY):
+            raise DataError(
+                f"expected at most 100-fold compression, got {size} bytes in {len(data)}"
+            )
         content = stream.decompress(stream.unconsumed_tail, size) if size else b""
         rest = stream.decompress(stream.unconsumed_tail, 8)  # padding and checksum
         if len(content) < size or len(rest) == 8 or not stream.eof:

@@ -1,4 +1,4 @@
-"""Reading of MATLAB files of version 7.3, which are HDF5."""
+"""Reading of MATLAB files of version 7.3, which are HDF5 files."""
 
 import math
 import zlib
@@ -9,7 +9,7 @@ import numpy
 from numpy.typing import NDArray
 
 from spdnet.data.errors import DataError
-from spdnet.data.io.arrays import HARMLESS
+from spdnet.data.io.arrays import SMALL_ARRAY
 from spdnet.data.io.files import is_bomb
 from spdnet.data.io.matlab import COST, NUMBERS, Reader, make_array
 
@@ -24,7 +24,7 @@ class _Column(list[Any]):
 
 
 class Version73(Reader):
-    """Reader of MATLAB's HDF5, with reversed axes, and cells as references."""
+    """Reader of MATLAB's HDF5 files, in which axes are reversed and cells are references."""
 
     def variables(self, data: bytes) -> dict[str, Any]:
         """Return all variables by name."""
@@ -103,19 +103,19 @@ class Version73(Reader):
         return numpy.zeros(shape.tolist(), {"logical": "?", "": "f8"}.get(kind, kind))
 
     def check_storage(self, item: Any) -> None:
-        """Raise an error for data that open other files, are too large, or crash libhdf5."""
+        """Raise an error for data that refer to other files, are too large, or crash libhdf5."""
         plan, size = item.id.get_create_plist(), item.id.get_type().get_size()
         if not self.is_plain(item.id):
-            raise DataError(f"expected plain numbers, got others like {item.dtype}")
+            raise DataError(f"expected numbers of a standard type, got {item.dtype}")
         if plan.get_layout() == self.h5.h5d.VIRTUAL or plan.get_external_count() > 0:
-            raise DataError("expected data in the file itself, got a place outside of it")
+            raise DataError("expected data in the file itself, got a reference to another file")
         filters = [plan.get_filter(i)[0] for i in range(plan.get_nfilters())]
         if filters not in ([], [1], [2, 1]):  # deflate, and shuffle before it
             raise DataError(f"expected deflated data, got filters {filters}")
         whole, there = math.prod(item.shape or ()) * size, item.id.get_storage_size()
         self.take(whole)
-        if is_bomb(whole, there, HARMLESS):
-            raise DataError(f"expected a harmless variable, got {whole} bytes packed in {there}")
+        if is_bomb(whole, there, SMALL_ARRAY):
+            raise DataError(f"expected at most 100-fold compression, got {whole} bytes in {there}")
         chunks: list[Any] = []
         if item.chunks is not None:
             item.id.chunk_iter(chunks.append)
@@ -128,7 +128,7 @@ class Version73(Reader):
                 raise DataError(f"expected chunks of {size} bytes, got {found}")
 
     def is_plain(self, data: Any) -> bool:
-        """Return True if libhdf5 converts nothing: it crashes on damaged types."""
+        """Return whether libhdf5 needs no type conversion, which crashes on damaged types."""
         return self.h5.h5t.py_create(data.dtype, logical=True).equal(data.get_type())
 
     def attribute(self, item: Any, name: str) -> Any:

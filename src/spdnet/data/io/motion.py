@@ -1,4 +1,4 @@
-"""Motion capture: joints from Acclaim skeletons (.asf) and motions (.amc), markers from C3D."""
+"""Motion capture: joints from Acclaim files (.asf, .amc), and markers from C3D files."""
 
 import io
 import warnings
@@ -15,7 +15,7 @@ from scipy.spatial.transform import Rotation
 from spdnet.data.errors import DataError, decoding
 
 _ORDER = {kind + axis for kind in "TR" for axis in "XYZ"}
-_MOST = 2**24  # positions in all frames: bones that never turn take no bytes of a file
+_MOST = 2**24  # positions in all frames: bones without degrees of freedom need no bytes in a file
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Skeleton:
 
     @property
     def connected(self) -> list[str]:
-        """The bones that are connected with the root, each after its parent."""
+        """Names of the bones that are connected to the root, each after its parent."""
         children: dict[str, list[str]] = {}
         for child, parent in self.parent.items():
             children.setdefault(parent, []).append(child)
@@ -55,7 +55,7 @@ class Skeleton:
 
     @property
     def joints(self) -> list[str]:
-        """The root, then the bones at whose ends the joints are, in the order of the file."""
+        """Names of the joints: the root, then the bones that end in one, in file order."""
         connected = set(self.connected)
         return ["root", *(name for name in self.bones if name in connected)]
 
@@ -85,9 +85,9 @@ def read_asf(path: str | Path) -> Skeleton:
     except (KeyError, IndexError, ValueError) as error:
         raise DataError(f"read_asf: expected a skeleton in {path}, got {error!r}") from error
     by_name = {bone.name: bone for bone in bones}
-    lost = [name for name in parent if name not in by_name or name == "root"]
-    if lost or len(by_name) != len(bones):
-        what = f"the bone {lost[0]!r} only there" if lost else "a bone twice"
+    invalid = [name for name in parent if name not in by_name or name == "root"]
+    if invalid or len(by_name) != len(bones):
+        what = f"the bone {invalid[0]!r} only in the hierarchy" if invalid else "a bone twice"
         raise DataError(f"read_asf: expected each bone of {path} once, got {what}")
     return Skeleton(by_name, parent, order, degrees, unit)
 
@@ -101,19 +101,19 @@ def read_amc(path: str | Path, skeleton: Skeleton) -> NDArray[Any]:
     joint = {name: i for i, name in enumerate(skeleton.joints)}
     if T * len(joint) > _MOST:
         raise DataError(
-            f"read_amc: expected at most {_MOST} joints in all frames of {path}, got {T} frames of "
-            f"{len(joint)}; cut it"
+            f"read_amc: expected at most {_MOST} joint positions in {path}, got {T} frames of "
+            f"{len(joint)} joints; split the file"
         )
     positions = numpy.zeros((T, len(joint), 3))
     columns = dict(zip(skeleton.order, values["root"].T, strict=True))
     positions[:, 0] = numpy.stack([columns[f"T{a}"] for a in "XYZ"], -1) / skeleton.unit
     angles = {name[1].lower(): column for name, column in columns.items() if name[0] == "R"}
-    turned = {"root": _rotations(angles, T, degrees)}
+    rotations = {"root": _rotations(angles, T, degrees)}
     for name in skeleton.connected:
         bone, parent = skeleton.bones[name], skeleton.parent[name]
         angles = dict(zip((d[1] for d in bone.dof), values[name].T)) if bone.dof else {}
         own = _rotations(angles, T, degrees)
-        turned[name] = R = turned[parent] @ bone.axis @ own @ bone.axis.T
+        rotations[name] = R = rotations[parent] @ bone.axis @ own @ bone.axis.T
         positions[:, joint[name]] = positions[:, joint[parent]] + R @ bone.offset
     return positions
 
@@ -128,14 +128,14 @@ def read_c3d(file: str | Path) -> tuple[NDArray[Any], list[str]]:
     with decoding("read_c3d: expected a C3D file", file, "c3d"), warnings.catch_warnings():
         import c3d
 
-        # all warnings concern the positions, except these
+        # all warnings are about the positions, except these
         warnings.simplefilter("error", UserWarning)
         warnings.simplefilter("error", RuntimeWarning)
         harmless = "No analog data|missing parameter|Repeated group|no pointer|incomplete reading"
         warnings.filterwarnings("ignore", harmless)
         reader = c3d.Reader(io.BytesIO(Path(file).read_bytes()))
         M, T = int(reader.point_used), int(reader.frame_count)
-        if M:  # without points, the frames of a damaged file never end
+        if M:  # without points, a damaged file may have endless frames
             points.extend(frame[:, :4] for _, frame, _ in reader.read_frames())
         labels = reader.get("POINT:LABELS")
         names = [] if labels is None else [str(name).strip() for name in labels.string_array]
@@ -147,10 +147,10 @@ def read_c3d(file: str | Path) -> tuple[NDArray[Any], list[str]]:
     names = [*names[:M], *(f"point {i + 1}" for i in range(len(names), M))]
     values = numpy.stack(points).astype(numpy.float64)
     seen = numpy.isfinite(values).all(-1) & (values[..., 3] >= 0)
-    if lost := [names[i] for i in numpy.flatnonzero(~seen.any(0))]:
+    if invalid := [names[i] for i in numpy.flatnonzero(~seen.any(0))]:
         raise DataError(
-            f"read_c3d: expected every marker in some frame of {file}, got none of "
-            f"{', '.join(lost[:5])}; remove these markers from the file"
+            f"read_c3d: expected every marker to be visible in some frame of {file}, but "
+            f"{', '.join(invalid[:5])} never are; remove these markers from the file"
         )
     positions, times = values[..., :3], numpy.arange(T)
     for marker in numpy.flatnonzero(~seen.all(0)):

@@ -1,4 +1,4 @@
-"""Data sets from files: ``.npz``, ``.npy`` with labels, folders of classes."""
+"""Readers of data sets: ``.npz`` files, ``.npy`` files with labels, and class folders."""
 
 import difflib
 import os
@@ -25,10 +25,10 @@ from spdnet.options.run import EMBEDDED
 
 #: larger arrays of matrices, in bytes, stay on disk if possible
 IN_MEMORY = 2**28
-_BESIDE = 1000  # files that are compared with a mistyped name
+_MAX_COMPARED = 1000  # number of files that are compared with a mistyped name
 _COLUMNS = ("y", "split", "groups", "names")
-#: other words for the arrays of a file
-_WORDS = {
+#: alternative names of the arrays of a file
+_SYNONYMS = {
     "y": ("label", "labels", "target", "targets", "class", "classes"),
     "split": ("splits", "set", "sets", "part", "parts", "fold", "folds", "partition"),
     "groups": (
@@ -97,10 +97,13 @@ def read(
     """
     path = Path(path)
     if not path.exists():
-        raise FileNotFoundError(f"read: expected a file or folder at {path}, got none{_near(path)}")
+        raise FileNotFoundError(
+            f"read: expected a file or folder at {path}, got none{_suggest_file(path)}"
+        )
     if labels is not None and path.suffix.lower() != ".npy":
         raise DataError(
-            f"read: expected a .npy file for the labels in {labels}, got {path}, which has its own"
+            f"read: expected a .npy file with the labels in {labels}, got {path}, which contains "
+            "its own labels"
         )
     if path.is_dir():
         arrays = read_folder(path, labeled, on_file)
@@ -158,7 +161,7 @@ def load_dataset(
 def _with_groups(data: Dataset, file: str | Path) -> Dataset:
     if data.groups is not None:
         raise DataError(
-            f"read: expected data without groups, besides those in {file}, got data with groups"
+            f"read: expected data without groups, because {file} defines them, got data with groups"
         )
     groups = column(Path(file), data.X, "groups", read_column(file, "groups"))
     return replace(data, groups=groups)
@@ -168,7 +171,7 @@ def read_column(file: str | Path, what: str = "labels") -> NDArray[Any]:
     """Read one value per sample from a ``.npy`` file or from the lines of a text file."""
     file = Path(file)
     if not file.exists():
-        raise FileNotFoundError(f"read: expected {what} at {file}, got none{_near(file)}")
+        raise FileNotFoundError(f"read: expected {what} at {file}, got none{_suggest_file(file)}")
     if file.suffix.lower() == ".npy":
         values = read_npy(file)
     else:
@@ -181,16 +184,16 @@ def _group_names(values: NDArray[Any], path: Path) -> NDArray[Any]:
     return as_integers(values, f"read: expected names or integers in groups of {path}")
 
 
-def _near(path: Path) -> str:
+def _suggest_file(path: Path) -> str:
     """Suggest a file with a similar name."""
     if path.is_symlink():
-        return "; it is a symbolic link that leads to no file"
+        return "; it is a broken symbolic link"
     if not (path.parent.is_dir() and os.access(path.parent, os.R_OK)):
         return ""
-    beside = [Path(text(p.name)) for p in islice(path.parent.iterdir(), _BESIDE)]
+    beside = [Path(text(p.name)) for p in islice(path.parent.iterdir(), _MAX_COMPARED)]
     order = {".npz": 1, ".npy": 2, path.suffix.lower(): 0}
     beside.sort(key=lambda p: (order.get(p.suffix.lower(), 3), p.name), reverse=True)
-    by_stem = {p.stem.lower(): p.name for p in beside}  # the best suffix is the last
+    by_stem = {p.stem.lower(): p.name for p in beside}  # the last one has the best suffix
     near = difflib.get_close_matches(path.stem.lower(), by_stem, n=1, cutoff=0.75)
     return f"; did you mean {by_stem[near[0]]!r}?" if near else ""
 
@@ -202,7 +205,7 @@ def _read_npz(path: Path, labeled: bool | None) -> dict[str, Any]:
         names = ", ".join(there) or "none"
         what = "arrays X and y" if labeled else "an array X"
         raise DataError(
-            f"read: expected {what} in {path}, got {names}; save them by these names: "
+            f"read: expected {what} in {path}, got {names}; save them with these names: "
             f"np.savez({text(path.name)!r}, {_suggested_names(shapes_in(path))})"
         )
     X: Any = open_stored(path)
@@ -214,12 +217,14 @@ def _read_npz(path: Path, labeled: bool | None) -> dict[str, Any]:
 
 
 def _suggested_names(there: dict[str, tuple[int, ...]]) -> str:
-    """Return the arguments of savez that give the arrays the names they need, by their shapes."""
+    """Return arguments of savez that give the arrays the required names, guessed from shapes."""
     X = "X" if "X" in there else next((k for k, shape in there.items() if len(shape) == 3), "...")
     count = there.get(X, ())[:1]
     columns = [k for k, shape in there.items() if len(shape) == 1 and shape == count]
-    y = next((k for k in columns if k.lower() in ("y", *_WORDS["y"])), None)
-    free = [k for k in columns if not any(k.lower() in (name, *_WORDS[name]) for name in _WORDS)]
+    y = next((k for k in columns if k.lower() in ("y", *_SYNONYMS["y"])), None)
+    free = [
+        k for k in columns if not any(k.lower() in (name, *_SYNONYMS[name]) for name in _SYNONYMS)
+    ]
     y = y or (free[0] if len(free) == 1 else "...")
     return text(f"X={X}, y={y}")
 
@@ -229,7 +234,9 @@ def unused_notes(there: Iterable[str], known: Iterable[str]) -> Iterable[str]:
     there, known = list(there), list(known)
     for name in there:
         if name not in known:
-            meant = [k for k in known if k not in there and name.lower() in (k, *_WORDS.get(k, ()))]
+            meant = [
+                k for k in known if k not in there and name.lower() in (k, *_SYNONYMS.get(k, ()))
+            ]
             hint = f" (did you mean {meant[0]}?)" if meant else ""
             yield f"not used: array {text(name)!r}{hint}"
 
@@ -291,14 +298,14 @@ def as_parts(values: NDArray[Any], expected: str) -> NDArray[numpy.str_]:
     split = numpy.array([str(s).strip().lower() for s in values], dtype=str)
     if unknown := sorted({str(s) for s in values[~numpy.isin(split, SPLITS)]}):
         shown = ", ".join(map(repr, unknown[:3]))
-        raise DataError(f"{expected} to hold 'train', 'val' and 'test', got {shown}")
+        raise DataError(f"{expected} to contain 'train', 'val' and 'test', got {shown}")
     return split
 
 
 def as_text(values: NDArray[Any], where: str) -> NDArray[Any]:
     r"""Convert bytes and text to valid text, with escapes such as ``\xe9``; keep numbers.
 
-    Different values that become the same text are an error; ``where`` names them in it.
+    Raise an error if different values become the same text; ``where`` names them in the message.
     """
     if values.dtype.kind not in "SU":
         return values

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from spdnet.data.errors import DataError
 
 SUFFIXES = (".csv", ".tsv", ".txt")
-#: largest table in bytes; its numbers take at most four times as many
+#: largest table in bytes; its numbers take at most four times this size in memory
 LARGEST = 2**28
 _SEPARATORS = {"\t": "tabs", ";": "semicolons", ",": "commas"}
 _NUMBER = re.compile(
@@ -20,15 +20,15 @@ _COUNTER = re.compile(
     r"|(t|(time|timestamp|sec|second|sample|frame)s?)([^a-z\d]\D*)?",
     re.ASCII | re.IGNORECASE,
 )
-_PANDAS = "a table of pandas is saved with to_csv(file, header=False, index=False)"
+_PANDAS = "save a pandas table with to_csv(file, header=False, index=False)"
 
 
 def parse_table(data: bytes, name: str) -> NDArray[numpy.float64]:
     r"""Parse a table of numbers in UTF-8.
 
-    Numbers are separated by commas, semicolons, tabs or blanks, with a decimal point; ``nan`` is a
-    missing value. Comment lines that start with ``#`` and one line of column names may precede
-    them. Everything else is an error that names its line: nothing is skipped or guessed.
+    Numbers have a decimal point and are separated by commas, semicolons, tabs or blanks; ``nan`` is
+    a missing value. Comment lines that start with ``#`` and one line of column names may precede
+    them. Anything else raises an error that names the line: nothing is skipped or guessed.
 
     >>> parse_table(b"Fz, Cz\n1.5, 2\n3, 4e-1\n", "a.csv")
     array([[1.5, 2. ],
@@ -37,7 +37,7 @@ def parse_table(data: bytes, name: str) -> NDArray[numpy.float64]:
     lines = text_lines(data, name, "numbers")
     first = next((i for i, line in enumerate(lines) if not line.startswith("#")), len(lines))
     if first == len(lines):
-        raise DataError(f"read: expected a table of numbers in {name}, got no line of them")
+        raise DataError(f"read: expected a table of numbers in {name}, got no lines of numbers")
     names = _column_names(lines, first, name)
     begin = first if names is None else first + 1
     if begin == len(lines):
@@ -55,7 +55,7 @@ def parse_table(data: bytes, name: str) -> NDArray[numpy.float64]:
     except ValueError:
         table = None
     if table is None or len(table) != len(body):
-        raise _fault(body, begin + 1, separator, name)
+        raise _line_error(body, begin + 1, separator, name)
     if names is not None:
         named = len(names) - (not names[-1])  # the line may end with a separator
         if table.shape[1] not in (named, len(names)):
@@ -68,17 +68,17 @@ def parse_table(data: bytes, name: str) -> NDArray[numpy.float64]:
     counts = [[str(i) for i in range(start, start + columns)] for start in (0, 1)]
     if columns > 2 and rows > 1 and fields in counts and "." in body[1]:
         raise DataError(
-            f"read: expected numbers in line {begin + 1} of {name}, got the count of the columns; "
-            f"leave it out: {_PANDAS}"
+            f"read: expected numbers in line {begin + 1} of {name}, got column numbers; remove "
+            f"them: {_PANDAS}"
         )
     if count := _count_counters(table, names, fields):
         what = "what looks like times or an index" if names is None else _short(names[0])
         header = ", header=None" if names is None else ""
         turn, how = "", ""
         if rows > columns:
-            turn, how = " and transpose, since channels go in rows", ".T"
+            turn, how = " and transpose, since rows are channels", ".T"
         raise DataError(
-            f"read: expected channels alone in {name}, got {what} in the first column; remove it"
+            f"read: expected only channels in {name}, got {what} in the first column; remove it"
             f"{turn}: pandas.read_csv(file{header}).iloc[:, {count}:]{how}.to_csv(file, "
             "header=False, index=False)"
         )
@@ -86,7 +86,7 @@ def parse_table(data: bytes, name: str) -> NDArray[numpy.float64]:
 
 
 def text_lines(data: bytes, name: str, what: str) -> list[str]:
-    """Return the lines of a text in UTF-8, of which only the last may be blank."""
+    """Return the lines of a UTF-8 text, in which only trailing lines may be blank."""
     if len(data) > LARGEST:
         raise DataError(
             f"read: expected at most {LARGEST} bytes of text in {name}, got {len(data)}; save it "
@@ -143,8 +143,8 @@ def _fields(line: str, separator: str | None) -> list[str]:
     return [field.strip() for field in line.strip(" ").split(separator)] or [""]
 
 
-def _fault(lines: list[str], begin: int, separator: str | None, name: str) -> DataError:
-    """Return the error of the first line that is no row of the table."""
+def _line_error(lines: list[str], begin: int, separator: str | None, name: str) -> DataError:
+    """Return the error for the first line that is not a row of the table."""
     columns = len(_fields(lines[0], separator))
     for number, line in enumerate(lines, begin):
         fields = _fields(line, separator)
@@ -167,7 +167,7 @@ def _fault(lines: list[str], begin: int, separator: str | None, name: str) -> Da
 def _count_counters(
     table: NDArray[numpy.float64], names: list[str] | None, fields: list[str]
 ) -> int:
-    """Return how many of the first columns are an index or times, which are no channels.
+    """Return how many of the first columns are an index or times rather than channels.
 
     Without names, this needs more rows than columns, or integers before numbers with a point.
     """

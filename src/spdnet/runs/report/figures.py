@@ -20,21 +20,21 @@ from spdnet.plots import BASELINE, INK, TRAIN
 from spdnet.runs.comparison import MethodRow
 from spdnet.runs.results import LayerSpectrum, RepeatResults
 
-_NUMBERS = itertools.count(1)  # of the pictures, so that the ids in one page differ
+_NUMBERS = itertools.count(1)  # numbers of the figures, for unique ids in a page
 
 
 @contextmanager
 def canvas(width: float, height: float) -> Iterator[Axes]:
-    """Yield the axes of a new figure in the style of the reports; text stays text in the SVG."""
+    """Yield the axes of a new figure in the style of the reports, with text as text in the SVG."""
     with matplotlib.rc_context({**plots.STYLE, "svg.fonttype": "none"}):
         yield Figure(figsize=(width, height)).subplots()
 
 
 def learning_curves(history: list[dict[str, float]], best_epoch: int) -> list[Markup]:
-    """Draw loss and accuracy over the epochs; no picture without epochs."""
-    pictures: list[Markup] = []
+    """Draw loss and accuracy over the epochs; return no figures if there are no epochs."""
+    drawn: list[Markup] = []
     if not history:
-        return pictures
+        return drawn
     validated = "val_loss" in history[0]
     for measure, title in (("loss", "Loss"), ("accuracy", "Accuracy")):
         with canvas(4.8, 3.2) as axes:
@@ -42,8 +42,8 @@ def learning_curves(history: list[dict[str, float]], best_epoch: int) -> list[Ma
             best = best_epoch if validated else None
             plots.learning_curves(history, measure, parts=parts, best_epoch=best, ax=axes)
             axes.set(title=title, ylabel="")
-            pictures.append(svg(axes, f"{title} over the epochs"))
-    return pictures
+            drawn.append(svg(axes, f"{title} over the epochs"))
+    return drawn
 
 
 def confusion(counts: NDArray[Any], classes: Sequence[str]) -> Markup:
@@ -59,7 +59,7 @@ def spectrum(entry: LayerSpectrum) -> Markup:
     bands = {"low": entry.low, "median": entry.median, "high": entry.high}
     values = [v for band in bands.values() for v in band]
     if max(values) - min(values) <= 1e-9 * max(map(abs, values)):
-        # equal up to rounding, which no axis shows
+        # equal up to rounding errors, which an axis cannot show
         bands = {name: (values[0],) * len(band) for name, band in bands.items()}
     with canvas(3.2, 2.5) as axes:
         plots.spectra(bands, log=entry.layer != "LogEig", ax=axes)
@@ -102,7 +102,7 @@ def comparison(rows: Sequence[MethodRow]) -> Markup | None:
 def svg(axes: Any, title: str, narrowest: float = 0.0) -> Markup:
     """Return the figure of some axes as SVG that scales with the page and has unique ids.
 
-    All text in it is escaped. It never gets narrower than the fraction ``narrowest`` of its width.
+    All text is escaped. The width never falls below the fraction ``narrowest`` of the full width.
     """
     buffer = io.StringIO()
     with warnings.catch_warnings():

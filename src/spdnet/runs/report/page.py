@@ -1,4 +1,4 @@
-"""Reports of runs and comparisons: HTML pages whose templates escape every value but figures."""
+"""Reports of runs and comparisons: HTML pages whose templates escape all values except figures."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,8 +18,8 @@ from spdnet.runs.report import figures
 from spdnet.runs.results import PART_TITLES, RepeatResults
 from spdnet.runs.run_folder import RunFolder
 
-#: no picture of the confusion for more classes: a class would be less than two pixels wide
-_MOST_DRAWN = 400
+#: maximum number of classes in a confusion figure, in which a class is at least two pixels wide
+_MAX_DRAWN = 400
 _PAIRS = 20
 
 
@@ -48,7 +48,7 @@ def make_page(folder: RunFolder | ComparisonFolder) -> str:
 
 def _run(folder: RunFolder) -> str:
     found, history = folder.results(), folder.metrics()
-    unused = set() if found.signals else {"estimator", "reg"}  # of the covariances of signals
+    unused = set() if found.signals else {"estimator", "reg"}  # only for covariances of signals
     settings = {k: v for k, v in folder.settings().as_dict().items() if k not in unused}
     settings["signals"] = "yes" if found.signals else "no"
     n, confusion = len(found.classes), found.confusion
@@ -61,7 +61,7 @@ def _run(folder: RunFolder) -> str:
             "pairs": confusion.most_confused(_PAIRS) if n > MAX_LABELED_CLASSES else [],
             "settings": settings,
         }
-        if n <= _MOST_DRAWN:
+        if n <= _MAX_DRAWN:
             common["confusion"] = figures.confusion(confusion.dense(), found.classes)
         if isinstance(found, RepeatResults):
             return render("repeats.html", **common, picture=figures.repeats(found))
@@ -88,7 +88,7 @@ def render(template: str, **values: Any) -> str:
 
 @contextmanager
 def page_of(folder: Folder) -> Iterator[dict[str, Any]]:
-    """Yield values for the base template; errors of unusable results become one clear error."""
+    """Yield values for the base template; convert errors from invalid results to a ValueError."""
     values = {"name": folder.path.resolve().name, "environment": folder.environment()}
     try:
         yield values
