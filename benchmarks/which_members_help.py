@@ -3,9 +3,10 @@
     python benchmarks/which_members_help.py FOLDER [--seeds 1] [--sets a,b]
 
 FOLDER and the sets are those of ``how_good_is_the_default.py``; those of packages, ``watch-g``,
-``vowels`` and ``textures``, are not evaluated by default. Within the training part of each data set, four
-folds are held out in turn; they consist of whole subjects or sessions for the sets ``*-g``. On the
-other folds, each member is trained, and the members are ranked by inner cross-validation.
+``vowels`` and ``textures``, are not evaluated by default. Within the training part of each data
+set, four folds are held out in turn; they consist of whole subjects or sessions for the sets
+``*-g``. On the other folds, each member is trained, and the members are ranked by inner
+cross-validation.
 
 The table has the accuracy on the held-out folds: of each member alone; of the average of the best
 ``k`` members by accuracy, by log loss, and by the sum of both ranks, which is the rule of the

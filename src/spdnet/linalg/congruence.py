@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 
-from spdnet._autograd import apply_eager, batch_first, without_jvp
+from spdnet._autograd import apply, batch_first, without_jvp
 from spdnet._precision import without_autocast, working_dtype
 from spdnet.linalg.symmetric import symmetrize
 
@@ -45,7 +45,7 @@ def congruence(X: Tensor, W: Tensor) -> Tensor:
     dtype = working_dtype(out_dtype)
     X, W = X.to(dtype), W.to(dtype)
     if W.ndim == 2 and X.ndim == 3:  # the case of a layer: many matrices, one weight
-        Y, _ = _congruence(X, W)
+        Y, _ = apply(_Congruence, _CompiledCongruence, X, W)
     else:
         with without_autocast(X):
             Y = symmetrize(W.mH @ (X @ W))
@@ -108,15 +108,6 @@ class _Congruence(Function):
 
 
 _CompiledCongruence = without_jvp(_Congruence)
-
-
-def _congruence(X: Tensor, W: Tensor) -> tuple[Tensor, Tensor]:
-    if not torch.compiler.is_compiling():
-        return apply_eager(_Congruence, X, W)
-    needs_grad = torch.is_grad_enabled() and (X.requires_grad or W.requires_grad)
-    if needs_grad and not torch.compiler.is_exporting():
-        return _CompiledCongruence.apply(X, W)
-    return _Congruence.forward(X, W)  # plain products, because not every tracer accepts a Function
 
 
 # torch's matmul copies a transposed batch; these forms do not
