@@ -210,7 +210,7 @@ def test_the_command_line(tmp_path):
     for name, value in states[0]["model"].items():
         assert torch.equal(states[1]["model"][name], value)
     code, _, err = run("evaluate", "run", data)
-    assert (code, "give --model mine:LogNet" in err) == (2, True)
+    assert (code, "set --model mine:LogNet" in err) == (2, True)
     code, out, err = run("evaluate", "run", data, "--model", "mine:LogNet")
     assert code == 0, err
     assert "accuracy" in out

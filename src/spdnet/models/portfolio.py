@@ -136,7 +136,7 @@ class PortfolioNet(Model):
         for features in self.maps.values():
             features.fit(some, classes, decomposed=decomposed)
         for name, kernel in zip(self._kernel_maps, self.kernels, strict=True):
-            kernel.fit(self.maps[name](some, check=False))
+            kernel.fit(self.maps[name](some, check=False, decomposed=decomposed))
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         """Return the parameters with the learning rates and penalties of their members."""
