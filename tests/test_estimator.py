@@ -1,3 +1,4 @@
+import inspect
 import pickle
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -718,3 +719,7 @@ def test_matrices_below_the_threshold_are_warned_of(settings):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         classifier.fit(X[:60], y[:60])
+
+
+def test_signature_has_no_meaningless_types():
+    assert "Any" not in str(inspect.signature(SPDNetClassifier))

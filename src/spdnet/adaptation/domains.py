@@ -289,9 +289,7 @@ class Rescale(DomainTransformer):
 
     def _moved(self, X: Tensor, statistic: Tensor) -> Tensor:
         usual = self.dispersions_.mean()
+        if statistic <= _MIN_DISPERSION * usual:
+            return X
         target = usual if self.dispersion is None else self.dispersion
-        return (
-            X
-            if statistic <= _MIN_DISPERSION * usual
-            else powm(X, float((target / statistic).sqrt()))
-        )
+        return powm(X, float((target / statistic).sqrt()))

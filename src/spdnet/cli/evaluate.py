@@ -34,12 +34,12 @@ from spdnet.runs.scores import score
 
 def run_evaluation(**given: Any) -> None:
     """Run ``spdnet evaluate``: print the scores."""
-    wanted = EvaluateCommand(**given)
-    options(wanted)["part"].check("evaluate", "part", wanted.part)
-    trained, matrices = _open("evaluate", wanted, wanted.labels)
+    command = EvaluateCommand(**given)
+    options(command)["part"].check("evaluate", "part", command.part)
+    trained, matrices = _open("evaluate", command, command.labels)
     assert matrices.y is not None  # read with labels
     codes = trained.codes(matrices.y)
-    chosen, what = _part(trained, matrices, wanted.part)
+    chosen, what = _part(trained, matrices, command.part)
     with _shown() as callbacks:
         logits, codes = trained.logits(matrices, **callbacks)[chosen], codes[chosen]
     found = score(logits, codes)
@@ -63,13 +63,13 @@ def run_prediction(**given: Any) -> None:
     Names that a spreadsheet would read as formulas get an apostrophe: see
     :func:`spdnet.data.names.spreadsheet_safe`.
     """
-    wanted = PredictCommand(**given)
-    out, to_stdout = wanted.out, _is_stdout(wanted.out)
+    command = PredictCommand(**given)
+    out, to_stdout = command.out, _is_stdout(command.out)
     is_stream = to_stdout or out.is_fifo() or out.is_char_device()
     target = Path(os.path.realpath(out))  # follow symbolic links
     if not is_stream:
-        _require_new(out, target, wanted.force)
-    trained, matrices = _open("predict", wanted)
+        _require_new(out, target, command.force)
+    trained, matrices = _open("predict", command)
     # an unnamed file, which vanishes if the process is killed
     with tempfile.TemporaryFile(dir=None if is_stream else target.parent) as draft:
         text = io.TextIOWrapper(draft, encoding="utf-8", errors="replace", newline="")
@@ -151,21 +151,21 @@ def run_report(run: Path) -> None:
 
 
 def _open(
-    who: str, wanted: EvaluateCommand | PredictCommand, labels: str | None = None
+    who: str, command: EvaluateCommand | PredictCommand, labels: str | None = None
 ) -> tuple[TrainedModel, Dataset]:
     """Load a run, and prepare data as in its training; print warnings."""
-    run, data = wanted.run, wanted.data
+    run, data = command.run, command.data
     if not _is_run(run) and _is_run(Path(data)):
         raise ValueError(
             f"{who}: expected a run, then data, got {run} and then the run {data}; are they "
             "swapped?"
         )
-    add_current_folder(wanted.model)
-    trained = TrainedModel.load(run, device=wanted.device, model=wanted.model)
+    add_current_folder(command.model)
+    trained = TrainedModel.load(run, device=command.device, model=command.model)
     messages = [f"warning: {warning}; using an earlier one" for warning in trained.warnings]
-    arrays = read_shown(data, labels, wanted.groups, labeled=who == "evaluate")
+    arrays = read_shown(data, labels, command.groups, labeled=who == "evaluate")
     with closing(Display(make_console(stderr=True))) as display:
-        matrices = trained.prepare(arrays, wanted.bad or trained.bad, display.matrix)
+        matrices = trained.prepare(arrays, command.bad or trained.bad, display.matrix)
     if matrices.note:
         messages.append(f"note: {matrices.note}")
     if trained.uses_groups and matrices.groups is None:

@@ -1,6 +1,7 @@
 """Safe display of the names of classes, files and groups."""
 
 import re
+from collections.abc import Sequence
 
 #: control characters, lone surrogates, line ends, and marks of text direction
 _INVISIBLE = re.compile(
@@ -18,6 +19,15 @@ def printable(text: str, keep: str = "") -> str:
     return _INVISIBLE.sub(
         lambda found: found[0] if found[0] in keep else repr(found[0])[1:-1], text
     )
+
+
+def shorten(names: Sequence[str]) -> str:
+    """List the first eight names, and count the others.
+
+    >>> shorten([str(i) for i in range(10)])
+    '0, 1, 2, 3, 4, 5, 6, 7 and 2 more'
+    """
+    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if names[8:] else "")
 
 
 def spreadsheet_safe(text: str) -> str:

@@ -1,6 +1,6 @@
 """Preprocessing: conversion of file contents to the SPD matrices or signals of a network."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,6 +12,7 @@ from spdnet._checks import did_you_mean
 from spdnet.data.dataset import Dataset, require_channel_names
 from spdnet.data.errors import DataError
 from spdnet.data.examination import clean, covariances_of, list_indices, missing_channels
+from spdnet.data.names import shorten
 from spdnet.data.store import StoredArray
 
 #: smallest fraction of the training channels from which the others are estimated
@@ -102,13 +103,13 @@ class Preprocessing:
                     f"memory, and not with 'repair' (--bad){why}"
                 )
             raise DataError(
-                f"data: expected the training channels, {_shorten(wanted)}, got data without "
-                f"{_shorten(lacking)}{why}"
+                f"data: expected the training channels, {shorten(wanted)}, got data without "
+                f"{shorten(lacking)}{why}"
             )
         if isinstance(data.X, StoredArray):
             raise DataError(
                 "data: expected the channels in the training order, because data on disk are not "
-                f"rearranged, got {_shorten(own)}; rearrange them in the file"
+                f"rearranged, got {shorten(own)}; rearrange them in the file"
             )
         index = numpy.array([own.index(name) if name in own else -1 for name in wanted])
         X = data.X[:, index] if self.signals else data.X[:, index][:, :, index]
@@ -118,11 +119,9 @@ class Preprocessing:
             X[:, index < 0] = numpy.nan
             if not self.signals:
                 X[:, :, index < 0] = numpy.nan
-            notes.append(
-                f"channels of the training data that are missing here: {_shorten(lacking)}"
-            )
+            notes.append(f"channels of the training data that are missing here: {shorten(lacking)}")
         if more:
-            notes.append(f"channels dropped, because the training data lack them: {_shorten(more)}")
+            notes.append(f"channels dropped, because the training data lack them: {shorten(more)}")
         origin = (data.digest, data.inputs_digest)
         return replace(data, X=X, channels=wanted, notes=tuple(notes), origin=origin)
 
@@ -252,7 +251,3 @@ def _require_finite(data: Dataset, *, missing: bool) -> None:
             f"{list_indices(bad, data.names, most=10)}, the first in channel {name}; {advice}, or "
             "choose 'drop' (--bad)"
         )
-
-
-def _shorten(names: Sequence[str]) -> str:
-    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if names[8:] else "")

@@ -104,7 +104,7 @@ def singular_ratios(X: Tensor) -> Tensor:
 def _have_digits(
     X: Tensor, scale: Callable[[Tensor, int], Tensor], digits: int, exact: int
 ) -> Tensor:
-    """Return which matrices have entries of ``digits`` digits, not all of which are exact."""
+    """Return which matrices have entries of ``digits`` digits, some of more than ``exact``."""
     found = torch.ones(len(X), dtype=torch.bool, device=X.device)
     # the diagonal excludes most matrices at low cost
     for entries in (X.diagonal(dim1=-2, dim2=-1), X.flatten(1)):

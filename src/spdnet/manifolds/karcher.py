@@ -173,8 +173,8 @@ def _newton_step(current: _Estimate, w: Tensor, tolerance: float) -> Tensor:
 def _attach_derivative(L: Tensor, s: Tensor, U: Tensor, X: Tensor, w: Tensor) -> Tensor:
     """Compute the mean as a differentiable function of ``X`` and ``w``.
 
-    The mean is computed by two steps of the chord method with a constant operator A: the first
-    makes the first derivative exact, and the second the second. The steps themselves are zero.
+    Two steps of the chord method are taken from the mean ``L L^T``, with the constant operator A:
+    the first makes the first derivative exact, and the second the second. Both steps are zero.
     """
     A = _operator(s, U, w.detach())
     Y = whiten(L[..., None, :, :], X)

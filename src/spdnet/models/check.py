@@ -55,7 +55,7 @@ class BatchCheck:
         return Y
 
     def _is_finite(self, Y: Tensor) -> bool:
-        """Return whether the result is finite; on a GPU, return True and copy the result."""
+        """Return whether the result is finite; on a GPU, True, and start to copy the answer."""
         finite = Y.detach().isfinite().all()
         if Y.device.type != "cuda":
             return bool(finite)

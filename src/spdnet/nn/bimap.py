@@ -140,10 +140,7 @@ class OrthonormalityCheck:
         self._pending: tuple[Tensor, torch.cuda.Event] | None = None
 
     def __reduce__(self) -> Any:
-        return (
-            OrthonormalityCheck,
-            (),
-        )  # CUDA events cannot be copied, so a copy starts with a fresh state
+        return OrthonormalityCheck, ()  # a fresh state, since CUDA events cannot be copied
 
     def __call__(self, layer: torch.nn.Module, W: Tensor) -> None:
         """Check the weight ``W (..., n, k)`` if a check is due."""

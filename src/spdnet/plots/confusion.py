@@ -60,9 +60,7 @@ def confusion(
             "and y_pred"
         )
     if not (numpy.isfinite(table).all() and (table >= 0).all()):
-        raise ValueError(
-            "confusion: expected finite counts of at least 0, got negative or other values"
-        )
+        raise ValueError("confusion: expected finite counts of at least 0, got other values")
     names = [shorten(str(name)) for name in (range(len(table)) if classes is None else classes)]
     if len(names) != len(table):
         raise ValueError(f"confusion: expected {len(table)} classes, got {len(names)}")

@@ -19,6 +19,7 @@ from spdnet.adaptation import Conditioner
 from spdnet.covariance import ESTIMATORS
 from spdnet.data import Dataset, Preprocessing, StoredArray, prepare
 from spdnet.data.dataset import SPLITS, as_integers, require_channel_names
+from spdnet.data.names import shorten
 from spdnet.models.model import dims_of, get_trait, input_dtype
 from spdnet.models.registry import import_model, is_registered
 from spdnet.runs.checkpoints import reading
@@ -305,10 +306,8 @@ class TrainedModel:
         """Return labels as class indices; raise an error for unknown labels."""
         names = list(map(str, y))
         if unknown := sorted({*names} - {*self.classes}):
-            raise ValueError(
-                f"data: expected the classes of the training, {_shorten(self.classes)}, got "
-                f"{_shorten(unknown)}"
-            )
+            expected, got = (shorten([*map(repr, some)]) for some in (self.classes, unknown))
+            raise ValueError(f"data: expected the classes of the training, {expected}, got {got}")
         index = {name: i for i, name in enumerate(self.classes)}
         return numpy.array([index[name] for name in names])
 
@@ -416,7 +415,3 @@ def _require_valid(state: dict[str, Any], preprocessing: Preprocessing, recipe: 
     }
     if wrong := [name for name, is_valid in valid.items() if not is_valid]:
         raise ValueError(f"invalid {wrong[0]}")
-
-
-def _shorten(names: list[str]) -> str:
-    return ", ".join(map(repr, names[:8])) + (f" and {len(names) - 8} more" if names[8:] else "")

@@ -129,9 +129,8 @@ class Training:
             raise Terminated
         found = None
         if session.is_first:
-            folder.write_metrics(
-                trainer.progress.history
-            )  # a killed process may have written only the checkpoint
+            # a process that was killed may have written only the checkpoint
+            folder.write_metrics(trainer.progress.history)
             with threads_for(trained.size):
                 found = self._evaluate(trained, trainer, notes, watch)
             folder.write_results(found)

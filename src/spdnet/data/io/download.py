@@ -76,9 +76,8 @@ def _fetch(
     """Download to ``part``, and resume if the file on the server is unchanged."""
     import requests
 
-    Path(draft).unlink(
-        missing_ok=True
-    )  # pooch's empty file, which a killed process would leave behind
+    # the empty file of pooch, which a killed process would leave behind
+    Path(draft).unlink(missing_ok=True)
     record = part.with_suffix(".part.json")  # address, validator and size of the partial file
     address, validator, total = _read(record)
     done = part.stat().st_size if part.exists() and address == shown else 0
