@@ -11,7 +11,8 @@ and the derivative is four products with :math:`V`. That is a fraction of the wo
 :math:`U f(S) U^\top` for a matrix of low rank, and never more than half of it.
 """
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -56,17 +57,29 @@ def _value(X: Tensor, s: Tensor, U: Tensor, eps: Tensor, side: slice) -> Tensor:
 def _first(G: Tensor, s: Tensor, U: Tensor, eps: Tensor, side: slice) -> Tensor:
     V = U[..., side]
     low = side.start == 0
-    c = Clamp(eps[:, 0]).first(s[..., side, None], s[..., None, :])  # (B, few, n)
-    if low:
-        c -= 1
-    c[..., side] /= 2  # counted in both terms of the sum below
     G = symmetrize(G)
-    K = (V.mH @ G @ U).mul_(c)
+    K = (V.mH @ G @ U).mul_(_differences(s, eps, side))
     if low:
         D = V @ (K @ U.mH)
         return (D + D.mH).add_(G)
     D = torch.bmm(V, K @ U.mH, out=G)
     return D + D.mH
+
+
+def _differences(s: Tensor, eps: Tensor, side: slice) -> Tensor:
+    """Compute divided differences ``(B, few, n)`` of the part that vanishes beyond the threshold.
+
+    Those of two eigenvectors of this part are halved: they are counted in both terms of the sum.
+    """
+    low = side.start == 0
+    is_part = s < eps if low else s >= eps
+    few, in_part = s[..., side], is_part[..., side]
+    excess = torch.where(in_part, few - eps, 0.0)
+    # an eigenvector on the side that is not of this part gets 0
+    far = torch.where(in_part, few, -math.inf if low else math.inf)
+    mixed = excess[..., None] / (far[..., None] - s[..., None, :]).abs_()
+    within = in_part.to(s.dtype) * (-0.5 if low else 0.5)
+    return torch.where(is_part[..., None, :], within[..., None], mixed)
 
 
 def _by_group(function: Callable[..., Tensor], X: Tensor, s: Tensor, U: Tensor, f: Clamp) -> Tensor:
@@ -75,7 +88,7 @@ def _by_group(function: Callable[..., Tensor], X: Tensor, s: Tensor, U: Tensor, 
     X, U = X.reshape(-1, n, n), U.reshape(-1, n, n)
     eps = torch.as_tensor(f.threshold(s), dtype=s.dtype).expand(*s.shape[:-1], 1).reshape(-1, 1)
     s = s.reshape(-1, n)
-    groups = list(_groups(s, eps))
+    groups = _groups(s, eps)
     if len(groups) == 1:
         return function(X, s, U, eps, groups[0][1]).reshape(shape)
     Y = torch.empty_like(X, memory_format=torch.contiguous_format)
@@ -84,14 +97,16 @@ def _by_group(function: Callable[..., Tensor], X: Tensor, s: Tensor, U: Tensor, 
     return Y.reshape(shape)
 
 
-def _groups(s: Tensor, eps: Tensor) -> Iterator[tuple[Tensor, slice]]:
-    """Yield the indices of matrices that need the same slice of eigenvectors, and the slice."""
+def _groups(s: Tensor, eps: Tensor) -> list[tuple[list[int], slice]]:
+    """Return the indices of matrices that need the same slice of eigenvectors, and the slice."""
     n = s.shape[-1]
-    n_low = (s < eps).sum(-1)
-    low = 2 * n_low <= n
-    few = torch.where(low, n_low, n - n_low)
-    part = -(-n // _N_WIDTHS)
-    width = part * ((few + part - 1) // part).clamp(min=1)
-    width = torch.where(low, width, -width)
-    for w in width.unique().tolist():
-        yield (width == w).nonzero()[:, 0], slice(0, w) if w > 0 else slice(n + w, n)
+    step = -(-n // _N_WIDTHS)
+    members: dict[tuple[bool, int], list[int]] = {}
+    for i, n_low in enumerate((s < eps).sum(-1).tolist()):
+        low = 2 * n_low <= n
+        few = n_low if low else n - n_low
+        members.setdefault((low, step * max(1, -(-few // step))), []).append(i)
+    return [
+        (index, slice(0, width) if low else slice(n - width, n))
+        for (low, width), index in members.items()
+    ]

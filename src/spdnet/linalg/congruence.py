@@ -18,6 +18,12 @@ from torch.autograd import Function
 
 from spdnet._autograd import apply, batch_first, without_jvp
 from spdnet._precision import without_autocast, working_dtype
+from spdnet.linalg.products import (
+    left_multiply,
+    prefers_right,
+    right_multiply,
+    sum_of_products,
+)
 from spdnet.linalg.symmetric import symmetrize
 
 
@@ -58,8 +64,8 @@ class _Congruence(Function):
     @staticmethod
     def forward(X: Tensor, W: Tensor) -> tuple[Tensor, Tensor]:
         with without_autocast(X):
-            Q = _left_multiply(W.mH, X)
-            Y = _right_multiply(Q, W / 2)
+            Q = _transposed_product(X, W)
+            Y = right_multiply(Q, W / 2)
             return Y + Y.mH, Q
 
     @staticmethod
@@ -77,11 +83,11 @@ class _Congruence(Function):
             if G is not None:
                 G = G + G.mH
                 if ctx.needs_input_grad[0]:
-                    dX = _left_multiply(W / 2, _right_multiply(G, W.mH))
+                    dX = _spread(G, W)
                 if ctx.needs_input_grad[1]:
-                    dW = _sum_of_products(G, Q).mH
+                    dW = sum_of_products(G, Q).mH
             if H is not None:  # gradient of the second result, for second derivatives
-                dX = _add_optional(dX, _left_multiply(W, H)) if ctx.needs_input_grad[0] else None
+                dX = _add_optional(dX, left_multiply(W, H)) if ctx.needs_input_grad[0] else None
                 dW = _add_optional(dW, (X @ H.mH).sum(0)) if ctx.needs_input_grad[1] else None
         return dX, dW
 
@@ -97,42 +103,32 @@ class _Congruence(Function):
         X, W, Q = ctx.saved_tensors
         with without_autocast(X):
             dQ = _add_optional(
-                None if dX is None else _left_multiply(W.mH, dX),
-                None if dW is None else _left_multiply(dW.mH, X),
+                None if dX is None else left_multiply(W.mH, dX),
+                None if dW is None else left_multiply(dW.mH, X),
             )
             assert dQ is not None  # at least one is given
-            dY = _right_multiply(dQ, W)
+            dY = right_multiply(dQ, W)
             if dW is not None:
-                dY = dY + _right_multiply(Q, dW)
+                dY = dY + right_multiply(Q, dW)
             return symmetrize(dY), dQ
 
 
 _CompiledCongruence = without_jvp(_Congruence)
 
 
-# torch's matmul copies a transposed batch; these forms do not
+def _transposed_product(X: Tensor, W: Tensor) -> Tensor:
+    """Compute ``W^T X`` for symmetric ``X (B, n, n)``."""
+    if prefers_right(X, W):
+        return right_multiply(X, W).mT.contiguous()
+    return left_multiply(W.mH, X)
 
 
-def _left_multiply(A: Tensor, X: Tensor) -> Tensor:
-    """Compute ``A X_b`` of ``(m, n)`` and ``(B, n, k)``."""
-    return torch.bmm(A.expand(X.shape[0], *A.shape), X)
-
-
-def _right_multiply(X: Tensor, A: Tensor) -> Tensor:
-    """Compute ``X_b A`` of ``(B, m, n)`` and ``(n, k)`` as one product."""
-    B, m, n = X.shape
-    return (X.reshape(B * m, n) @ A).view(B, m, A.shape[-1])
-
-
-def _sum_of_products(A: Tensor, B: Tensor) -> Tensor:
-    """Compute ``sum_b A_b^H B_b`` of ``(B, k, m)`` and ``(B, k, n)``, one product per thread."""
-    A, B = A.flatten(0, 1), B.flatten(0, 1)
-    threads = 1
-    if A.device.type == "cpu" and not torch.compiler.is_compiling():
-        threads = torch.get_num_threads()
-    if threads == 1 or len(A) == 0 or len(A) % threads != 0:
-        return A.mH @ B
-    return (A.unflatten(0, (threads, -1)).mH @ B.unflatten(0, (threads, -1))).sum(0)
+def _spread(G: Tensor, W: Tensor) -> Tensor:
+    """Compute ``W G W^T / 2`` for symmetric ``G (B, k, k)``."""
+    R = right_multiply(G, W.mH)
+    if prefers_right(R, W.mH):
+        return right_multiply(R.mT.contiguous(), W.mH / 2)
+    return left_multiply(W / 2, R)
 
 
 def _add_optional(a: Tensor | None, b: Tensor | None) -> Tensor | None:

@@ -91,19 +91,18 @@ def _has_lower(X: Tensor, eps: float) -> Tensor:
         A = X.to(working_dtype(X.dtype)).reshape(-1, n, n)
         A = A.clone(memory_format=torch.contiguous_format)
         diagonal = A.diagonal(dim1=-2, dim2=-1)
-        diagonal.sub_((eps - _rounding(diagonal.real.amax(-1), eps, n))[:, None])
+        diagonal.sub_(_lowest(diagonal.real.amax(-1), eps, n)[:, None])
         return fails_cholesky(A)
 
 
 def _is_tie(s: Tensor, eps: float | Tensor) -> Tensor:
     """Return which eigenvalues are equal to ``eps``, or below it only by rounding."""
-    lowest = eps - _rounding(s.abs().amax(-1, keepdim=True), eps, s.shape[-1])
-    return (s <= eps) & (s >= lowest)
+    return (s <= eps) & (s >= _lowest(s.abs().amax(-1, keepdim=True), eps, s.shape[-1]))
 
 
-def _rounding(size: Tensor, eps: Any, n: int) -> Tensor:
-    """Bound the rounding error of eigenvalues near ``eps``, given the size of the entries."""
+def _lowest(size: Tensor, eps: Any, n: int) -> Tensor:
+    """Return the smallest number that counts as ``eps``, given the size of the entries."""
     # a product has an error of about sqrt(n) units in the last digit of the largest entry; the
     # bound is a small part of eps, so that a zero eigenvalue is always below eps
     unit = 4 * math.sqrt(n) * torch.finfo(size.dtype).eps
-    return torch.clamp(unit * size.abs(), max=abs(eps) / 16)
+    return (eps - unit * size).clamp(min=eps - abs(eps) / 16)

@@ -206,9 +206,8 @@ def _value(s: Tensor, U: Tensor, f: ScalarFunction) -> Tensor:
 
 
 def _first(s: Tensor, U: Tensor, f: ScalarFunction, G: Tensor) -> Tensor:
-    H = U.mH @ symmetrize(G) @ U
-    H = f.first(s[..., :, None], s[..., None, :]) * H
-    return symmetrize(U @ H @ U.mH)
+    H = f.first(s[..., :, None], s[..., None, :]) * (U.mH @ G @ U)
+    return symmetrize(U @ H @ U.mH)  # also makes the derivative that in the direction sym(G)
 
 
 def _second(s: Tensor, U: Tensor, f: ScalarFunction, G: Tensor, V: Tensor) -> Tensor:

@@ -50,6 +50,7 @@ MAKE_DEFINITE = (
     "spdnet.covariance.regularize({name})"
 )
 _MAX_LISTED = 10  # indices in a message
+_MOST_UPPER = 128  # up to this size, MKL's upper Cholesky factor is faster, then the lower one
 #: expected, got, and what to do
 _TEXTS = {
     "not finite": "finite entries, but {place} contains NaN or infinity{count}; drop or repair it "
@@ -245,10 +246,11 @@ def _may_have_small_eigenvalue(
 def fails_cholesky(A: Tensor) -> Tensor:
     """Return which symmetric matrices ``(N, n, n)`` have no Cholesky factor, overwriting them."""
     info = torch.empty(len(A), dtype=torch.int32, device=A.device)
+    is_small = A.shape[-1] <= _MOST_UPPER
 
     def factorize(part: slice) -> None:
         matrices = A[part].mT  # column-major, so that LAPACK works in place; the conjugate of A
-        torch.linalg.cholesky_ex(matrices, out=(matrices, info[part]))
+        torch.linalg.cholesky_ex(matrices, upper=is_small, out=(matrices, info[part]))
 
     if A.device.type == "cpu":
         parallel_for(factorize, len(A), cost=A.shape[-1] ** 3 / 10)
@@ -304,7 +306,7 @@ def require_positive_eigenvalues(
 
 def require_semidefinite_eigenvalues(who: str, s: Tensor, name: str = "X") -> None:
     """Raise a ValueError if an eigenvalue is negative beyond rounding."""
-    if is_concrete(s) and s.numel() > 0:
+    if is_concrete(s) and s.numel() > 0 and not s.detach().min() >= 0:  # also NaN
         low, high, unit = s.detach()[..., 0], s.detach()[..., -1], torch.finfo(s.dtype).eps
         bad = low < -(unit**0.5) * torch.maximum(high, -low)
         raise_fault(

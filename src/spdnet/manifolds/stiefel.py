@@ -17,7 +17,8 @@ from spdnet._checks import require_choice, require_same_shape, require_tall
 from spdnet._precision import accurate_dtype, disable_autocast, without_autocast, working_dtype
 from spdnet.linalg.cholesky import diagonal_signs
 from spdnet.linalg.matrix_functions import invsqrtm
-from spdnet.linalg.symmetric import frobenius, symmetrize
+from spdnet.linalg.products import multiply
+from spdnet.linalg.symmetric import frobenius
 
 METRICS = ("embedded", "canonical", "grassmann")
 RETRACTIONS = ("qr", "polar", "cayley")
@@ -119,7 +120,8 @@ def project_tangent(W: Tensor, V: Tensor) -> Tensor:
             [1., 1.]])
     """
     require_same_shape("project_tangent", W=W, V=V)
-    return V - W @ symmetrize(W.mH @ V)
+    S = multiply(W.mH, V)
+    return torch.sub(V, multiply(W, S + S.mH), alpha=0.5)
 
 
 @disable_autocast
@@ -198,10 +200,10 @@ def retract(W: Tensor, V: Tensor, method: str = "qr") -> Tensor:
     require_tall("retract", W)
     require_same_shape("retract", W=W, V=V)
     dtype, accurate = W.dtype, accurate_dtype(W)
-    W, V = W.to(accurate), V.to(accurate)
     if method == "cayley":
-        return _cayley(W, V).to(dtype)
-    return (_orthonormalize_near if method == "qr" else _polar)(W + V).to(dtype)
+        return _cayley(W.to(accurate), V.to(accurate)).to(dtype)
+    moved = (W.to(working_dtype(dtype)) + V).to(accurate)
+    return (_orthonormalize_near if method == "qr" else _polar)(moved).to(dtype)
 
 
 @disable_autocast

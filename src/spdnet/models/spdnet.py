@@ -303,14 +303,15 @@ class SPDNet(CheckedModel, DomainModel):
     def _block(self, i: int, X: Tensor, check: bool | None, **log: bool) -> Tensor:
         """Apply BiMap ``i``, after the ReEig that precedes it."""
         if i > 0:
-            if i == 1 and not log and (check or (check is None and not X.is_cuda)):
-                self._warn_of_scale(X)
-            reeig, known = self.reeigs[i - 1], {}
+            reeig, known, before = self.reeigs[i - 1], {}, X
             if i > 1 and self._stays_above(i - 1):
                 known = {"above": True}
             elif isinstance(reeig, ReEig):
                 known = {"strict": check is None, "copy": False}
             X = reeig(X, check=False, **known, **log)  # (..., d_i, d_i), >= eps
+            is_checked = check or (check is None and not X.is_cuda)
+            if i == 1 and X is not before and not log and is_checked:
+                self._warn_of_scale(before)
         return self.bimaps[i](X, check=False)
 
     def _stages(self) -> list[Any]:
@@ -323,7 +324,8 @@ class SPDNet(CheckedModel, DomainModel):
         if eps is None or not is_concrete(X):
             return
         # the trace of a positive semi-definite matrix bounds its eigenvalues
-        if X.numel() > 0 and bool((trace(X) < eps).all()):
+        first = X.detach().reshape(-1, *X.shape[-2:])[:1]  # usually enough
+        if X.numel() > 0 and bool(trace(first) < eps) and bool((trace(X) < eps).all()):
             warn_user(
                 f"SPDNet: all eigenvalues of all {X.shape[:-2].numel()} matrices are below eps = "
                 f"{eps}, so that ReEig makes them equal; scale the matrices (for example from "
