@@ -5,11 +5,11 @@
 The first table is the time of the forward pass, backward pass and update of the paper's networks:
 SPDNet with RiemannianSGD, on a GPU also with CUDA graphs; spd_learn with torch's SGD, if installed;
 and plain torch (autograd through ``torch.linalg.eigh``, hand-written QR retraction). Each method
-has its own process, and the processes take turns, so that noise affects all of them equally; times
-are medians. The lower bound is the time of the matrix products at the measured rate of torch's
-matrix product, plus reading the input at the measured rate of a copy. Memory is the peak of a step
-in torch's allocator, minus the memory allocated before the step; it excludes the workspaces of
-native libraries.
+has its own process, and the processes take turns of at least a tenth of a second, so that noise
+affects all of them equally; times are medians. The lower bound is the time of the matrix products
+at the measured rate of torch or of ``spdnet``, plus reading the input at the measured rate of a
+copy. Memory is the peak of a step in torch's allocator, minus the memory allocated before the step;
+it excludes the workspaces of native libraries.
 
 ``spdnet`` is the loop of the README, ``model(X)`` with its default checks.
 
@@ -38,6 +38,7 @@ import torch
 from torch import nn
 
 from spdnet import SPDNet
+from spdnet.linalg.products import right_multiply
 from spdnet.manifolds import stiefel
 from spdnet.models import Ensemble
 from spdnet.optim import RiemannianSGD
@@ -261,7 +262,9 @@ def floor(dims, batch, dtype, device):
         flops += batch * (forward + weight + inputs)
     n = dims[1]
     A = torch.randn(batch, n, n, dtype=dtype, device=device)
-    product = min(clock(lambda: A @ A, device) for _ in range(5))
+    with torch.no_grad():
+        products = (lambda: A @ A), (lambda: right_multiply(A, A[0]))
+        product = min(clock(f, device) for f in products for _ in range(5))
     X = torch.randn(batch, dims[0], dims[0], dtype=dtype, device=device)
     copy = min(clock(X.clone, device) for _ in range(5))
     return flops / (2 * batch * n**3 / product) + copy / 2
@@ -282,8 +285,10 @@ def serve(pipe, what, name, dims, batch, dtype, kind, device):
         while pipe.recv() == "go":
             if latest < 1:
                 step()  # warm up the caches
-            times = [clock(step, device) for _ in range(3 if latest < 1 else 1)]
-            latest = times[-1]
+            # the loop of a training, at least a tenth of a second of it
+            count = max(3, round(0.1 / latest)) if latest < 1 else 1
+            times = [clock(step, device) for _ in range(count)]
+            latest = statistics.median(times)
             pipe.send(times)
     except (ImportError, torch.linalg.LinAlgError) as error:  # autograd at repeated eigenvalues
         pipe.send(str(error))

@@ -171,6 +171,20 @@ def test_further_dead_directions_do_not_change_the_coordinates(more):
     np.testing.assert_allclose(*probabilities, atol=1e-8)
 
 
+@pytest.mark.parametrize("settings", [{}, {"members": ("reduced", "sqrt-kernel", "all")}])
+def test_one_dead_direction_does_not_change_the_default_network(settings):
+    X, y = covariances(60, 6, 30), np.arange(60) % 2
+    X[y == 1, 0, 0] *= 1.5
+    padded = np.pad(X, ((0, 0), (0, 1), (0, 1)))
+    Q = random_basis(7, seed=1)
+    probabilities = [
+        SPDNetClassifier(epochs=3, random_state=0, **settings).fit(Y, y).predict_proba(Y)
+        for Y in (X, padded, symmetrize(Q @ padded @ Q.T))
+    ]
+    np.testing.assert_allclose(probabilities[1], probabilities[0], atol=1e-8)
+    np.testing.assert_allclose(probabilities[2], probabilities[0], atol=1e-8)
+
+
 def test_basis_is_the_range_of_the_mean_in_order_of_variance():
     X = referenced(10, 8)
     subspace = Subspace().fit(X)

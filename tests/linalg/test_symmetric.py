@@ -6,6 +6,7 @@ import torch
 from torch.autograd import gradcheck
 
 from spdnet.linalg import symmetrize, unvech, vech
+from spdnet.linalg.symmetric import fix_signs
 from tests.cases import BATCH_SHAPES, every_dtype, random_symmetric
 
 
@@ -51,6 +52,23 @@ def test_vech_is_an_isometry_and_unvech_its_inverse(batch, n, dtype):
     torch.testing.assert_close(unvech(vech(A), hermitian=dtype.is_complex), A, **exact)
     assert vech(A).shape == (*batch, n * n if dtype.is_complex else n * (n + 1) // 2)
     assert vech(A).dtype == torch.float64
+
+
+@every_dtype
+def test_fixed_signs_do_not_depend_on_those_given(dtype):
+    X = random_symmetric(9, 4, dtype=dtype)
+    F = torch.linalg.eigh(X.mean(0)).eigenvectors
+    phases = torch.tensor([1, -1, -1, 1], dtype=dtype)
+    if dtype.is_complex:
+        phases = phases * torch.polar(torch.ones(4).double(), torch.arange(4.0).double())
+    expected = fix_signs(F, X)
+    # the first column decides, and its own phase is arbitrary
+    torch.testing.assert_close(fix_signs(F * phases, X), expected * phases[0])
+    c = torch.einsum("i,nij,jk->nk", expected[:, 0].conj(), X, expected)
+    moments = (c.abs().square() * c).sum(0)
+    torch.testing.assert_close(moments[1:], moments[1:].abs().to(dtype))
+    zero = torch.zeros_like(X)
+    assert torch.equal(fix_signs(F, zero), F)
 
 
 def test_vech_is_in_row_major_order():

@@ -3,9 +3,16 @@
 import pytest
 import torch
 
-from spdnet.linalg import logm, vech
+from spdnet.linalg import logm, symmetrize, vech
 from spdnet.nn import GaussianFeatures, SpectralFeatures
-from tests.cases import ILL_CONDITIONED, SPECTRA, random_spd, with_spectrum
+from tests.cases import (
+    ILL_CONDITIONED,
+    SPECTRA,
+    every_dtype,
+    random_matrix,
+    random_spd,
+    with_spectrum,
+)
 
 
 @pytest.mark.parametrize("name", ["log", "sqrt", "invsqrt"])
@@ -105,6 +112,19 @@ def test_reduction_finds_the_directions_in_which_classes_differ():
     assert layer(X).shape == (300, 3)
     assert "n_reduced=2" in repr(layer)
     assert SpectralFeatures(6, n_reduced=2).fit(X.float())(X.float()).isfinite().all()
+
+
+@every_dtype
+@pytest.mark.parametrize("settings", [{}, {"n_samples": 9}, {"n_reduced": 3}, {"map": "sqrt"}])
+def test_features_do_not_depend_on_the_coordinates(dtype, settings):
+    X, y = random_spd(40, 6, dtype=dtype), torch.arange(40) % 3
+    X[y == 0, 0, 0] *= 2
+    Q = torch.linalg.qr(random_matrix(6, 6, dtype=dtype)).Q
+    found = []
+    for Y in (X, symmetrize(Q.mH @ X @ Q)):
+        torch.manual_seed(0)
+        found.append(SpectralFeatures(6, dtype=dtype, **settings).fit(Y, y)(Y))
+    torch.testing.assert_close(*found, rtol=1e-8, atol=1e-8)
 
 
 def test_errors():

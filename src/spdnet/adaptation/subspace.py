@@ -16,7 +16,7 @@ from spdnet.adaptation.rank import checked_semidefinite, count_dimensions, range
 from spdnet.adaptation.shrinkage import GRID, cross_validate, shrink
 from spdnet.covariance.estimators import oas_shrinkage
 from spdnet.linalg import congruence
-from spdnet.linalg.symmetric import trace
+from spdnet.linalg.symmetric import fix_signs, trace
 from spdnet.linalg.validate import (
     chunk_size,
     find_faults,
@@ -234,7 +234,10 @@ class Subspace(TakesMatrices, TransformerMixin, BaseEstimator):  # type: ignore[
                 f"Subspace: expected rank <= {most}, the rank of the mean of the training "
                 f"matrices, got {r}; use rank='auto', or rank='full' with shrinkage"
             )
-        return None if r == n else _fix_signs(F[:, :r], X)
+        if r == n:
+            return None
+        # coordinates in the subspace do not depend on directions without variance
+        return fix_signs(F[:, :r], X / trace(X)[:, None, None])
 
     def _choose(
         self,
@@ -280,17 +283,6 @@ class Subspace(TakesMatrices, TransformerMixin, BaseEstimator):  # type: ignore[
                 "are affected; set a larger shrinkage, such as 0.1, or include singular matrices "
                 "in the training set and use shrinkage='auto'"
             )
-
-
-def _fix_signs(F: Tensor, X: Tensor) -> Tensor:
-    """Choose the signs of the columns so that they do not depend on the coordinates.
-
-    The third moments of the covariances with the first column become positive. The coordinates in
-    the subspace then do not depend on directions without variance.
-    """
-    covariances = (X @ F[:, 0]) @ F / trace(X)[:, None]
-    negative = (covariances**3).sum(0) < 0
-    return torch.where(negative, -F, F)
 
 
 def _definite_rank(X: Tensor, dtype: torch.dtype) -> Tensor:

@@ -62,6 +62,23 @@ def trace(X: Tensor) -> Tensor:
     return X.diagonal(dim1=-2, dim2=-1).real.sum(-1)
 
 
+def fix_signs(F: Tensor, X: Tensor) -> Tensor:
+    r"""Choose the signs, or phases, of columns so that they do not depend on the coordinates.
+
+    For columns :math:`f_k` and symmetric matrices :math:`X_i`, such as eigenvectors of their mean,
+    the third moments :math:`\sum_i (f_1^\top X_i f_k)^3` become positive for :math:`k > 1`.
+
+    Parameters
+    ----------
+    F : Tensor, shape (n, k)
+    X : Tensor, shape (N, n, n)
+    """
+    c = (X @ F[:, 0]).conj() @ F  # (N, k)
+    sign = (c.abs().square() * c).sum(0).sgn()
+    sign = torch.where(sign == 0, 1.0, sign.conj())
+    return torch.cat([F[:, :1], F[:, 1:] * sign[1:]], 1)
+
+
 def frobenius(A: Tensor, B: Tensor, *, keepdim: bool = False) -> Tensor:
     r"""Compute the real inner products :math:`\mathrm{Re}\,\mathrm{tr}(A^{\mathsf H} B)`."""
     return (A.conj() * B).real.sum((-2, -1), keepdim=keepdim)

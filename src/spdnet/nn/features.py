@@ -17,7 +17,7 @@ from spdnet._precision import accurate_dtype, real_dtype
 from spdnet.linalg import congruence, logm, spectral_map, vech
 from spdnet.linalg.scalar import InvSqrt, Log, Sqrt
 from spdnet.linalg.spectral import map_decomposed
-from spdnet.linalg.symmetric import vech_size
+from spdnet.linalg.symmetric import fix_signs, vech_size
 from spdnet.nn.layer import SPDLayer
 
 #: spectral maps by name
@@ -47,9 +47,10 @@ class SpectralFeatures(SPDLayer):
     comparable between data sets. The basis is random, because Adam and batch normalization act on
     each feature separately, and would amplify noisy features in the basis of the channels.
 
-    If there are fewer training matrices than features, the basis spans their features only. If
-    the matrices are larger than 96, or 68 if complex, :math:`W` maps :math:`f(X)` to as many
-    directions, in which it varies most, or to more if the basis still has at most :math:`2^{24}`
+    If there are fewer training matrices than features, the basis spans their features only.
+    :math:`W` consists of the directions in which :math:`f(X)` varies most, rotated at random, so
+    that features do not depend on the coordinates of the matrices. If these are larger than 96, or
+    68 if complex, it has as many directions, or more if the basis still has at most :math:`2^{24}`
     entries: 828 matrices of size 200 are not reduced.
 
     With ``n_reduced``, :math:`V` is a BiMap to the directions in which the mean logarithms of the
@@ -174,12 +175,11 @@ class SpectralFeatures(SPDLayer):
         if self.reduction is not None and y is not None:
             self.reduction.copy_(_class_directions(X, y, self.reduction.shape[1]))
         Y = self._mapped(X, decomposed, check=False)
-        d = self.rotation.shape[1]
-        if d < Y.shape[-1]:
-            deviations = Y - Y.mean(0)
-            varies = (deviations @ deviations).mean(0)
-            leading = torch.linalg.eigh(varies).eigenvectors[:, -d:]
-            self.rotation.copy_(leading @ _random_orthonormal(d, d, like=leading))
+        d, deviations = self.rotation.shape[1], Y - Y.mean(0)
+        rows = deviations.flatten(0, 1)
+        leading = torch.linalg.eigh(rows.mH @ rows).eigenvectors.flip(-1)[:, :d]
+        axes = fix_signs(leading, deviations)
+        self.rotation.copy_(axes @ _random_orthonormal(d, d, like=axes))
         W = self.rotation.to(Y.dtype)
         entries = vech(W.mH @ Y @ W)  # (N, n_entries)
         self.mean.copy_(entries.mean(0))
