@@ -27,6 +27,7 @@ ADAM_SETTINGS = [
     {"weight_decay": 0.1},
     {"amsgrad": True},
     {"betas": (0.5, 0.7), "eps": 1e-3, "maximize": True, "amsgrad": True, "weight_decay": 0.1},
+    {"fused": True, "weight_decay": 0.1},
 ]
 OPTIMIZERS = [(RiemannianSGD, torch.optim.SGD, s) for s in SGD_SETTINGS] + [
     (RiemannianAdam, torch.optim.Adam, s) for s in ADAM_SETTINGS

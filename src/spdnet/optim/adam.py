@@ -49,6 +49,9 @@ class RiemannianAdam(RiemannianOptimizer):
         As in :class:`torch.optim.Adam`.
     capturable : bool
         Keep the step count on the device, so that a step can be captured in a CUDA graph.
+    fused : bool
+        As in :class:`torch.optim.Adam`: a faster update, which differs by rounding. It has no
+        effect unless all parameters of a group, except Stiefel parameters, are real and on a CPU.
     metric, retraction : str
         As in :class:`RiemannianSGD`.
 
@@ -79,11 +82,13 @@ class RiemannianAdam(RiemannianOptimizer):
         *,
         maximize: bool = False,
         capturable: bool = False,
+        fused: bool = False,
         metric: str = "embedded",
         retraction: str = "qr",
     ) -> None:
         defaults = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay}
         defaults |= {"amsgrad": amsgrad, "maximize": maximize, "capturable": capturable}
+        defaults["fused"] = fused
         super().__init__(params, defaults | {"metric": metric, "retraction": retraction})
 
     def _check_group(self, group: dict[str, Any]) -> None:
@@ -121,6 +126,7 @@ class RiemannianAdam(RiemannianOptimizer):
             [s["step"] for s in states],
             beta1=group["betas"][0],
             beta2=group["betas"][1],
+            fused=(group["fused"] and all(map(_has_fused_kernel, params))) or None,
             **{name: group[name] for name in names},
         )
 
@@ -199,3 +205,7 @@ class RiemannianAdam(RiemannianOptimizer):
                 "a state that RiemannianAdam saved, or start without one"
             )
         return state
+
+
+def _has_fused_kernel(p: Tensor) -> bool:
+    return p.device.type == "cpu" and p.is_floating_point()

@@ -124,7 +124,11 @@ class Recipe(RecipeOptions):
         """Construct the optimizer; with ``capturable``, for steps in a CUDA graph."""
         if self.optimizer == "adam":
             return RiemannianAdam(
-                params, lr=self.lr, weight_decay=self.weight_decay, capturable=capturable
+                params,
+                lr=self.lr,
+                weight_decay=self.weight_decay,
+                capturable=capturable,
+                fused=True,
             )
         return RiemannianSGD(
             params, lr=self.lr, momentum=self.momentum, weight_decay=self.weight_decay
