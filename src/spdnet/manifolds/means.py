@@ -44,7 +44,9 @@ def normalized_weights(who: str, X: Tensor, weights: Tensor | None) -> Tensor:
 
 
 def _broadcast(a: Sequence[int], b: Sequence[int]) -> bool:
-    return all(i == j or 1 in (i, j) for i, j in zip(reversed(a), reversed(b), strict=False))
+    shared = min(len(a), len(b))  # the compiler of torch 2.8 needs sequences of equal length
+    last = zip(a[len(a) - shared :], b[len(b) - shared :], strict=True)
+    return all(i == j or 1 in (i, j) for i, j in last)
 
 
 class FixedPointMetric(Metric):
