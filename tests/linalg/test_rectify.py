@@ -8,6 +8,7 @@ from torch.autograd import gradcheck, gradgradcheck
 
 from spdnet.linalg import Clamp, clamp_eig, logm, spectral_map, symmetrize
 from spdnet.linalg import rectify as module
+from spdnet.linalg.validate import fails_cholesky
 from spdnet.manifolds import stiefel
 from tests.cases import every_dtype, random_spd, random_symmetric, with_spectrum
 
@@ -155,3 +156,12 @@ def test_nan_is_refused():
 def test_negative_threshold():
     X = with_spectrum([-2.0, 0.5, 1.0])
     torch.testing.assert_close(clamp_eig(X, -1.0), spectral_map(X, Clamp(-1.0)))
+
+
+@pytest.mark.parametrize("n", [1, 5, 128, 129])
+@every_dtype
+def test_a_cholesky_decomposition_finds_indefinite_matrices(n, dtype):
+    X = random_spd(4, n, dtype=dtype)
+    X[1] = -X[1]
+    X[3, -1, -1] = -1.0
+    assert fails_cholesky(X.clone()).tolist() == [False, True, False, True]

@@ -107,6 +107,19 @@ def test_extreme_ratios_stay_finite_in_float32(f):
     assert f.first(s[:, None], s).isfinite().all()
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_logarithm_at_ties_neighbors_and_overflowing_ratios(dtype):
+    lo = torch.tensor([1e-30, 1e-4, 1.0, 3.0, 1e30], dtype=dtype)
+    torch.testing.assert_close(Log().first(lo, lo), 1 / lo, rtol=0, atol=0)
+    neighbors = torch.nextafter(lo, 2 * lo)
+    torch.testing.assert_close(Log().first(lo, neighbors), 1 / lo)
+    big = torch.finfo(dtype).max / 2
+    small = torch.tensor(torch.finfo(dtype).tiny * 4, dtype=dtype)
+    expected = (math.log(big) - small.double().log()) / big
+    found = Log().first(torch.tensor(big, dtype=dtype), small)
+    torch.testing.assert_close(found.double(), expected, rtol=1e-6, atol=0)
+
+
 def test_custom_function_names_missing_method():
     class Cube(ScalarFunction):
         pass

@@ -237,7 +237,7 @@ class Subspace(TakesMatrices, TransformerMixin, BaseEstimator):  # type: ignore[
         if r == n:
             return None
         # coordinates in the subspace do not depend on directions without variance
-        return fix_signs(F[:, :r], X / trace(X)[:, None, None])
+        return fix_signs(F[:, :r], X @ F[:, 0] / trace(X)[:, None])
 
     def _choose(
         self,

@@ -95,12 +95,13 @@ class Log(ScalarFunction):
         return s.log()
 
     def first(self, a: Tensor, b: Tensor) -> Tensor:
-        lo = torch.minimum(a, b)
-        # log1p(t) / t is 1 for t = 2^-100, which stands for 0
-        relative = ((a - b).abs() / lo).clamp(min=2.0**-100)
+        gap, lo = (a - b).abs(), torch.minimum(a, b)
+        # 2^-100 stands for 0: log1p(t) / t is 1
+        relative = (gap / lo).clamp(min=2.0**-100)
+        near = torch.log1p(relative) / relative / lo
         # logarithms of the arguments, which are fewer than the pairs
-        apart = torch.where(relative > 1, (a.log() - b.log()).abs(), torch.log1p(relative))
-        return apart / relative / lo
+        far = (a.log() - b.log()).abs() / gap
+        return torch.where(relative > 1, far, near)
 
     def second(self, a: Tensor, b: Tensor, c: Tensor) -> Tensor:
         # log is the inverse of exp, and f[a,b,c] = -g[x,y,z] f[a,b] f[b,c] f[a,c] for g = 1/f

@@ -62,18 +62,19 @@ def trace(X: Tensor) -> Tensor:
     return X.diagonal(dim1=-2, dim2=-1).real.sum(-1)
 
 
-def fix_signs(F: Tensor, X: Tensor) -> Tensor:
+def fix_signs(F: Tensor, V: Tensor) -> Tensor:
     r"""Choose the signs, or phases, of columns so that they do not depend on the coordinates.
 
-    For columns :math:`f_k` and symmetric matrices :math:`X_i`, such as eigenvectors of their mean,
-    the third moments :math:`\sum_i (f_1^\top X_i f_k)^3` become positive for :math:`k > 1`.
+    For the eigenvectors :math:`f_k` of the mean of symmetric matrices :math:`X_i`, and the vectors
+    :math:`v_i = X_i f_1`, the third moments :math:`\sum_i (v_i^\top f_k)^3` become positive for
+    :math:`k > 1`.
 
     Parameters
     ----------
     F : Tensor, shape (n, k)
-    X : Tensor, shape (N, n, n)
+    V : Tensor, shape (N, n)
     """
-    c = (X @ F[:, 0]).conj() @ F  # (N, k)
+    c = V.conj() @ F  # (N, k)
     sign = (c.abs().square() * c).sum(0).sgn()
     sign = torch.where(sign == 0, 1.0, sign.conj())
     return torch.cat([F[:, :1], F[:, 1:] * sign[1:]], 1)

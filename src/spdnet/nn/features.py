@@ -178,7 +178,7 @@ class SpectralFeatures(SPDLayer):
         d, deviations = self.rotation.shape[1], Y - Y.mean(0)
         rows = deviations.flatten(0, 1)
         leading = torch.linalg.eigh(rows.mH @ rows).eigenvectors.flip(-1)[:, :d]
-        axes = fix_signs(leading, deviations)
+        axes = fix_signs(leading, deviations @ leading[:, 0])
         self.rotation.copy_(axes @ _random_orthonormal(d, d, like=axes))
         W = self.rotation.to(Y.dtype)
         entries = vech(W.mH @ Y @ W)  # (N, n_entries)
