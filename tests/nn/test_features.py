@@ -34,6 +34,23 @@ def test_distances_are_log_euclidean_up_to_one_factor(n_samples):
     torch.testing.assert_close(torch.pdist(layer(X)) / layer.scale, expected)
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_basis_is_orthonormal_and_spans_the_data(monkeypatch, fails):
+    X = random_spd(8, 6)
+    X[5] = X[2]  # dependent
+    if fails:
+        failed = torch.ones((), dtype=torch.int32)
+        monkeypatch.setattr(torch.linalg, "cholesky_ex", lambda A: (A, failed))
+    layer = SpectralFeatures(6, n_samples=8, dtype=torch.float64).fit(X)
+    basis = layer.basis.double()
+    s = torch.linalg.svdvals(basis)
+    torch.testing.assert_close(s[:6], torch.ones(6).double(), atol=1e-5, rtol=0)
+    assert s.max() < 1 + 1e-5
+    entries = vech(layer.rotation.mT @ logm(X) @ layer.rotation)
+    entries = entries - entries.mean(0)
+    torch.testing.assert_close(entries @ basis @ basis.mT, entries, atol=1e-5, rtol=1e-5)
+
+
 def test_large_matrices_are_reduced_to_the_directions_that_vary_most(monkeypatch):
     monkeypatch.setattr("spdnet.nn.features.LARGEST_BASIS", 10**5)
     n, d = 100, 96

@@ -185,9 +185,7 @@ class SpectralFeatures(SPDLayer):
         self.mean.copy_(entries.mean(0))
         entries -= entries.mean(0)
         if self.basis is not None:
-            span = torch.linalg.qr(entries[: self.n_features].T).Q
-            rotation = _random_orthonormal(self.n_features, self.n_features, like=span)
-            self.basis.copy_(span @ rotation)
+            self.basis.copy_(_random_basis(entries[: self.n_features]))
         norm = (entries.square().sum(1).mean() / self.n_features).sqrt()
         self.scale.fill_(1 / norm if norm > 0 else 1.0)
         return self
@@ -330,6 +328,22 @@ def _basis_size(d: int, n_samples: int | None, is_complex: bool) -> int:
     """Return the number of entries of the basis for ``n_samples`` matrices of size ``d``."""
     n_entries = vech_size(d, is_complex)
     return n_entries * min(n_entries, MOST, n_samples or n_entries)
+
+
+def _random_basis(rows: Tensor) -> Tensor:
+    """Return a random orthonormal basis ``(n, k)`` of the span of ``rows (k, n)``.
+
+    Rows may be dependent: those of centered data are. Where they have no variance, neither have the
+    features.
+    """
+    k = len(rows)
+    rotation = _random_orthonormal(k, k, like=rows)
+    gram = rows @ rows.mT
+    gram.diagonal().add_(k * torch.finfo(gram.dtype).eps * gram.trace())
+    L, info = torch.linalg.cholesky_ex(gram)
+    if info != 0:  # more reliable, but several times slower
+        return torch.linalg.qr(rows.mT).Q @ rotation
+    return rows.mT @ torch.linalg.solve_triangular(L.mT, rotation, upper=True)
 
 
 def _random_orthonormal(n: int, k: int, *, like: Tensor) -> Tensor:
