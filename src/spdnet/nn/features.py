@@ -18,6 +18,7 @@ from spdnet.linalg import congruence, logm, spectral_map, vech
 from spdnet.linalg.scalar import InvSqrt, Log, Sqrt
 from spdnet.linalg.spectral import map_decomposed
 from spdnet.linalg.symmetric import fix_signs, vech_size
+from spdnet.linalg.validate import chunk_size
 from spdnet.nn.layer import SPDLayer
 
 #: spectral maps by name
@@ -174,14 +175,14 @@ class SpectralFeatures(SPDLayer):
         X = X.to(accurate_dtype(X))
         if self.reduction is not None and y is not None:
             self.reduction.copy_(_class_directions(X, y, self.reduction.shape[1]))
-        Y = self._mapped(X, decomposed, check=False)
-        d, deviations = self.rotation.shape[1], Y - Y.mean(0)
-        rows = deviations.flatten(0, 1)
-        leading = torch.linalg.eigh(rows.mH @ rows).eigenvectors.flip(-1)[:, :d]
-        axes = fix_signs(leading, deviations @ leading[:, 0])
-        self.rotation.copy_(axes @ _random_orthonormal(d, d, like=axes))
-        W = self.rotation.to(Y.dtype)
-        entries = vech(W.mH @ Y @ W)  # (N, n_entries)
+        few = chunk_size(self.n, X.device)  # large temporary tensors are slow
+        mapped = []
+        for part in (slice(i, i + few) for i in range(0, len(X), few)):
+            pair = None if decomposed is None else (decomposed[0][part], decomposed[1][part])
+            mapped.append(self._mapped(X[part], pair, check=False))
+        self._rotate(mapped)
+        W = self.rotation.to(X.dtype)
+        entries = torch.cat([vech(W.mH @ Y @ W) for Y in mapped])  # (N, n_entries)
         self.mean.copy_(entries.mean(0))
         entries -= entries.mean(0)
         if self.basis is not None:
@@ -189,6 +190,18 @@ class SpectralFeatures(SPDLayer):
         norm = (entries.square().sum(1).mean() / self.n_features).sqrt()
         self.scale.fill_(1 / norm if norm > 0 else 1.0)
         return self
+
+    def _rotate(self, mapped: list[Tensor]) -> None:
+        """Set the rotation to the directions in which the matrices vary most, rotated at random."""
+        d = self.rotation.shape[1]
+        mean = torch.stack([Y.sum(0) for Y in mapped]).sum(0) / sum(map(len, mapped))
+        varies = torch.zeros_like(mean)
+        for Y in mapped:
+            rows = (Y - mean).flatten(0, 1)
+            varies += rows.mH @ rows
+        leading = torch.linalg.eigh(varies).eigenvectors.flip(-1)[:, :d]
+        axes = fix_signs(leading, torch.cat([(Y - mean) @ leading[:, 0] for Y in mapped]))
+        self.rotation.copy_(axes @ _random_orthonormal(d, d, like=axes))
 
     def forward(
         self,
