@@ -51,11 +51,11 @@ def test_which_products_use_onednn(library, calls):
     expected = library == "oneDNN"
     with torch.no_grad():
         products.right_multiply(X.double(), W.double())
-        torch._C._set_mkldnn_enabled(False)
+        torch.backends.mkldnn.set_flags(False)
         try:
             products.right_multiply(X, W)
         finally:
-            torch._C._set_mkldnn_enabled(True)
+            torch.backends.mkldnn.set_flags(True)
         assert not calls
         products.right_multiply(X, W)
         assert bool(calls) == expected

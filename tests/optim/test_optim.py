@@ -89,6 +89,17 @@ def test_plain_parameters_equal_torch_beside_stiefel_parameters(ours, torchs, se
         assert torch.equal(p, q)
 
 
+def test_fused_has_no_effect_on_complex_parameters():
+    updated = []
+    for fused in (False, True):
+        p = nn.Parameter(torch.tensor([1.0 + 2.0j, 3.0 - 1.0j]))
+        optimizer = RiemannianAdam([p], lr=0.1, fused=fused)
+        p.abs().sum().backward()
+        optimizer.step()
+        updated.append(p.detach())
+    torch.testing.assert_close(*updated, rtol=0, atol=0)
+
+
 @every_dtype
 @every_optimizer
 def test_stiefel_weights_stay_on_manifold(ours, torchs, settings, dtype):

@@ -346,15 +346,15 @@ def _basis_size(d: int, n_samples: int | None, is_complex: bool) -> int:
 def _random_basis(rows: Tensor) -> Tensor:
     """Return a random orthonormal basis ``(n, k)`` of the span of ``rows (k, n)``.
 
-    Rows may be dependent: those of centered data are. Where they have no variance, neither have the
-    features.
+    If the rows are dependent, as those of centered data are, the basis is orthonormal within their
+    span, and vectors orthogonal to the span are mapped to zero.
     """
     k = len(rows)
     rotation = _random_orthonormal(k, k, like=rows)
     gram = rows @ rows.mT
     gram.diagonal().add_(k * torch.finfo(gram.dtype).eps * gram.trace())
     L, info = torch.linalg.cholesky_ex(gram)
-    if info != 0:  # more reliable, but several times slower
+    if info != 0:  # slower; adds arbitrary directions if the rows are dependent
         return torch.linalg.qr(rows.mT).Q @ rotation
     return rows.mT @ torch.linalg.solve_triangular(L.mT, rotation, upper=True)
 
